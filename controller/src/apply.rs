@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use vmpool_engine::backoff::{Failure, FailureReason};
+use vmpool_engine::failure::{Failure, FailureReason};
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::limits::shorten;
 use vmpool_engine::plan::{DeleteReason, Stage};

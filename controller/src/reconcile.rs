@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::Instrument;
-use vmpool_engine::backoff::{Failure, FailureReason};
+use vmpool_engine::failure::{Failure, FailureReason};
 use vmpool_engine::status::detached;
 use vmpool_engine::{Action, Machine, Plan, Pool, Uid, plan, status};
 

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use vmpool_engine::backoff::{Failure, FailureReason};
 use vmpool_engine::condition::OWN;
+use vmpool_engine::failure::{Failure, FailureReason};
 use vmpool_engine::model::Published;
 
 /// Number of overwrites within [`WINDOW`] that count as a conflict.

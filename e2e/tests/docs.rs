@@ -13,8 +13,8 @@ use vmpool_controller::Reason;
 use vmpool_controller::metrics::Metrics;
 use vmpool_controller::options::Options;
 use vmpool_e2e::cluster::workspace_root;
-use vmpool_engine::backoff::FailureReason;
 use vmpool_engine::condition;
+use vmpool_engine::failure::FailureReason;
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::Kind;
 

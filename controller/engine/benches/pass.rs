@@ -1,7 +1,7 @@
-//! What the engine's part of a pass costs: without and with changes, over 100 to 10,000 machines.
+//! The cost of the engine's part of a pass, without and with changes, over 100 to 10,000 machines.
 //!
-//! `cargo bench --package vmpool-engine` takes a quarter of a minute and ends with a table of the cost per machine,
-//! which should be the same in every column: a pass is linear in the machines of its pool.
+//! `cargo bench --package vmpool-engine` takes 15 seconds and ends with a table of the cost per machine, which should
+//! be the same in every column: a pass is linear in the machines of its pool.
 
 mod world;
 
@@ -13,10 +13,10 @@ use criterion::measurement::{Measurement, WallTime};
 use criterion::{BenchmarkId, Criterion, Throughput};
 use world::{Case, World, pass};
 
-/// Machines of the pools.
+/// Numbers of machines of the pools.
 const SIZES: [usize; 3] = [100, 1_000, 10_000];
 
-/// The shortest mean time of a pass that a sample showed, by case and size.
+/// The shortest mean time of a pass in any sample, by case and size.
 type Best = BTreeMap<(&'static str, usize), Duration>;
 
 fn main() {
@@ -53,7 +53,7 @@ fn main() {
     print(&best);
 }
 
-/// One line per case: nanoseconds per machine at each size, and the whole pass at the largest.
+/// One line per case: nanoseconds per machine at each size, and the time of the whole pass at the largest size.
 fn print(best: &Best) {
     if best.is_empty() {
         return;

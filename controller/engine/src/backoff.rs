@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::failure::Failure;
+
 /// Maximum number of writes of one kind in one pass. It keeps passes short, so that each pass plans with recent state.
 pub const MAX_BATCH: usize = 500;
 
@@ -23,46 +25,6 @@ pub struct Backoff {
     until: Duration,
     /// Why the last attempt failed.
     cause: Option<Failure>,
-}
-
-/// Why a planned write failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// The reason in the condition, the event and the metric.
-    pub reason: FailureReason,
-    /// A sentence with the cause, as the API server reported it.
-    pub message: String,
-}
-
-/// Which kind of write failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FailureReason {
-    /// Creating a machine.
-    FailedCreate,
-    /// Deleting a machine.
-    FailedDelete,
-    /// Creating a disk, or changing the disk that a machine refers to.
-    DiskFailure,
-    /// Restoring labels and annotations of the controller.
-    FailedRepair,
-    /// Writing a template to a machine.
-    FailedTemplateUpdate,
-    /// None. Another client keeps overwriting the status of the pool, so the controller writes nothing.
-    StatusDisputed,
-}
-
-impl FailureReason {
-    /// The reason in the `ReplicaFailure` condition.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::FailedCreate => "FailedCreate",
-            Self::FailedDelete => "FailedDelete",
-            Self::DiskFailure => "DiskFailure",
-            Self::FailedRepair => "FailedRepair",
-            Self::FailedTemplateUpdate => "FailedTemplateUpdate",
-            Self::StatusDisputed => "StatusDisputed",
-        }
-    }
 }
 
 impl Backoff {
@@ -111,6 +73,7 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::FailureReason;
 
     fn failure() -> Failure {
         Failure { reason: FailureReason::FailedCreate, message: "no".into() }

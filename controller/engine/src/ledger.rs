@@ -26,7 +26,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::model::{Disk, Machine, ObjectId, Uid};
+use crate::ids::{ObjectId, Uid};
+use crate::model::{Disk, Machine};
 
 /// Age at which the controller resolves an entry with a live read. It is much longer than the delay of a working watch.
 pub const SAFETY_AGE: Duration = Duration::from_secs(30);

@@ -1,38 +1,60 @@
 //! The decisions of vmpool: pure functions from an observed pool to a plan.
 //!
-//! The engine reads no clock, draws no random number and talks to nobody. A pass of the controller is
-//! `observe -> plan -> apply -> report`; this crate is `plan`, the words the other three speak, and the two pieces
-//! of memory that connect one pass with the next:
+//! The engine has no clock, no randomness and no client. A pass of the controller has the steps observe, plan, apply and
+//! report. This crate is the plan step. It also contains the data types of the other steps, and the state that connects
+//! one pass with the next:
 //!
 //! ```text
 //!             +-------------------------- Memory (per pool UID) ---------------------------+
-//!             | Ledger: our writes that the cache has not shown yet    Pacing   Numbers    |
+//!             | Ledger: pending writes    Backoff    results of updates    next number    |
 //!             +----------------------------------------------------------------------------+
-//!                        | laid over the cache                          ^ told what happened
+//!                        | overlaid on the cache                        ^ results of writes
 //!                        v                                              |
-//!  cache -> [Observed] -> plan() -> [Plan: actions, waits, again] -> apply -> [Failure?] -> status()
+//!  cache -> [Observed] -> plan() -> [Plan: actions, blockers, requeue] -> apply -> [Failure?] -> status()
 //! ```
 //!
-//! # What the engine relies on
+//! # Layers
 //!
-//! Other actors must leave these alone; what happens when they do not is written beside each:
+//! A file imports only files of lower layers, or files of its own layer that do not import it. The files have no import
+//! cycle. From the lowest layer:
 //!
-//! * the controller owner reference of a member: it alone decides membership. Removing it releases the machine,
-//!   which is then replaced;
-//! * the managed labels of a member: written back when they are lost;
-//! * the disk map annotation of a member: says which disk fills which template. Without it the member's disks are
-//!   not repaired;
-//! * the revision annotation of a member, which says what was written to it last: a member that claims another
-//!   revision is written to again, one that claims the current one is left alone;
-//! * the stored revisions of a pool: one that was taken away is stored again if it is the current one; of a member
-//!   that was made from another one nobody knows any more what was the pool's, so nothing is taken off it;
-//! * the block of machine numbers on the pool: without it names may return that a machine of the pool had before;
-//! * the record of named machines on the pool, which follows the steps of [`removal`]: an accepted entry that nobody
-//!   lowered the count for removes its machine, which is then replaced.
+//! 1. `ids`: names and UIDs of objects;
+//! 2. [`revision`], [`condition`], [`names`], [`removal`] (the removal record), [`failure`], [`backoff`], [`limits`];
+//! 3. [`model`]: pools, machines, disks and drafts;
+//! 4. [`ledger`], and in [`plan`] the modules `action` and `attempts` (results of updates);
+//! 5. [`memory`];
+//! 6. `plan::observed` and `plan::result`: the input and the output of planning;
+//! 7. shared parts of planners: `plan::allocation`, `plan::progress`, `plan::adoption`, `plan::reservations` and smaller
+//!    ones;
+//! 8. the planners, which do not import each other: `plan::{membership, disks, remove, create, rollout, disk_collection,
+//!    expand, revisions, record}`;
+//! 9. [`plan()`] and [`status()`].
+//!
+//! [`admission`] uses only layers 1 and 2. It has the rules of every platform; the others are in the platforms.
+//!
+//! # Assumptions
+//!
+//! Other clients must not change the following. If they do, the controller reacts as described:
+//!
+//! * The controller owner reference of a machine alone determines its pool. If it is removed, the machine is released and
+//!   the controller creates a replacement.
+//! * If the managed labels of a machine are removed, the controller restores them.
+//! * The disk map annotation of a machine contains the disk of each disk template. Without it, the controller does not
+//!   repair the disks of the machine.
+//! * The revision annotation of a machine contains the revision that was last written to it. If it contains another
+//!   revision, the controller updates the machine. If it contains the current one, the controller does not.
+//! * If the stored current revision is deleted, the controller stores it again. If another stored revision is deleted, an
+//!   update of a machine with that revision removes no fields.
+//! * The name block on the pool contains the numbers that may be used for names. Without it, names of former machines can
+//!   recur.
+//! * The removal record on the pool follows the steps of [`removal`]. If an entry was accepted without lowering
+//!   `replicas`, the controller deletes its machine and creates a replacement.
 
 pub mod admission;
 pub mod backoff;
 pub mod condition;
+pub mod failure;
+mod ids;
 pub mod ledger;
 pub mod limits;
 pub mod memory;

@@ -5,10 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::backoff::{Backoff, Failure};
+use crate::backoff::Backoff;
+use crate::failure::Failure;
+use crate::ids::Uid;
 use crate::ledger::{Ledger, REQUEST_TIMEOUT};
-use crate::model::{Disk, Machine, Pool, Uid};
-use crate::plan::{RolloutAttempts, Stage, Wants};
+use crate::model::{Disk, Machine, Pool};
+use crate::plan::action::{Stage, Wants};
+use crate::plan::attempts::RolloutAttempts;
 use crate::removal::RESERVATION_AGE;
 use crate::revision::RevisionId;
 

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::model::Uid;
+use crate::ids::Uid;
 
 /// The alphabet of names that the API server generates: no vowels and no characters that look alike.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn disks_of_a_template_share_no_name_whatever_the_attempt() {
+    fn disks_of_a_template_share_no_name_in_any_attempt() {
         let namer = DiskNamer::new("web", &"3c1f".into(), "data");
         let names = (0..20_000).flat_map(|number| [0, 1, 2, 26, 27, 28].map(|attempt| (number, attempt)));
         let distinct: BTreeSet<String> =

@@ -1,36 +1,21 @@
 //! The status of a pool, computed from the observed state and the last failure.
 
+mod counts;
 mod detached;
 mod synced;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::backoff::Failure;
 use crate::condition::{self, Condition, Wanted};
-use crate::model::{Activity, Machine, ScaleDownPolicy, Uid};
-use crate::plan::rollout::RolloutState;
-use crate::plan::{Observed, invalid_spec};
-use crate::revision::RevisionId;
+use crate::failure::Failure;
+use crate::ids::Uid;
+use crate::model::{Machine, ScaleDownPolicy};
+use crate::plan::observed::Observed;
 
+pub use crate::model::Summary;
+use counts::MachineCounts;
 pub use detached::{Detached, detached};
-
-/// The counters and identities of a status.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Summary {
-    /// The generation that the pass used.
-    pub observed_generation: i64,
-    /// Machines that exist, including terminating and stopped ones, because they still use resources.
-    pub replicas: usize,
-    /// Live machines that run.
-    pub ready: usize,
-    /// Live machines in which the current revision is in effect.
-    pub updated: usize,
-    /// Live machines with the current revision that need a restart.
-    pub restart_pending: usize,
-    /// Identity of the current revision.
-    pub revision: RevisionId,
-}
 
 /// The status of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +43,7 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
     if counts.total != pool.desired {
         wanted.push(progressing(observed, counts.total, counts.live));
     }
-    if let Some(failure) = invalid_spec(pool).as_ref().or(failure) {
+    if let Some(failure) = pool.invalid_spec().as_ref().or(failure) {
         wanted.push(Wanted {
             kind: condition::REPLICA_FAILURE,
             holds: true,
@@ -86,46 +71,6 @@ fn summarize(settings: &[String]) -> String {
     match settings.len().checked_sub(SHOWN) {
         Some(more @ 1..) => format!("{shown}; and {more} more"),
         Some(0) | None => shown,
-    }
-}
-
-/// Counts of the pool's machines.
-#[derive(Clone, Copy, Debug, Default)]
-struct MachineCounts {
-    total: usize,
-    /// Live machines. The following counts include only these.
-    live: usize,
-    ready: usize,
-    updated: usize,
-    /// Machines with the current revision that need a restart.
-    restart_pending: usize,
-    /// Machines of these that need an approval for the restart.
-    for_approval: usize,
-    /// Machines that keep a disk of an earlier template.
-    stranded: usize,
-}
-
-impl MachineCounts {
-    fn of(observed: &Observed<'_>) -> Self {
-        let pool = observed.pool;
-        let mut counts = Self::default();
-        for machine in observed.pool_machines() {
-            counts.total += 1;
-            if !machine.terminating {
-                counts.count(RolloutState::of(pool, machine), machine);
-            }
-        }
-        counts
-    }
-
-    fn count(&mut self, state: RolloutState, machine: &Machine) {
-        let waits = machine.restart_pending && state != RolloutState::Outdated;
-        self.live += 1;
-        self.ready += usize::from(machine.activity == Activity::Running);
-        self.updated += usize::from(state == RolloutState::Current);
-        self.restart_pending += usize::from(waits);
-        self.for_approval += usize::from(waits && !machine.restarts_itself);
-        self.stranded += usize::from(state == RolloutState::Stranded);
     }
 }
 

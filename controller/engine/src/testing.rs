@@ -1,4 +1,4 @@
-//! Worlds for the tests of this crate.
+//! Test fixtures: a pool with its machines and disks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,43 +12,42 @@ use crate::model::{
     Published, Rollout, ScaleDownPolicy, StoredTime, Uid,
 };
 use crate::names::{NameBlock, Namer};
-use crate::plan::Action;
-use crate::plan::{NamesInUse, Observed};
+use crate::plan::{Action, NamesInUse, Observed};
 use crate::removal::RemovalRecord;
 use crate::revision::RevisionId;
 use crate::{Memory, Plan};
 
 pub(crate) const POOL_UID: &str = "pool-uid";
 
-/// The uptime of a world that nothing has happened to.
+/// The initial uptime of a world.
 const UPTIME: Duration = Duration::from_secs(100);
 
-/// The template whose disks outlive their machines, in worlds that have one.
+/// The disk template with retained disks, in worlds that have one.
 pub(crate) const RETAINED: &str = "data";
 
-/// For laws about stories: more of them than there are cases of other laws, since most are dull. `PROPTEST_CASES` sets the
-/// number of both.
+/// Configuration for properties over sequences of events: twice the number of cases, because many sequences are
+/// trivial. `PROPTEST_CASES` changes both numbers.
 pub(crate) fn stories() -> Config {
     let usual = Config::default();
     Config { cases: 2 * usual.cases, ..usual }
 }
 
-/// When all worlds are observed.
+/// The time at which all worlds are observed.
 pub(crate) fn now() -> Timestamp {
     Timestamp::from_second(1_000_000).expect("in range")
 }
 
-/// So many seconds before that; after it if negative.
+/// The time this number of seconds before [`now`]; after it if negative.
 pub(crate) fn ago(seconds: i64) -> StoredTime {
     StoredTime::At(now() - jiff::SignedDuration::from_secs(seconds))
 }
 
-/// A pool with one disk per machine, and what exists around it.
+/// A pool with one ephemeral disk per machine, and the other objects of its namespace.
 pub(crate) struct World {
     pub(crate) pool: Pool,
     pub(crate) machines: Vec<Arc<Machine>>,
     pub(crate) disks: BTreeMap<Arc<str>, Arc<Disk>>,
-    /// Who else refers to disks of the pool.
+    /// Other users of the pool's disks.
     pub(crate) others: BTreeMap<Arc<str>, Vec<Arc<str>>>,
     /// The stored revisions.
     pub(crate) stored: Vec<RevisionId>,
@@ -91,7 +90,7 @@ impl World {
         }
     }
 
-    /// Adds a running member with its disk; `age` is its creation time in seconds.
+    /// Adds a running machine with its disk; `age` is its creation time in seconds.
     pub(crate) fn with_machine(mut self, name: &str, age: i64) -> Self {
         let machine = machine(name, age);
         for disk in &machine.disks {
@@ -108,7 +107,7 @@ impl World {
         self
     }
 
-    /// Adds `count` running members that were created one second after the other, with names of the pool's own.
+    /// Adds `count` running machines with names of the pool that were created one second after the other.
     pub(crate) fn with_machines(mut self, count: u64) -> Self {
         for number in 0..count {
             self = self.with_machine(&name(number), i64::try_from(number).expect("small"));
@@ -117,14 +116,14 @@ impl World {
         self.block(0, count.max(64))
     }
 
-    /// Opens a block of numbers.
+    /// Sets the name block.
     pub(crate) fn block(mut self, first: u64, end: u64) -> Self {
         self.pool.name_block = Some(NameBlock { first, end });
         self.memory.observe(&self.pool, self.uptime);
         self
     }
 
-    /// Sends creates of these numbers that get no answer, at the world's uptime.
+    /// Adds unconfirmed creates of these numbers at the world's uptime.
     pub(crate) fn with_unconfirmed(mut self, numbers: impl IntoIterator<Item = u64>) -> Self {
         for number in numbers {
             self.memory.machines.create_unconfirmed(&name(number).into(), number, self.uptime);
@@ -143,7 +142,7 @@ impl World {
         self
     }
 
-    /// Lets a request reserve machines, at the world's uptime; they need not exist.
+    /// Reserves machines for a request at the world's uptime. The machines need not exist.
     pub(crate) fn reserved(mut self, request: &str, names: &[&str]) -> Self {
         let targets: Vec<ObjectId> = names.iter().map(|name| target(name)).collect();
         self.pool.record.reserve(request, &targets).expect("there is room");
@@ -151,7 +150,7 @@ impl World {
         self
     }
 
-    /// Lets a request name machines, and lowers the count by what that says.
+    /// Reserves and accepts machines for a request, and lowers the count.
     pub(crate) fn named(self, request: &str, names: &[&str]) -> Self {
         let mut world = self.reserved(request, names);
         world.pool.desired -= world.pool.record.accept(request);
@@ -159,7 +158,7 @@ impl World {
         world
     }
 
-    /// Lets somebody else have a machine or a disk of this name.
+    /// Adds a foreign machine or disk with this name.
     pub(crate) fn taken(mut self, name: &str) -> Self {
         self.foreign_names.insert(name.into());
         self
@@ -174,7 +173,7 @@ impl World {
         self
     }
 
-    /// Adds a template whose disks outlive their machines, as `edit` leaves it.
+    /// Adds a disk template with retained disks, after `edit`.
     pub(crate) fn keeping(mut self, edit: impl FnOnce(&mut DiskTemplate)) -> Self {
         let mut template = DiskTemplate::new(RETAINED, Lifetime::Retained);
         edit(&mut template);
@@ -182,7 +181,7 @@ impl World {
         self
     }
 
-    /// Lets a machine have this disk of the kept template; it is made unless it exists.
+    /// Gives a machine this retained disk, and creates it if it does not exist.
     pub(crate) fn holding(self, machine: &str, disk: &str) -> Self {
         let mounted_by = Some(machine.into());
         let made = |disk: &str| Some(Disk { mounted_by, ..retained_disk(disk) });
@@ -192,7 +191,7 @@ impl World {
         })
     }
 
-    /// Adds a disk of the kept template that nobody has had for so many seconds.
+    /// Adds a retained disk that has been free for this number of seconds.
     pub(crate) fn free(self, disk: &str, seconds: i64) -> Self {
         let free_since = Some(ago(seconds));
         let made = Disk {
@@ -202,7 +201,7 @@ impl World {
         self.disk(disk, |_| Some(made))
     }
 
-    /// Changes a disk that exists.
+    /// Changes an existing disk.
     pub(crate) fn edit_disk(self, disk: &str, edit: impl FnOnce(&mut Disk)) -> Self {
         self.disk(disk, |existing| {
             let mut existing = existing.expect("no such disk");
@@ -271,7 +270,7 @@ pub(crate) fn deleted(plan: &Plan) -> Vec<&str> {
         .collect()
 }
 
-/// The id of the machine or the disk of this name in a world.
+/// The identity of the machine or disk with this name.
 pub(crate) fn target(name: &str) -> ObjectId {
     ObjectId::new(name, &format!("uid-of-{name}"))
 }
@@ -307,7 +306,7 @@ pub(crate) fn own_disk(name: &str, machine: &Machine) -> Disk {
     }
 }
 
-/// A disk of the kept template that nobody has, without any mark.
+/// An unused retained disk without annotations.
 pub(crate) fn retained_disk(name: &str) -> Disk {
     Disk {
         owner: Some(ObjectId::new("web", POOL_UID)),

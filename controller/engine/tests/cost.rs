@@ -1,4 +1,5 @@
-//! A pass is linear in the machines of its pool. `cargo bench` tells how long it takes; this fails if it grows faster.
+//! The cost of a pass is linear in the machines of its pool. `cargo bench` measures the duration; this test fails if
+//! the cost grows faster.
 
 #[path = "../benches/world/mod.rs"]
 mod world;
@@ -12,10 +13,11 @@ use world::{Case, World, pass};
 const FEW: usize = 1_000;
 const MANY: usize = 10 * FEW;
 
-/// Linear is 10, some more where [`MANY`] machines do not fit into a cache that holds [`FEW`]; quadratic is 100.
+/// Linear growth gives 10, or more if the processor cache holds [`FEW`] machines but not [`MANY`]. Quadratic growth
+/// gives 100.
 const LIMIT: f64 = 40.0;
 
-/// The shortest of so many passes counts.
+/// Number of passes, of which the shortest counts.
 const ATTEMPTS: usize = 9;
 
 #[test]
@@ -31,7 +33,7 @@ fn a_pass_costs_no_more_than_linearly() {
     }
 }
 
-/// Processor time of the shortest pass. Unlike time on the wall it does not grow when the machine is busy.
+/// Processor time of the shortest pass. Unlike elapsed time, it does not grow when the computer is busy.
 fn cost(machines: usize, case: Case) -> Duration {
     let world = World::new(machines, case);
     let observed = world.observed();

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::Resource;
 use serde_json::{Value, json};
-use vmpool_engine::backoff::{Failure, FailureReason};
+use vmpool_engine::failure::{Failure, FailureReason};
 use vmpool_engine::model::{Activity, DiskDraft, Draft, Lifetime, Naming};
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::plan::{NamesInUse, Observed};
@@ -31,8 +31,8 @@ use vmpool_engine::{Machine, Memory, ObjectId, Pool, Status};
 use super::Platform;
 
 pub use disks::{
-    a_disk_that_was_handed_over_is_the_machines, a_grown_disk_reads_back, a_repointed_machine_reads_back,
-    marks_read_back,
+    a_repointed_machine_reads_back, a_transferred_disk_belongs_to_the_machine, an_expanded_disk_reads_back,
+    disk_annotations_read_back,
 };
 
 pub use updates::{
@@ -53,10 +53,10 @@ pub fn all<P: Platform>(pool: &Value) {
     drafts_do_not_depend_on_each_other::<P>(pool);
     lost_markers_are_complete_again_after_mark::<P>(pool);
     nothing_of_ours_stays_after_unmark::<P>(pool);
-    disks_belong_to_their_member::<P>(pool);
-    marks_read_back::<P>(pool);
-    a_grown_disk_reads_back::<P>(pool);
-    a_disk_that_was_handed_over_is_the_machines::<P>(pool);
+    disks_belong_to_their_machine::<P>(pool);
+    disk_annotations_read_back::<P>(pool);
+    an_expanded_disk_reads_back::<P>(pool);
+    a_transferred_disk_belongs_to_the_machine::<P>(pool);
     a_repointed_machine_reads_back::<P>(pool);
     a_recorded_block_reads_back::<P>(pool);
     a_written_record_reads_back::<P>(pool);
@@ -172,7 +172,7 @@ pub fn nothing_of_ours_stays_after_unmark<P: Platform>(pool: &Value) {
 ///
 /// # Panics
 /// If it does not.
-pub fn disks_belong_to_their_member<P: Platform>(pool: &Value) {
+pub fn disks_belong_to_their_machine<P: Platform>(pool: &Value) {
     let sample = Sample::<P>::new(pool);
     let draft = sample.draft("7", 7);
     assert!(P::HAS_DISKS || draft.disks.is_empty(), "a platform without disk objects has no disk templates");

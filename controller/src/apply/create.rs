@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use vmpool_engine::backoff::FailureReason;
+use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::{DiskDraft, DiskSource, Draft, Lifetime};
 use vmpool_engine::{Disk, Machine, Memory, ObjectId, Uid};

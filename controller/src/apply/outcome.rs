@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use vmpool_engine::backoff::FailureReason;
+use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::DiskDraft;
 use vmpool_engine::plan::{DeleteReason, UpdateOutcome};

@@ -67,7 +67,7 @@ fn disk_names(disks: &[Arc<Disk>]) -> Vec<&str> {
 }
 
 #[test]
-fn disks_are_found_by_owner_and_by_label_and_concern_who_refers_to_them() {
+fn disks_are_found_by_owner_and_by_label_and_wake_pools_that_refer_to_them() {
     let cache = Cache::<Disk>::default();
     let named = |name: &str| Key::Disk(NAMESPACE.into(), name.into());
     assert_eq!(cache.applied(disk("kept", Some("web"), Some("web"))), [pool("web"), named("kept")]);
@@ -127,7 +127,7 @@ fn a_change_of_owner_concerns_both_pools_and_moves_the_index() {
 }
 
 #[test]
-fn equal_facts_concern_nobody_but_the_version_goes_on() {
+fn equal_facts_wake_no_pool_but_advance_the_version() {
     let cache = Cache::<Machine>::default();
     assert_eq!(cache.applied(at(1, machine("m", Some("web")))), [pool("web")]);
     assert!(cache.applied(at(9, machine("m", Some("web")))).is_empty());
@@ -192,7 +192,7 @@ fn only_a_list_that_began_later_proves_absence() {
 }
 
 #[test]
-fn a_deletion_takes_the_object_and_is_remembered_for_a_while() {
+fn a_deletion_removes_the_object_and_is_remembered_for_a_while() {
     let cache = Cache::<Machine>::default();
     cache.applied(at(1, machine("m", Some("web"))));
     assert_eq!(cache.deleted(&at(2, machine("m", Some("web"))), seconds(100)), [pool("web")]);
@@ -236,7 +236,7 @@ fn namespaces_are_apart() {
 }
 
 #[test]
-fn what_a_watch_told_of_a_write_of_ours_it_told_of_everything_before() {
+fn a_shown_write_proves_that_all_earlier_changes_were_shown() {
     let cache = Cache::<Machine>::default();
     cache.applied(at(10, machine("a", None)));
     assert_eq!(cache.proven(), None, "who knows how late it is");

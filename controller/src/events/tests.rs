@@ -165,7 +165,7 @@ async fn what_repeats_becomes_a_series() {
 }
 
 #[tokio::test]
-async fn after_a_long_pause_a_new_series_begins() {
+async fn after_a_long_pause_a_new_series_starts() {
     let world = World::new();
     world.tell(Reason::FailedCreate, "exceeded quota").await;
     world.clock.advance(SERIES).await;
@@ -174,7 +174,7 @@ async fn after_a_long_pause_a_new_series_begins() {
 }
 
 #[tokio::test]
-async fn a_series_whose_event_expired_begins_anew() {
+async fn a_series_with_an_expired_event_starts_again() {
     let world = World::new();
     world.tell(Reason::FailedCreate, "exceeded quota").await;
     let name = world.server.all("events")[0]["metadata"]["name"].as_str().unwrap().to_owned();

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
-use vmpool_engine::backoff::FailureReason;
+use vmpool_engine::failure::FailureReason;
 use vmpool_runtime::metrics::{Values, Word};
 use vmpool_runtime::words;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use vmpool_engine::backoff::FailureReason;
+use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::{Fact, Ledger};
 use vmpool_engine::{Memory, Pool, Status, Uid, condition};
 use vmpool_runtime::Env;

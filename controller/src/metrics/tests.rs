@@ -81,7 +81,7 @@ fn series_that_can_be_known_are_there_from_the_beginning() {
 #[test]
 fn the_failures_are_the_words_of_the_condition() {
     // A reason that is missing here does not compile.
-    use vmpool_engine::backoff::FailureReason as R;
+    use vmpool_engine::failure::FailureReason as R;
     let words: BTreeSet<&str> = Failed::ALL.iter().map(|failed| failed.0.as_str()).collect();
     for reason in [
         R::FailedCreate,

@@ -2,7 +2,7 @@
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use vmpool_engine::backoff::FailureReason;
+use vmpool_engine::failure::FailureReason;
 use vmpool_runtime::metrics::Registry;
 
 use super::label_values::{Failed, WriteKind, WriteOutcome};

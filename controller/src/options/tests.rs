@@ -27,11 +27,11 @@ fn help_names_every_flag_with_its_variable_and_every_gate() {
 }
 
 #[test]
-fn help_is_made_for_people() {
+fn help_starts_with_the_purpose_of_the_program() {
     let error = parse(&["--help"]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::DisplayHelp);
     let help = error.to_string();
-    assert!(help.starts_with("Keeps pools of identical virtual machines"), "{help}");
+    assert!(help.starts_with("Controller for pools of identical virtual machines"), "{help}");
 }
 
 #[rstest]

@@ -180,7 +180,7 @@ async fn a_worker_that_stops_waiting_takes_no_wake_up_with_it() {
 }
 
 #[tokio::test]
-async fn the_one_that_is_due_longest_comes_first_so_that_a_busy_pool_starves_nobody() {
+async fn the_longest_due_pool_comes_first() {
     let world = World::new().worker(Duration::from_millis(40), Requeue::After(Duration::ZERO));
     world.queue.wake(&1);
     world.pass(10).await;

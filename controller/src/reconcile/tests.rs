@@ -177,7 +177,7 @@ async fn a_machine_deleted_by_hand_is_replaced_once_and_only_after_it_is_gone() 
 }
 
 #[tokio::test]
-async fn an_explicit_pool_shrinks_by_nobody() {
+async fn an_explicit_pool_deletes_no_surplus() {
     let world = World::with_pool(3).await;
     world.server.edit("virtualmachinepools", "web", |pool| {
         pool["spec"]["scaleDownPolicy"] = json!("Explicit");

@@ -16,7 +16,7 @@ async fn outcome(flags: &[&str]) -> Result<(), RunError> {
 }
 
 #[tokio::test]
-async fn with_the_gate_off_nobody_asks_for_an_api_server() {
+async fn with_the_gate_off_no_api_server_is_needed() {
     assert!(outcome(&[]).await.is_ok());
     assert!(outcome(&["--feature-gates=VirtualMachinePool=false"]).await.is_ok());
 }
@@ -29,7 +29,7 @@ async fn with_the_gate_on_a_missing_api_server_is_fatal() {
 }
 
 #[tokio::test]
-async fn a_bad_option_is_told_before_anything_starts() {
+async fn an_invalid_option_is_reported_before_anything_starts() {
     let error = outcome(&["--feature-gates=VirtualMachinePol=true"]).await.unwrap_err();
     assert!(error.to_string().contains("VirtualMachinePool"), "{error}");
     let error = outcome(&["--workers=0"]).await.unwrap_err();
@@ -39,7 +39,7 @@ async fn a_bad_option_is_told_before_anything_starts() {
 }
 
 #[tokio::test]
-async fn a_taken_port_is_told() {
+async fn a_used_port_is_reported() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let error = outcome(&[&format!("--health-address={address}")]).await.unwrap_err();

@@ -64,7 +64,7 @@ fn it_ends_after_it_was_quiet() {
 }
 
 #[test]
-fn it_goes_on_while_ours_is_overwritten_though_we_hardly_write() {
+fn the_conflict_continues_while_the_status_is_overwritten() {
     let mut status_conflict = StatusConflict::default();
     fight(&mut status_conflict, 3, Duration::ZERO);
     for minute in 1..20 {
@@ -74,7 +74,7 @@ fn it_goes_on_while_ours_is_overwritten_though_we_hardly_write() {
 }
 
 #[test]
-fn a_cache_that_lags_behind_is_nobodys_interference() {
+fn an_outdated_cache_is_not_an_overwrite() {
     let mut status_conflict = StatusConflict::default();
     for time in 0..10 {
         status_conflict.wrote(&published("new"), 10);

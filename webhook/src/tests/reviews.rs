@@ -69,8 +69,8 @@ async fn warnings_come_with_the_answer() {
     let world = World::new();
     let response = world.create(&pool()).await;
     assert_eq!(response["allowed"], true);
-    let warning = "spec.virtualMachineTemplate.spec.virtualMachineClassName: there is no class \"small\"; machines wait until \
-                   there is (rule W5w)";
+    let warning = "spec.virtualMachineTemplate.spec.virtualMachineClassName: there is no class \"small\"; machines \
+    wait until it exists (rule W5w)";
     assert_eq!(response["warnings"], json!([warning]));
     let response = world.update(&pool(), &with(pool(), "/spec/replicas", json!(0))).await;
     assert!(response["warnings"][0].as_str().unwrap().ends_with("(rule W17)"), "{response}");

@@ -1,5 +1,5 @@
-//! Pools of any size and what exists around them, made from public types alone: shared by the benchmark and by the
-//! test that guards the growth of the cost.
+//! Pools of any size with their objects, built from public types only. The benchmark and the test of the cost's growth
+//! share them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,36 +18,36 @@ use vmpool_engine::{Disk, Machine, Memory, ObjectId, Observed, Plan, Pool, Statu
 
 const POOL_UID: &str = "6b1e3f0a-5d8c-4f7e-9a21-3c4d5e6f7081";
 
-/// By how many machines a pool grows or shrinks.
+/// Number of machines by which a pool grows or shrinks.
 pub(crate) const STEP: usize = 10;
 
-/// One disk of so many is missing.
+/// One of this number of disks is missing.
 pub(crate) const ONE_IN: usize = 100;
 
-/// What there is to do in a pass.
+/// The work of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Case {
-    /// Nothing: every machine runs, and so many are wanted.
+    /// Nothing: all desired machines run, and no others exist.
     Settled,
     /// [`STEP`] machines are missing.
     Grow,
-    /// [`STEP`] machines are too many.
+    /// [`STEP`] machines are surplus.
     Shrink,
     /// One disk of [`ONE_IN`] is missing.
     LostDisks,
-    /// Nothing, and every machine has [`RETAINED`] disks more, which outlive it; one of [`ONE_IN`] more is free.
+    /// Nothing. Every machine has the [`RETAINED`] disks in addition, and one disk for [`ONE_IN`] machines is free.
     KeptDisks,
 }
 
-/// Disks of a machine that outlive it, where it has any.
+/// Templates of the retained disks of a machine, in the case with retained disks.
 const RETAINED: [&str; 2] = ["cache", "layers"];
 
 impl Case {
-    /// All of them.
+    /// All cases.
     pub(crate) const ALL: [Self; 5] =
         [Self::Settled, Self::Grow, Self::Shrink, Self::LostDisks, Self::KeptDisks];
 
-    /// How it is called in reports.
+    /// Name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Settled => "nothing to do",
@@ -58,7 +58,7 @@ impl Case {
         }
     }
 
-    /// How many writes a pass over so many machines plans.
+    /// Number of writes that a pass over this number of machines plans.
     fn writes(self, machines: usize) -> usize {
         match self {
             Self::Settled | Self::KeptDisks => 0,
@@ -68,7 +68,7 @@ impl Case {
     }
 }
 
-/// A pool with one disk per machine, and all of it running.
+/// A pool with one disk per machine, whose machines run.
 pub(crate) struct World {
     pool: Pool,
     machines: Vec<Arc<Machine>>,
@@ -79,10 +79,11 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A pool of `count` machines in which `case` is to be done.
+    /// A pool of `count` machines with the work of `case`.
     ///
     /// # Panics
-    /// If a pass over it does not plan exactly the writes of the case: then it would measure something else.
+    /// If a pass over the pool does not plan exactly the writes of the case, because the benchmark would then measure
+    /// other work.
     pub(crate) fn new(count: usize, case: Case) -> Self {
         let namer = Namer::new(&"web".into(), &Uid::from(POOL_UID));
         let numbers = u64::try_from(count).expect("a pool of a benchmark");
@@ -124,7 +125,7 @@ impl World {
         memory.next_number = numbers;
         memory.observe(&pool, Duration::from_secs(1000));
         let mut world = Self { pool, machines, disks, pool_disks, memory, names };
-        // A pool that lives has a status; comparing with it is part of the cost.
+        // An existing pool has a status, and the comparison with it is part of the cost.
         let published = status(&world.observed(), None);
         world.pool.published =
             Published { conditions: published.conditions, summary: Some(published.summary), named: None };
@@ -133,7 +134,7 @@ impl World {
         world
     }
 
-    /// What a pass may know.
+    /// The observed state for a pass.
     pub(crate) fn observed(&self) -> Observed<'_> {
         Observed {
             now: Timestamp::from_second(1_900_000_000).expect("in range"),
@@ -188,7 +189,7 @@ fn pool(desired: usize, block: NameBlock) -> Pool {
 }
 
 fn machine(name: &str, number: u64, pool_disks: &[&str]) -> Machine {
-    /// A batch of creates gets the same second.
+    /// Machines that are created in the same second.
     const PER_SECOND: u64 = 100;
     let second = 1_800_000_000 + i64::try_from(number / PER_SECOND).expect("small");
     let root = ("root", format!("{name}-root"));
@@ -222,9 +223,9 @@ fn disk_of(machine: &Machine, name: &str) -> Disk {
     }
 }
 
-/// A disk that the pool owns: a machine's, or one that nobody has.
+/// A disk that the pool owns: a disk of a machine, or a free one.
 fn retained_disk(name: &str, template: Option<&str>, machine: Option<&Arc<Machine>>) -> Disk {
-    /// When it became free: so late that it may stay.
+    /// The time since which a disk is free, recent enough that the disk stays.
     const FREE_SINCE: i64 = 1_899_999_000;
     let at = Timestamp::from_second(FREE_SINCE).expect("in range");
     let annotations = match machine {

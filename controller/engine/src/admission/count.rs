@@ -57,9 +57,9 @@ pub fn check(
             Rule::EXPLICIT_COUNT,
             "spec.replicas",
             new.replicas,
-            format_args!("it was {before}{lost}; under {explicit} no machine leaves unless it is named"),
+            format_args!("it was {before}{lost}; under {explicit} only targeted removals delete machines"),
             format_args!(
-                "keep {before}, or name the machines with a POST to virtualmachinepools/{pool}/scaledownwith, \
+                "keep {before}, or remove machines by name with a POST to virtualmachinepools/{pool}/scaledownwith, \
                  which lowers it"
             ),
         );
@@ -67,13 +67,14 @@ pub fn check(
     if before > 0 && after <= 0 {
         let detail = format!(
             "goes from {before} to 0, so every machine of the pool is removed. An apply that leaves replicas out does that; \
-             to hand the count to an autoscaler see the documentation"
+             to let an autoscaler set the count, see the documentation"
         );
         warnings.push(Warning::new(Rule::EMPTIED_POOL, "spec.replicas", detail));
     }
     if let Some(current) = current.filter(|current| old.explicit && !new.explicit && *current > after) {
         let detail = format!(
-            "the pool has {current} machines and wants {after}: without Explicit the surplus is removed now. \
+            "the pool has {current} machines and replicas is {after}: without Explicit the controller deletes the \
+             surplus now. \
              Raise replicas to {current} first to keep them"
         );
         warnings.push(Warning::new(Rule::LEAVING_EXPLICIT, terms.policy, detail));

@@ -1,4 +1,4 @@
-//! What a broken rule says to the user.
+//! The messages of broken rules.
 
 use std::fmt;
 
@@ -6,27 +6,27 @@ use serde_json::Value;
 
 use super::{Rule, Severity};
 
-/// The API server may cut longer warnings.
+/// Maximum length of a warning, in bytes. The API server can truncate longer ones.
 const LONGEST_WARNING: usize = 256;
 
-/// A value is quoted up to so many characters.
+/// Maximum length of a quoted value, in characters.
 const LONGEST_VALUE: usize = 80;
 
-/// A request breaks a rule that refuses it.
+/// A broken rule that rejects the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The rule.
     pub rule: Rule,
     /// Path of the field in the object, such as `spec.replicas`.
     pub field: String,
-    /// What stands there, as JSON, shortened.
+    /// The value of the field as JSON, shortened.
     pub value: String,
-    /// Why that is wrong, and what to do instead.
+    /// Why the value is invalid, and what to do.
     pub detail: String,
 }
 
 impl Refusal {
-    /// A refusal of what stands at `field`. `reason` says what is wrong, `way_out` what to do.
+    /// Creates a refusal of the value at `field`. `reason` is the error, and `way_out` is what to do.
     pub fn new(
         rule: impl Into<Rule>,
         field: impl Into<String>,
@@ -39,12 +39,12 @@ impl Refusal {
         Self { rule, field: field.into(), value: quoted(value), detail: format!("{reason}; {way_out}") }
     }
 
-    /// Whether the request is one that its user may not make, and not one that nobody may make.
+    /// Whether the user is not permitted to send the request, rather than the request being invalid.
     pub fn is_forbidden(&self) -> bool {
         self.rule.severity() == Severity::Forbidden
     }
 
-    /// The words behind the field and its value, as in the causes of a Kubernetes `Status`.
+    /// The message without the field, as in the causes of a Kubernetes `Status`.
     pub fn cause(&self) -> String {
         let kind = if self.is_forbidden() { "Forbidden" } else { "Invalid value" };
         format!("{kind}: {}: {} (rule {})", self.value, self.detail, self.rule)
@@ -58,19 +58,19 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// A request breaks a rule that only warns.
+/// A broken rule that only warns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The rule.
     pub rule: Rule,
     /// Path of the field in the object.
     pub field: String,
-    /// What is odd about it, and what to do.
+    /// The problem, and what to do.
     pub detail: String,
 }
 
 impl Warning {
-    /// A warning about what stands at `field`. `detail` describes it, and what the user can do.
+    /// Creates a warning about the value at `field`. `detail` is the problem, and what to do.
     pub fn new(rule: impl Into<Rule>, field: impl Into<String>, detail: impl Into<String>) -> Self {
         let rule = rule.into();
         debug_assert!(rule.severity() == Severity::Warning, "{rule} refuses");
@@ -78,7 +78,7 @@ impl Warning {
     }
 }
 
-/// One line without control characters and short enough for the header that carries it.
+/// One line without control characters that fits into an HTTP warning header.
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = format!(" (rule {})", self.rule);
@@ -91,10 +91,10 @@ impl fmt::Display for Warning {
     }
 }
 
-/// A value for a message: JSON in one line, `null` for what is absent, and never long.
+/// A value for a message: one line of JSON with a limited length, and `null` if it is absent.
 pub fn quoted(value: &Value) -> String {
     match value {
-        // The whole of a large value need not be written down to be cut.
+        // A large value is not serialized completely before it is shortened.
         Value::Array(list) if list.len() > LONGEST_VALUE => format!("[{} entries]", list.len()),
         Value::Object(map) if map.len() > LONGEST_VALUE => format!("{{{} entries}}", map.len()),
         Value::String(text) if text.len() > 4 * LONGEST_VALUE => {
@@ -105,7 +105,7 @@ pub fn quoted(value: &Value) -> String {
     }
 }
 
-/// At most `limit` bytes of a text, cut between two letters.
+/// `text`, truncated at a character boundary to `limit` bytes.
 pub fn shortened(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();

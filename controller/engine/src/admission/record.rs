@@ -24,7 +24,7 @@ pub fn check(users: &Users, user: &str, annotation: &str, before: &Value, after:
             Rule::REMOVAL_RECORD,
             field,
             after,
-            "machines of this pool are leaving by name, and what was sent has lost the record of them",
+            "a targeted removal of this pool is in progress, and the request drops its removal record",
             "send your change as a patch or an apply instead of a replacement, or read the pool again \
              and keep its annotations",
         );
@@ -33,7 +33,7 @@ pub fn check(users: &Users, user: &str, annotation: &str, before: &Value, after:
         Rule::REMOVAL_RECORD,
         field,
         after,
-        "only the removal of named machines writes this annotation",
-        "leave it as it is, and name machines through the subresource scaledownwith",
+        "only the API server for removals and the controller may write this annotation",
+        "do not change it, and remove machines by name with the subresource scaledownwith",
     )
 }

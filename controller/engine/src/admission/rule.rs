@@ -26,13 +26,13 @@ impl Rule {
     pub const REMOVAL_RECORD: Self = Self::new(
         "W12a",
         Severity::Forbidden,
-        "Only the program that removes named machines, and the controller, may write the record of machines that were asked to leave",
+        "Only the API server for removals and the controller write the removal record",
     );
     /// Under an explicit policy, only targeted removal may reduce the number of machines.
     pub const EXPLICIT_COUNT: Self = Self::new(
         "W12",
         Severity::Forbidden,
-        "Under scaleDownPolicy Explicit, replicas goes down only by naming the machines that leave",
+        "Under scaleDownPolicy Explicit, only targeted removals lower replicas",
     );
     /// The same for the scale subresource.
     pub const SCALE_GUARD: Self = Self::new(
@@ -44,7 +44,7 @@ impl Rule {
     pub const LEAVING_EXPLICIT: Self = Self::new(
         "W16",
         Severity::Warning,
-        "Explicit is not left while there are more machines than replicas",
+        "scaleDownPolicy does not change from Explicit while there are more machines than replicas",
     );
     /// The number of machines is reduced to zero.
     pub const EMPTIED_POOL: Self = Self::new("W17", Severity::Warning, "replicas does not go to zero");

@@ -1,29 +1,29 @@
-//! The scale guard: what becomes of `autoscaling/v1` Scale objects that lower the count.
+//! The scale guard: the rule about `autoscaling/v1` Scale objects that lower the count.
 
 use serde_json::Value;
 
 use super::count::Terms;
 use super::{Refusal, Rule, refuse};
 
-/// What the scale itself says about the request.
+/// The change of a Scale request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The count stays or grows, which everybody may do who may scale.
+    /// The count is unchanged or raised, which is always allowed.
     Allow,
-    /// It goes down: that depends on the policy that the pool has now.
+    /// The count is lowered. Whether this is allowed depends on the current policy of the pool.
     AskPolicy(Shrink),
 }
 
-/// A count that goes down.
+/// A count that is lowered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shrink {
     /// The count before.
     pub from: i64,
-    /// The count that is wanted.
+    /// The requested count.
     pub to: i64,
 }
 
-/// What was sent is no Scale.
+/// The request does not contain a valid Scale.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{which} is no autoscaling/v1 Scale: {what}; send kind Scale with a whole number in spec.replicas")]
 pub struct NotAScale {
@@ -40,7 +40,7 @@ pub fn compare(old: &Value, new: &Value) -> Result<Step, NotAScale> {
     Ok(if to < from { Step::AskPolicy(Shrink { from, to }) } else { Step::Allow })
 }
 
-/// The refusal of a count that goes down, if the policy of the pool is the explicit one.
+/// Checks a lowered count against the policy of the pool: `explicit` if only targeted removals may lower it.
 pub fn judge(terms: &Terms, pool: &str, explicit: bool, shrink: Shrink) -> Option<Refusal> {
     if !explicit {
         return None;
@@ -51,11 +51,11 @@ pub fn judge(terms: &Terms, pool: &str, explicit: bool, shrink: Shrink) -> Optio
         "spec.replicas",
         &Value::from(to),
         format_args!(
-            "pool {pool:?} has {from} replicas and {}, so no machine leaves unless it is named",
+            "pool {pool:?} has {from} replicas and {}, so only targeted removals delete machines",
             terms.explicit
         ),
         format_args!(
-            "name the machines with a POST to virtualmachinepools/{pool}/scaledownwith; for an autoscaler set \
+            "remove machines by name with a POST to virtualmachinepools/{pool}/scaledownwith; for an autoscaler set \
              behavior.scaleDown.selectPolicy to Disabled"
         ),
     )
@@ -77,7 +77,7 @@ fn replicas(which: &'static str, scale: &Value) -> Result<i64, NotAScale> {
         return Err(wrong("spec is not an object".to_owned()));
     }
     match &spec["replicas"] {
-        // Go leaves out a zero.
+        // Go omits a zero.
         Value::Null => Ok(0),
         count => count
             .as_i64()

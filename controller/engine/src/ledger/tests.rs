@@ -5,7 +5,7 @@ use rstest::rstest;
 use super::*;
 use crate::testing::{machine, own_disk};
 
-/// What a test lets the cache show.
+/// The cache content that a test sets.
 #[derive(Default)]
 struct Shown {
     objects: BTreeMap<String, Seen<Machine>>,
@@ -25,7 +25,7 @@ impl Cache<Machine> for Shown {
     }
 }
 
-/// When everything was written.
+/// The time of all writes.
 const AT: Duration = Duration::from_secs(10);
 const VERSION: u64 = 50;
 
@@ -75,14 +75,14 @@ fn deleted() -> Ledger<Machine> {
     ledger
 }
 
-/// A create and a deletion, neither of which the cache has shown.
+/// A create and a deletion that the cache has not shown.
 fn written_and_deleted() -> Ledger<Machine> {
     let mut ledger = written();
     ledger.deleted(&web_a("u1", false), AT);
     ledger
 }
 
-/// The deletion of an object whose name another one had, which was written.
+/// The deletion of another object of the same name as a created one.
 fn another_deleted() -> Ledger<Machine> {
     let mut ledger = written();
     ledger.deleted(&web_a("u2", false), AT);
@@ -130,7 +130,7 @@ fn what_the_cache_settles(#[case] mut ledger: Ledger<Machine>, #[case] cache: Sh
     assert_eq!(ledger.oldest(), stays.then_some(AT));
 }
 
-/// (uid, terminating) of what a snapshot shows.
+/// `(uid, terminating)` of the objects of a snapshot with the ledger applied.
 fn overlaid(ledger: &Ledger<Machine>, snapshot: &[Seen<Machine>]) -> Vec<(String, bool)> {
     let mut snapshot: Vec<Arc<Machine>> = snapshot.iter().map(|seen| seen.facts.clone()).collect();
     ledger.overlay(&mut snapshot);
@@ -144,7 +144,7 @@ fn overlaid(ledger: &Ledger<Machine>, snapshot: &[Seen<Machine>]) -> Vec<(String
 #[case::a_patch_replaces_what_is_shown(written(), &[dying("u1", VERSION - 1)], &[("u1", false)])]
 #[case::a_create_hides_the_earlier_object_of_its_name(written(), &[seen("u0", VERSION - 1)], &[("u1", false)])]
 #[case::a_deletion_shows_at_once(deleted(), &[seen("u1", VERSION)], &[("u1", true)])]
-#[case::a_deleted_member_still_counts_before_it_is_seen(written_and_deleted(), &[], &[("u1", true)])]
+#[case::a_deleted_machine_counts_until_the_cache_shows_the_deletion(written_and_deleted(), &[], &[("u1", true)])]
 #[case::what_is_gone_is_hidden(gone(), &[seen("u1", VERSION)], &[])]
 #[case::another_object_of_the_name_is_not(gone(), &[seen("u2", VERSION)], &[("u2", false)])]
 fn what_is_laid_over_a_snapshot(
@@ -161,8 +161,8 @@ fn what_is_laid_over_a_snapshot(
 #[rstest]
 #[case::repeated_and_answered(|ledger: &mut Ledger<Machine>| ledger.written(seen("u1", VERSION), AT), 0, 1)]
 #[case::repeated_and_lost_again(|ledger: &mut Ledger<Machine>| ledger.create_unconfirmed(&"web-a".into(), 7, AT * 2), 1, 1)]
-#[case::the_name_is_somebody_elses(|ledger: &mut Ledger<Machine>| ledger.name_taken("web-a"), 0, 0)]
-#[case::another_name_is_somebody_elses(|ledger: &mut Ledger<Machine>| ledger.name_taken("web-b"), 1, 1)]
+#[case::a_foreign_object_has_the_name(|ledger: &mut Ledger<Machine>| ledger.name_taken("web-a"), 0, 0)]
+#[case::a_foreign_object_has_another_name(|ledger: &mut Ledger<Machine>| ledger.name_taken("web-b"), 1, 1)]
 fn how_a_lost_answer_ends(
     #[case] event: fn(&mut Ledger<Machine>),
     #[case] unconfirmed_creates: usize,
@@ -174,7 +174,7 @@ fn how_a_lost_answer_ends(
 }
 
 #[test]
-fn a_lost_answer_remembers_its_number_and_its_last_attempt() {
+fn an_unconfirmed_create_has_its_number_and_its_last_attempt() {
     let mut ledger = unknown();
     ledger.create_unconfirmed(&"web-a".into(), 7, AT * 3);
     assert_eq!(
@@ -230,7 +230,7 @@ fn how_a_live_read_settles(
     ledger.resolve("web-a", live, LATER);
     let expected: Vec<(String, bool)> = expected.iter().map(|(uid, dying)| ((*uid).into(), *dying)).collect();
     assert_eq!(overlaid(&ledger, snapshot), expected);
-    assert_eq!(ledger.overdue(LATER), [""; 0].map(Arc::from), "a live read must give rest for a while");
+    assert_eq!(ledger.overdue(LATER), [""; 0].map(Arc::from), "no live read soon after a live read");
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn a_live_read_of_a_settled_name_changes_nothing() {
 }
 
 #[test]
-fn disks_are_remembered_like_machines() {
+fn disks_are_tracked_like_machines() {
     let disk = own_disk("web-a-root", &machine("web-a", 1));
     let mut ledger = Ledger::default();
     ledger.written(Seen { facts: Arc::new(disk.clone()), version: VERSION }, AT);
@@ -267,7 +267,7 @@ fn disks_are_remembered_like_machines() {
 }
 
 #[test]
-fn tells_when_its_first_entry_is_due() {
+fn reports_when_its_first_entry_is_due() {
     let mut ledger = Ledger::default();
     assert_eq!(ledger.due_in(Duration::ZERO), None);
     let machine = crate::testing::machine("web-a", 1);
@@ -287,5 +287,5 @@ fn only_what_the_server_answered_with_has_a_version() {
     ledger.written(seen("a", VERSION), AT);
     assert_eq!(ledger.written_as("web-a").map(|seen| seen.version), Some(VERSION));
     ledger.deleted(&web_a("a", false), AT);
-    assert!(ledger.written_as("web-a").is_none(), "what is on its way out is nobody's to delete");
+    assert!(ledger.written_as("web-a").is_none(), "a terminating object is not deleted again");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::*;
-use crate::backoff::FailureReason;
+use crate::failure::FailureReason;
 use crate::names::NameBlock;
 use crate::testing::World;
 
@@ -14,7 +14,7 @@ fn failure(reason: FailureReason) -> Failure {
     Failure { reason, message: "denied".into() }
 }
 
-/// A memory in which every kind of write has failed.
+/// A memory in which every kind of write failed.
 fn failing() -> Memory {
     let mut memory = World::desiring(1).memory;
     for stage in Stage::ALL {
@@ -30,7 +30,7 @@ fn failing() -> Memory {
     memory
 }
 
-/// The stages whose last attempt failed, as far as that is remembered.
+/// The stages with a recorded failure.
 fn causes(memory: &mut Memory) -> Vec<Stage> {
     Stage::ALL.into_iter().filter(|stage| memory.backoff_mut(*stage).cause().is_some()).collect()
 }
@@ -71,7 +71,7 @@ fn a_new_generation_starts_afresh(#[case] generation: i64, #[case] pauses: bool)
 
 #[rstest]
 #[case::no_block(0, None, 0)]
-#[case::a_successor_begins_with_the_open_block(0, Some((64, 128)), 64)]
+#[case::a_new_leader_starts_with_the_current_block(0, Some((64, 128)), 64)]
 #[case::numbers_never_fall(70, Some((64, 128)), 70)]
 #[case::a_block_of_another_leader_may_be_ahead(70, Some((100, 164)), 100)]
 fn the_next_number(#[case] next: u64, #[case] block: Option<(u64, u64)>, #[case] expected: u64) {
@@ -123,7 +123,7 @@ fn a_reservation_is_as_old_as_it_is_known_and_forgotten_when_it_leaves() {
 
     memory.observe(&World::desiring(1).pool, later);
     memory.observe(&world.pool, later);
-    assert_eq!(left(&memory, "r"), Some(Duration::from_secs(7)), "it came back as a new one");
+    assert_eq!(left(&memory, "r"), Some(Duration::from_secs(7)), "a pool of the same name has another UID");
 }
 
 #[test]
@@ -143,11 +143,11 @@ fn a_disk_is_waited_for_as_long_as_every_plan_says_so() {
     assert_eq!(ages, [7, 0, 0]);
     memory.await_disks(&[], later);
     memory.await_disks(&["a".into()], later);
-    assert_eq!(memory.awaited("a", later), Duration::ZERO, "it came back as a new one");
+    assert_eq!(memory.awaited("a", later), Duration::ZERO, "a pool of the same name has another UID");
 }
 
 #[test]
-fn a_disk_that_a_machine_was_refused_for_is_remembered_for_a_while() {
+fn a_disk_of_a_rejected_machine_is_not_allocated_for_a_while() {
     let mut memory = Memory::default();
     memory.refuse_disk(&"a".into(), NOW);
     assert_eq!(memory.disk_refusal("a", NOW), Some(REFUSAL_AGE));

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::backoff::FailureReason;
-use crate::model::{DiskAnnotations, DiskDraft, Draft, ObjectId};
+use crate::failure::FailureReason;
+use crate::ids::ObjectId;
+use crate::model::{DiskAnnotations, DiskDraft, Draft};
 use crate::names::NameBlock;
 use crate::revision::RevisionId;
 
@@ -269,4 +270,26 @@ impl Action {
             }
         }
     }
+}
+
+/// Which kinds of writes the plan wants, including blocked ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent wishes: any of them may come with any other")]
+pub struct Wants {
+    /// Machines are missing.
+    pub create: bool,
+    /// There is a surplus of machines that the controller may delete.
+    pub remove: bool,
+    /// A machine needs a repair.
+    pub repair: bool,
+    /// Entries of the removal record or revisions can be deleted.
+    pub clean_up: bool,
+    /// Machines lack the current revision.
+    pub update: bool,
+    /// Machines do not have the label of the revision that is in effect yet.
+    pub record_revision: bool,
+    /// Annotations of disks must change, or disks can be deleted.
+    pub collect_disks: bool,
+    /// A disk is smaller than its template requires.
+    pub expand_disks: bool,
 }

@@ -20,20 +20,17 @@ mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::disks::free_name;
-use super::{Blocker, Observed};
-use crate::ledger::REQUEST_TIMEOUT;
-use crate::model::{DiskDraft, DiskSource, DiskTemplate, Lifetime, Machine, Naming, ObjectId};
+use super::disk_names::free_name;
+use super::observed::Observed;
+use super::result::Blocker;
+use crate::ids::ObjectId;
+use crate::model::{DiskDraft, DiskSource, DiskTemplate, Lifetime, Machine, Naming};
 use crate::names::{Namer, SUFFIXES};
 use candidates::Candidates;
-pub(super) use candidates::is_usable;
+pub(super) use candidates::PATIENCE;
 use usage::DiskUses;
 pub(super) use usage::{DiskUsage, PoolDisk};
-
-/// How long a machine waits for a disk that will become free soon before the plan creates a new one.
-pub(super) const PATIENCE: Duration = REQUEST_TIMEOUT;
 
 /// The free disks of one pass. See the module documentation.
 pub(super) struct FreeDisks<'a> {
@@ -199,7 +196,7 @@ impl<'a> FreeDisks<'a> {
             let promised = matches!(usage, DiskUsage::Allocated | DiskUsage::AwaitingMachine);
             // A disk that was the reason for a rejection becomes free when the machine exists without it.
             let refused = self.observed.memory.disk_refusal(&disk.id.name, self.observed.uptime).is_some();
-            promised && !refused && disk.template.as_ref() == Some(template) && is_usable(disk)
+            promised && !refused && disk.template.as_ref() == Some(template) && disk.is_usable()
         };
         let at = claimed.filter(fits).min_by_key(|at| &self.disks.all[*at].disk.id.name)?;
         Some(self.assign(at, template, DiskSource::Existing))

@@ -4,9 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::action::{Action, Stage};
 use super::allocation::{FreeDisks, Recipient};
-use super::disks::disk_name;
-use super::{Action, Blocker, Observed, Plan, Repairs, Stage, invalid_spec, record};
+use super::disk_names::disk_name;
+use super::observed::Observed;
+use super::reservations;
+use super::result::{Blocker, Plan, Repairs};
 use crate::backoff::MAX_BATCH;
 use crate::ledger::{REQUEST_TIMEOUT, UnconfirmedCreate};
 use crate::model::{DiskDraft, DiskTemplate, Draft, Lifetime, Naming};
@@ -14,7 +17,7 @@ use crate::names::{MIN_BLOCK, NameBlock, Namer};
 
 pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, disks: Repairs, plan: &mut Plan) {
     // A reserved machine that is already gone is not replaced.
-    let held = record::hold_vanished(observed, plan);
+    let held = reservations::hold_vanished(observed, plan);
     let machines = observed.pool_machines().count() + held;
     let (repeated, unwanted) = split_unconfirmed(observed, machines);
     for unconfirmed in unwanted {
@@ -27,7 +30,7 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, disk
         return;
     }
     plan.wants.create = true;
-    if let Some(failure) = invalid_spec(observed.pool) {
+    if let Some(failure) = observed.pool.invalid_spec() {
         plan.blockers.push(Blocker::UserAction(failure.message));
         return;
     }

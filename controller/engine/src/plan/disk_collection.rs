@@ -16,15 +16,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::allocation::{DiskUsage, FreeDisks, PATIENCE, PoolDisk, is_usable};
-use super::{Action, Blocker, DiskDeleteReason, Observed, Plan, Stage};
-use crate::backoff::FailureReason;
+use super::action::{Action, DiskDeleteReason, Stage};
+use super::allocation::{DiskUsage, FreeDisks, PATIENCE, PoolDisk};
+use super::observed::Observed;
+use super::result::{Blocker, Plan};
+use super::stored_time::{current_time, elapsed, since, valid_time};
+use crate::failure::FailureReason;
 use crate::ledger::REQUEST_TIMEOUT;
-use crate::model::{Disk, DiskAnnotations, DiskTemplate, Lifetime, StoredTime};
-
-/// A stored time that is at most this far in the future counts as now, because the clocks of two leaders can differ.
-/// The controller rewrites a time that is further in the future, because the disk would otherwise not age until then.
-const SKEW: Duration = Duration::from_mins(1);
+use crate::model::{Disk, DiskAnnotations, DiskTemplate, Lifetime};
 
 /// Age at which a free disk without data is deleted, if its template has no `ttl`.
 pub(super) const BROKEN_AGE: Duration = Duration::from_mins(10);
@@ -114,39 +113,6 @@ fn open(observed: &Observed<'_>, disk: &Disk, plan: &mut Plan) -> Option<Action>
     }
 }
 
-/// Since when the disk is free; `None` if the disk has no such annotation, or if its time is not plausible.
-pub(super) fn since(now: Timestamp, disk: &Disk) -> Option<Timestamp> {
-    if disk.annotations.claimed_by.is_some() {
-        return None;
-    }
-    valid_time(now, disk, disk.annotations.free_since?)
-}
-
-/// The time in an annotation, if it is plausible. A time before the creation of the disk or in the future counts as
-/// unreadable: a user has edited the annotation, and the controller must not delete a disk because of it.
-fn valid_time(now: Timestamp, disk: &Disk, stored: StoredTime) -> Option<Timestamp> {
-    match stored {
-        StoredTime::At(at) if at >= disk.created && elapsed(at, latest(now, disk)) <= SKEW => Some(at),
-        StoredTime::At(_) | StoredTime::Unreadable => None,
-    }
-}
-
-/// Now, or the creation time of the disk if it is later. The creation time comes from the clock of the API server,
-/// which can be ahead, and a stored time must not be before the creation of the disk.
-fn latest(now: Timestamp, disk: &Disk) -> Timestamp {
-    now.max(disk.created)
-}
-
-/// The time from `earlier` to `later`; zero if `later` is before `earlier`.
-fn elapsed(later: Timestamp, earlier: Timestamp) -> Duration {
-    Duration::try_from(later.duration_since(earlier)).unwrap_or_default()
-}
-
-/// The current time, to store in an annotation.
-fn current_time(observed: &Observed<'_>, disk: &Disk) -> StoredTime {
-    StoredTime::At(latest(observed.now, disk))
-}
-
 fn annotate(disk: &Disk, annotations: DiskAnnotations) -> Action {
     Action::AnnotateDisk { disk: disk.id.clone(), annotations, absent: None }
 }
@@ -187,7 +153,7 @@ fn collect(
         plan.blockers.push(Blocker::UserAction(message));
         return actions.extend(free.iter().filter_map(|free| step(observed, free, None, plan)));
     }
-    let (mut usable, broken): (Vec<_>, Vec<_>) = free.into_iter().partition(|free| is_usable(free.disk));
+    let (mut usable, broken): (Vec<_>, Vec<_>) = free.into_iter().partition(|free| free.disk.is_usable());
     let patience = template.ttl.unwrap_or(BROKEN_AGE);
     for free in broken {
         let end = due(observed, &free, patience, plan).then_some(DiskDeleteReason::Broken);

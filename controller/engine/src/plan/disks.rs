@@ -5,16 +5,20 @@
 //! never created has no object. Users may have edited both ([`edited`]). A machine of another controller has no disk
 //! map before its first update. Its disks are recognized by their owners, labels and names, so that it is repaired
 //! while the rollout is paused, too.
+use super::action::Action;
+use super::adoption;
+use super::allocation::FreeDisks;
+use super::disk_size::expansion;
+use super::observed::Observed;
+use super::result::{Blocker, Plan, Repairs};
+use crate::failure::FailureReason;
+use crate::ids::ObjectId;
+use crate::model::{Disk, DiskDraft, DiskRef, DiskTemplate, Lifetime, Machine};
 
 mod edited;
 mod failed;
 
 use std::sync::Arc;
-
-use super::allocation::{FreeDisks, is_usable};
-use super::{Action, Blocker, Observed, Plan, Repairs, expand, rollout};
-use crate::backoff::FailureReason;
-use crate::model::{Activity, Disk, DiskDraft, DiskRef, DiskTemplate, Lifetime, Machine, ObjectId};
 
 /// The result of checking the disks of all machines.
 pub(super) struct Found {
@@ -39,7 +43,7 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan
     let (mut growth, mut odd, mut strays) = (Vec::new(), Vec::new(), Vec::new());
     for machine in observed.pool_machines().filter(|machine| !machine.terminating) {
         let mapped = machine.disks.iter().filter_map(|device| Some((device, device.template.as_ref()?)));
-        let recognised = rollout::recognised(observed, machine);
+        let recognised = adoption::recognised(observed, machine);
         let recognised: Vec<_> = recognised.map(|(device, template)| (device, &template.name)).collect();
         let is_known = |device: &DiskRef| recognised.iter().any(|(known, _)| known.disk == device.disk);
         let unknown = machine.disks.iter().filter(|device| device.template.is_none() && !is_known(device));
@@ -51,7 +55,7 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan
                 (Some(template), Some(disk))
                     if disk.owner.as_ref() == Some(&machine.id) && !failed::strands(machine, disk) =>
                 {
-                    growth.extend(expand::needed(template, disk));
+                    growth.extend(expansion(template, disk));
                 }
                 _ => odd.push(Odd { machine, device, name, template, disk }),
             }
@@ -127,7 +131,7 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan
 /// Whether a disk belongs to the pool, can be used, and stays with this machine.
 fn is_kept_well(observed: &Observed<'_>, free_disks: &FreeDisks<'_>, machine: &Machine, disk: &Disk) -> bool {
     let ours = disk.owner.as_ref().is_some_and(|owner| owner.uid == observed.pool.id.uid);
-    ours && is_usable(disk) && !free_disks.must_detach(&machine.id.name, &disk.id.name)
+    ours && disk.is_usable() && !free_disks.must_detach(&machine.id.name, &disk.id.name)
 }
 
 fn repair(
@@ -193,7 +197,7 @@ fn misplaced(
     match &disk.owner {
         // Regardless of the current template, a retained disk stays with its machine.
         Some(owner) if owner.uid == pool.uid => {
-            let broken = !is_usable(disk) && !disk.terminating && !runs(machine);
+            let broken = !disk.is_usable() && !disk.terminating && !machine.runs();
             if broken && template.lifetime == Lifetime::Retained {
                 return repoint(free_disks.replace_broken(&template.name, &machine.id.name)?);
             }
@@ -219,7 +223,7 @@ fn misplaced(
         // It belonged to the pool when the machine got it, and a running machine keeps its disks. An ephemeral disk
         // with another owner never belonged to the machine: another object had the name first, and the machine must not
         // use it.
-        _ if template.lifetime == Lifetime::Retained && runs(machine) => {
+        _ if template.lifetime == Lifetime::Retained && machine.runs() => {
             Some(Err(Blocker::UserAction(format!(
                 "machine {} runs on disk {}, which belongs to another owner: stop the machine, so that the \
                  controller can replace the disk, or delete the machine",
@@ -233,36 +237,9 @@ fn misplaced(
     }
 }
 
-/// Whether detaching a disk can disrupt the machine. The `mounted_by` of a disk does not show this, because the
-/// platform reports a disk as mounted while the machine still waits for it.
-fn runs(machine: &Machine) -> bool {
-    machine.activity == Activity::Running
-}
-
 /// Whether the owner of a retained disk is an earlier pool of the same name.
 fn is_predecessor(owner: &ObjectId, pool: &ObjectId, template: &DiskTemplate) -> bool {
     template.lifetime == Lifetime::Retained && owner.name == pool.name
-}
-
-/// The name of an ephemeral disk. It is computed from machine and template, so a repeated create gets `AlreadyExists`
-/// for it.
-pub(super) fn disk_name(machine: &str, template: &str) -> Arc<str> {
-    format!("{machine}-{template}").into()
-}
-
-/// The same name, or the first variation that is not in use. For an existing machine, whose disk map then records the
-/// name.
-pub(super) fn free_name(observed: &Observed<'_>, machine: &str, template: &str) -> Arc<str> {
-    let plain = disk_name(machine, template);
-    let is_taken = |name: &str| observed.names_in_use.has_disk(name) || observed.disks.contains_key(name);
-    if !is_taken(&plain) {
-        return plain;
-    }
-    (2..=u64::MAX)
-        .map(|attempt| format!("{plain}-{attempt}"))
-        .find(|name| !is_taken(name))
-        .expect("the numbers do not end")
-        .into()
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Action, Observed, Plan};
+use super::action::Action;
+use super::observed::Observed;
+use super::result::Plan;
 use crate::model::{Machine, Naming};
 use crate::names::Namer;
 

@@ -1,29 +1,17 @@
 //! The removal record: machines that must not be replaced, and entries that the controller can remove.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Action, Blocker, Observed, Plan, Stage};
+use super::action::{Action, Stage};
+use super::observed::Observed;
+use super::reservations::machine_uids;
+use super::result::Plan;
 use crate::backoff::MAX_BATCH;
-use crate::model::{ObjectId, Uid};
+use crate::ids::ObjectId;
 
 /// While a target of an accepted removal still exists, the controller collects up to this number of entries of deleted
 /// targets and removes them with one write. A large removal therefore needs few writes of the pool.
 pub(super) const TOGETHER: usize = 100;
-
-/// The number of reserved targets that are no longer machines of the pool. They count as present, and the plan reports
-/// them as blockers.
-pub(super) fn hold_vanished(observed: &Observed<'_>, plan: &mut Plan) -> usize {
-    let record = &observed.pool.record;
-    if record.is_empty() {
-        return 0;
-    }
-    let present = machines(observed);
-    let vanished = record.reserved().filter(|target| !present.contains(&target.uid));
-    let before = plan.blockers.len();
-    plan.blockers.extend(vanished.map(|target| Blocker::Reservation { machine: target.name.clone() }));
-    plan.blockers.len() - before
-}
 
 /// Removes finished entries: accepted targets that are gone, and reservations that were not accepted in time.
 pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
@@ -38,7 +26,7 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
             None => expired.push(request.clone()),
         }
     }
-    let present = machines(observed);
+    let present = machine_uids(observed);
     let (here, mut gone): (Vec<&ObjectId>, Vec<&ObjectId>) =
         record.may_leave().partition(|target| present.contains(&target.uid));
     if !here.is_empty() && gone.len() < TOGETHER {
@@ -60,10 +48,6 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         let gone = gone.into_iter().take(MAX_BATCH).cloned().collect();
         plan.actions.push(Action::PruneRecord { gone, expired });
     }
-}
-
-fn machines<'a>(observed: &'a Observed<'_>) -> BTreeSet<&'a Uid> {
-    observed.pool_machines().map(|machine| &machine.id.uid).collect()
 }
 
 #[cfg(test)]

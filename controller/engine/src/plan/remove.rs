@@ -1,12 +1,14 @@
 //! Removal: the accepted targets, and the surplus of other machines.
 
+use super::action::{Action, DeleteReason, Stage};
+use super::observed::Observed;
+use super::result::{Blocker, Plan};
+use crate::ids::Uid;
+use crate::model::{Activity, Machine, ScaleDownPolicy};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-
-use super::{Action, Blocker, DeleteReason, Observed, Plan, Stage};
-use crate::model::{Activity, Machine, ScaleDownPolicy, Uid};
 
 pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let record = &observed.pool.record;

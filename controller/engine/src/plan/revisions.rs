@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Action, Observed, Plan, Stage};
+use super::action::{Action, Stage};
+use super::observed::Observed;
+use super::result::Plan;
 use crate::revision::RevisionId;
 
 pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {

@@ -16,23 +16,22 @@
 //! number of such machines reaches half of the budget and at least two, the rollout stops. The controller then retries
 //! only these machines with backoff, and continues the rollout when one of them accepts the revision.
 
-mod attempts;
 mod devices;
-mod state;
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::action::{Action, Disruption, Stage};
+use super::adoption;
 use super::allocation::FreeDisks;
-use super::{Action, Disruption, Observed, Plan, Stage};
-use crate::model::{Activity, Machine, Uid};
+use super::observed::Observed;
+use super::progress::{RolloutProgress, RolloutState};
+use super::result::Plan;
+use crate::ids::Uid;
+use crate::model::{Activity, Machine};
 use crate::revision::RevisionId;
-
-pub use attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
-pub(super) use devices::recognised;
-pub(crate) use state::{RolloutProgress, RolloutState};
 
 pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan: &mut Plan) {
     let pool = observed.pool;
@@ -100,7 +99,7 @@ fn update(
     let (pool, attempts) = (observed.pool, &observed.memory.rollout_attempts);
     let progress = RolloutProgress::of(observed);
     let (outdated, mut waiting): (Vec<_>, Vec<_>) = outdated.into_iter().partition(|machine| {
-        devices::has_placeholder(observed, machine)
+        adoption::has_placeholder(observed, machine)
             || !(pool.rollout.stands_still()
                 || progress.stopped() && !attempts.refuses(&machine.id.uid, &pool.revision))
     });
@@ -158,7 +157,7 @@ fn update(
 fn takes_markers(observed: &Observed<'_>, machine: &Machine) -> bool {
     let pool = observed.pool;
     !pool.rollout.stands_still()
-        && state::is_anothers(observed, machine)
+        && adoption::is_anothers(observed, machine)
         && !observed.memory.rollout_attempts.differs(&machine.id.uid, &pool.revision)
         && devices::are_complete(observed, machine)
 }
@@ -197,7 +196,7 @@ fn base(observed: &Observed<'_>, machine: &Machine) -> Option<RevisionId> {
 
 /// Whether an update of the machine uses no budget, because it does not run.
 fn is_free(observed: &Observed<'_>, machine: &Machine) -> bool {
-    machine.activity != Activity::Running || devices::has_placeholder(observed, machine)
+    machine.activity != Activity::Running || adoption::has_placeholder(observed, machine)
 }
 
 /// The order of updates: first machines with an unresolved disk reference, which may refer to a foreign disk, then
@@ -206,7 +205,7 @@ fn is_free(observed: &Observed<'_>, machine: &Machine) -> bool {
 fn turn(observed: &Observed<'_>, a: &Machine, b: &Machine) -> Ordering {
     let key = |machine: &Machine| {
         (
-            !devices::has_placeholder(observed, machine),
+            !adoption::has_placeholder(observed, machine),
             observed.memory.rollout_attempts.refused_at(&machine.id.uid, &observed.pool.revision),
             machine.activity == Activity::Running,
             machine.created,

@@ -1,8 +1,11 @@
 use proptest::prelude::*;
 use rstest::rstest;
+use std::fmt;
+use std::time::Duration;
 
 use super::*;
 use crate::backoff::MAX_BATCH;
+use crate::model::ObjectId;
 use crate::model::{
     Activity, DiskAnnotations, DiskDraft, DiskTemplate, Draft, Lifetime, Naming, ScaleDownPolicy, Uid,
 };
@@ -10,9 +13,9 @@ use crate::names::NameBlock;
 use crate::testing::{World, created, deleted, name};
 
 #[rstest]
-#[case::with_members_missing(World::desiring(3).with_machines(1))]
+#[case::with_missing_machines(World::desiring(3).with_machines(1))]
 #[case::with_a_surplus(World::desiring(0).with_machines(2))]
-#[case::with_members_to_repair(
+#[case::with_machines_to_repair(
     World::desiring(1).with_machines(1).edit(&name(0), |machine| machine.pool_label = None)
 )]
 #[case::with_a_lost_answer(World::desiring(0).block(0, 64).with_unconfirmed([0]))]
@@ -89,22 +92,28 @@ fn disk() -> DiskDraft {
 }
 
 #[rstest]
-#[case(Blocker::Backoff { stage: Stage::Create, left: Duration::from_secs(2) }, "Create pauses for 2s after a failure")]
+#[case(
+    Blocker::Backoff { stage: Stage::Create, left: Duration::from_secs(2) },
+    "stage Create is in backoff for 2s after a failure"
+)]
 #[case(
     Blocker::TerminatingDisk { machine: id(), disk: "d".into() },
-    "disk d of an earlier machine must be gone before web-a gets its own"
+    "machine web-a waits until disk d of an earlier machine is deleted"
 )]
 #[case(Blocker::UserAction("use Delete".into()), "use Delete")]
 #[case(
     Blocker::Reservation { machine: "web-a".into() },
     "machine web-a is reserved by a targeted removal: no machine is created or deleted in its place"
 )]
-#[case(Blocker::UnconfirmedCreate { name: "web-a".into() }, "the create of web-a got no answer and may still happen")]
-fn a_wait_reads_as_a_sentence(#[case] blocker: Blocker, #[case] text: &str) {
+#[case(
+    Blocker::UnconfirmedCreate { name: "web-a".into() },
+    "the create of machine web-a is unconfirmed, and the API server may still carry it out"
+)]
+fn a_blocker_reads_as_a_sentence(#[case] blocker: Blocker, #[case] text: &str) {
     assert_eq!(blocker.to_string(), text);
 }
 
-/// One machine of a random world.
+/// A machine of a random world.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -120,7 +129,7 @@ struct Sketch {
 }
 
 fn sketch() -> impl Strategy<Value = Sketch> {
-    // Few different ages, so that twins are common.
+    // Few different ages, so that equal ages are common.
     (
         0i64..4,
         any::<bool>(),
@@ -195,7 +204,7 @@ prop_compose! {
     }
 }
 
-/// Lets up to three requests name machines, some of which are gone; some of the requests are accepted.
+/// Adds up to three removal requests, some of them accepted, with targets some of which do not exist.
 fn with_names(mut world: World, names: &[(usize, u8, bool)]) -> World {
     for (which, request, _) in names {
         let name =
@@ -211,7 +220,7 @@ fn with_names(mut world: World, names: &[(usize, u8, bool)]) -> World {
     world
 }
 
-/// The targets that are reserved only, and no members.
+/// The number of targets that are only reserved and whose machines are not in the pool.
 fn held(observed: &Observed<'_>) -> usize {
     let is_pool_machine = |uid: &Uid| observed.pool_machines().any(|machine| machine.id.uid == *uid);
     observed.pool.record.reserved().filter(|target| !is_pool_machine(&target.uid)).count()
@@ -232,7 +241,7 @@ impl fmt::Debug for Shown {
     }
 }
 
-/// What a plan does, in no order.
+/// The actions of a plan, sorted.
 fn set(plan: &Plan) -> Vec<String> {
     let mut actions: Vec<String> = plan.actions.iter().map(|action| format!("{action:?}")).collect();
     actions.sort();
@@ -273,7 +282,7 @@ proptest! {
         let machines = observed.pool_machines().count() + held(&observed);
         let plan = crate::plan(&observed);
         prop_assert!(created(&plan).len() <= world.pool.desired.saturating_sub(machines));
-        // With those that may still happen, there are never more than desired, unless there were before.
+        // With unconfirmed creates, machines never exceed the desired number, unless they already did.
         let repeated = created(&plan)
             .iter()
             .filter(|name| observed.unconfirmed_creates.iter().any(|lost| *lost.name == ***name))
@@ -284,7 +293,7 @@ proptest! {
     }
 
     #[test]
-    fn a_pass_deletes_exactly_who_was_named_and_the_live_members_above_the_desired_ones(
+    fn a_pass_deletes_exactly_the_targets_and_the_surplus(
         Shown(world) in any_world(),
     ) {
         let observed = world.observed();
@@ -305,7 +314,7 @@ proptest! {
         let surplus = if world.pool.scale_down_policy == ScaleDownPolicy::Explicit { 0 } else { surplus };
         let leaving = chosen(DeleteReason::Surplus);
         prop_assert!(leaving.iter().all(|machine| !record.reserved().any(|target| target.uid == machine.uid)));
-        // Whoever is only reserved keeps a place among them, and nobody takes it.
+        // A reserved machine keeps its place, and no other machine is created for it.
         let waiting = plan.blockers.iter().filter(|blocker| {
             let live = |name: &str| others.iter().any(|machine| *machine.id.name == *name);
             matches!(blocker, Blocker::Reservation { machine } if live(machine))
@@ -314,7 +323,7 @@ proptest! {
     }
 
     #[test]
-    fn only_live_members_are_deleted_and_never_twice(Shown(world) in any_world()) {
+    fn only_live_machines_are_deleted_and_never_twice(Shown(world) in any_world()) {
         let observed = world.observed();
         let plan = crate::plan(&observed);
         let victims = deleted(&plan);
@@ -326,7 +335,7 @@ proptest! {
     }
 
     #[test]
-    fn a_new_name_is_one_that_nobody_has(Shown(world) in any_world()) {
+    fn a_new_name_is_unused(Shown(world) in any_world()) {
         let observed = world.observed();
         let plan = crate::plan(&observed);
         let names = created(&plan);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Entry, RemovalRecord, State};
-use crate::model::ObjectId;
+use super::record::{Entry, RemovalRecord, State};
+use crate::ids::ObjectId;
 
 /// The annotation is not a valid removal record.
 ///

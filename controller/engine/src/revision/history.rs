@@ -1,6 +1,6 @@
 //! The stored revisions of one pool, and which of them is its template.
 
-use super::{Fingerprint, RevisionId};
+use super::identity::{Fingerprint, RevisionId};
 
 /// A stored revision, without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]

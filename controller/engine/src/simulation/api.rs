@@ -1,4 +1,4 @@
-//! What the API server stores, and the invariants that every committed write is checked against.
+//! The API server model: stored objects, and the invariants that it checks at every committed write.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::model::{
 };
 use crate::names::NameBlock;
 
-/// A broken invariant, in words.
+/// The description of a broken invariant.
 pub(super) type Broken = String;
 
-/// Why the server did not do what it was asked for.
+/// Why the server rejected a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     AlreadyExists,
@@ -28,14 +28,14 @@ pub(super) enum Refusal {
     Invalid,
 }
 
-/// What a request rests on: how far its sender saw, and what it planned for.
+/// The state that a request is based on: what its sender had seen and planned with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Basis {
-    /// Events of the machines' watch that the sender had seen.
+    /// Number of watch events of machines that the sender had seen.
     pub(super) seen: usize,
-    /// Changes of the pool that it had read.
+    /// Number of changes of the pool that it had read.
     pub(super) pool: usize,
-    /// Whether the sender is the leader of today.
+    /// Whether the sender is the current leader.
     pub(super) current: bool,
 }
 
@@ -52,17 +52,17 @@ impl Wanted {
         Self { desired: pool.desired, scale_down_policy: pool.scale_down_policy, name_block: pool.name_block }
     }
 
-    /// How many replicas it should have.
+    /// The desired number of machines.
     pub(super) fn desired(&self) -> usize {
         self.desired
     }
 
-    /// Who leaves first.
+    /// Which machines a scale-down deletes.
     pub(super) fn scale_down_policy(&self) -> ScaleDownPolicy {
         self.scale_down_policy
     }
 
-    /// The block of numbers that is open.
+    /// The name block.
     pub(super) fn name_block(&self) -> Option<NameBlock> {
         self.name_block
     }
@@ -75,7 +75,7 @@ pub(super) enum Event<T> {
     Gone(ObjectId),
 }
 
-/// The objects of one resource and all events since the beginning.
+/// The objects of one resource, and all events.
 #[derive(Clone)]
 pub(super) struct Table<T> {
     pub(super) objects: BTreeMap<Arc<str>, Seen<T>>,
@@ -105,32 +105,33 @@ impl<T: Fact> Table<T> {
     }
 }
 
-/// The server.
+/// The API server.
 #[derive(Clone)]
 pub(super) struct Api {
     pub(super) now: Duration,
     pub(super) pool: Pool,
-    /// Every state of what a plan takes from the pool; the last one is now, and the position is the pool's version.
+    /// All states of the fields of the pool that plans use. The last one is the current state, and the index is the
+    /// version of the pool.
     pub(super) history: Vec<Wanted>,
-    /// What became of the machines that somebody named.
+    /// The state of targeted removals.
     pub(super) named: TargetedRemovals,
     pub(super) machines: Table<Machine>,
     pub(super) disks: Table<Disk>,
     pub(super) quota: Option<usize>,
-    /// The revisions that are stored.
+    /// The stored revisions.
     pub(super) revisions: Revisions,
-    /// Disks that outlive their machines.
+    /// The state of retained disks.
     pub(super) kept: RetainedDisks,
     /// All lists of disk templates that the pool ever had.
     pub(super) templates_ever: Vec<Vec<DiskTemplate>>,
     version: u64,
-    /// UIDs of all members that ever were.
+    /// UIDs of all machines that the pool ever had.
     members_ever: BTreeSet<Uid>,
     /// Positions in the machines' log where a former leader's create was committed.
     pub(super) strays: Vec<usize>,
-    /// The machines that came so.
+    /// The machines that these creates produced.
     pub(super) stray_uids: BTreeSet<Uid>,
-    /// Positions where a member stopped to be a live one without today's leader having planned it just then.
+    /// Positions at which a machine stopped being a live machine of the pool without a plan of the current leader.
     pub(super) others_removals: Vec<usize>,
 }
 
@@ -164,7 +165,7 @@ impl Api {
         machines.filter(|machine| machine.owner.as_ref() == Some(&self.pool.id.uid))
     }
 
-    /// Whether a machine of this name ever was.
+    /// Whether a machine with this name ever existed.
     pub(super) fn existed(&self, name: &str) -> bool {
         self.machines
             .log
@@ -188,8 +189,8 @@ impl Api {
         Ok(self.machines.put(machine, version))
     }
 
-    /// Creates a member. I2: members never exceed the largest count that could still be read when `basis` was
-    /// taken, except for what former leaders had in flight.
+    /// Creates a machine. I2: the number of machines never exceeds the largest `replicas` that could still be read at
+    /// `basis`, except for requests that former leaders had in flight.
     pub(super) fn create(
         &mut self,
         draft: &Draft,
@@ -202,7 +203,7 @@ impl Api {
             return Ok(Err(Refusal::QuotaExceeded));
         }
         if basis.current && self.pool.naming == Naming::Random {
-            // The block that a former leader opens meanwhile does not close the one that was read.
+            // A name block of a former leader does not invalidate the block that was read.
             let mut blocks = self.history[basis.pool..].iter().filter_map(|pool| pool.name_block);
             let open = blocks.any(|block| block.first <= draft.number && draft.number < block.end);
             check(open, || format!("{} has number {} outside every open block", draft.name, draft.number))?;
@@ -235,7 +236,9 @@ impl Api {
             let largest = self.history[basis.pool..].iter().map(|pool| pool.desired).max();
             let strays = self.strays.iter().filter(|position| **position >= basis.seen).count();
             let (machines, bound) = (self.pool_machines().count(), largest.unwrap_or_default() + strays);
-            check(machines <= bound, || format!("I2: {machines} members where at most {bound} were wanted"))?;
+            check(machines <= bound, || {
+                format!("I2: {machines} machines where at most {bound} were desired")
+            })?;
             let held = self.held();
             check(machines + held <= bound, || {
                 format!("I6: {} takes the place of one of {held} machines that are being removed", draft.name)
@@ -247,9 +250,9 @@ impl Api {
         Ok(Ok(seen))
     }
 
-    /// Deletes a member that was named. Another one: I1 and I6, only while live members that nobody had named exceed
-    /// the count that was planned for; I5, never in an Explicit pool. What others removed meanwhile cannot be known to a
-    /// plan; a late request counts among the others.
+    /// Deletes a target of a removal, or a surplus machine. I1 and I6: a surplus machine is deleted only while the live
+    /// machines that are not targets exceed the planned count. I5: never in an Explicit pool. A plan cannot know what
+    /// other clients removed meanwhile; a late request counts as one of them.
     pub(super) fn delete(
         &mut self,
         id: &ObjectId,
@@ -261,7 +264,7 @@ impl Api {
         check(named || scale_down_policy != ScaleDownPolicy::Explicit, || {
             format!("I5: {id} was deleted from an Explicit pool")
         })?;
-        check(self.members_ever.contains(&id.uid), || format!("{id} was deleted and never was a member"))?;
+        check(self.members_ever.contains(&id.uid), || format!("{id} was deleted and never was in the pool"))?;
         match self.machines.find(id) {
             Err(refusal) => return Ok(Err(refusal)),
             Ok(machine) if machine.terminating => {
@@ -282,7 +285,7 @@ impl Api {
         Ok(self.change(id, |machine| machine.terminating = true))
     }
 
-    /// Creates a disk. It is always for a member, never for somebody else's machine.
+    /// Creates a disk. It is always for a machine of the pool.
     pub(super) fn create_disk(
         &mut self,
         machine: &ObjectId,
@@ -321,17 +324,17 @@ impl Api {
         self.disks.put(disk, version)
     }
 
-    /// Whether this machine is or was a member.
+    /// Whether this machine belongs or belonged to the pool.
     pub(super) fn is_pool_machine(&self, uid: &Uid) -> bool {
         self.members_ever.contains(uid)
     }
 
-    /// Whether it came from a former leader.
+    /// Whether a former leader created it.
     pub(super) fn is_stray(&self, uid: &Uid) -> bool {
         self.stray_uids.contains(uid)
     }
 
-    /// Opens a block with the pool as it was read. Numbers never go back.
+    /// Records a name block at the version of the pool that was read. Numbers never decrease.
     pub(super) fn open_block(
         &mut self,
         block: NameBlock,
@@ -362,7 +365,9 @@ impl Api {
         id: &ObjectId,
         shared: &[Arc<str>],
     ) -> Result<Result<Seen<Machine>, Refusal>, Broken> {
-        check(self.members_ever.contains(&id.uid), || format!("{id} was released and never was a member"))?;
+        check(self.members_ever.contains(&id.uid), || {
+            format!("{id} was released and never was in the pool")
+        })?;
         self.give_disks_away(id, shared);
         Ok(self.change(id, |machine| {
             machine.pool_label = None;

@@ -1,4 +1,4 @@
-//! The controller around the engine: it observes, plans, sends one request after the other, and remembers the answers.
+//! The controller around the engine: it observes, plans, sends one request after the other, and records the responses.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -8,29 +8,29 @@ use super::api::{Api, Basis, Broken, Refusal};
 use super::request::{InFlight, commit, users, with_held};
 use super::revisions::Written;
 use super::watch_cache::{Names, WatchCache};
-use crate::backoff::Failure;
+use crate::failure::Failure;
 use crate::ledger::Cache;
 use crate::model::{Disk, DiskAnnotations, DiskSource, Draft, Machine, ObjectId};
 use crate::plan::{Observed, Stage, UpdateOutcome};
 use crate::{Action, Memory, Plan, Status};
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Answered,
-    /// Committed, and the answer gets lost.
+    /// Committed, and the response is lost.
     AnswerLost,
-    /// Lost on its way.
+    /// Lost before the server receives it.
     RequestLost,
-    /// No answer, and it is committed later, if ever.
+    /// Unconfirmed, and committed later or never.
     Late,
 }
 
-/// What became of a request.
+/// The result of a request.
 pub(super) struct Sent {
     pub(super) action: Action,
     pub(super) outcome: &'static str,
-    /// The request, if it is still on its way.
+    /// The request, if it is still in flight.
     pub(super) in_flight: Option<InFlight>,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Controller {
     pub(super) known: BTreeMap<Arc<str>, Arc<Machine>>,
     /// The versions of the disks of the last pass, by name.
     pub(super) versions: BTreeMap<Arc<str>, u64>,
-    /// What the first attempt of every create without an answer rested on.
+    /// The basis of the first attempt of every unconfirmed create.
     pub(super) first_basis: BTreeMap<Arc<str>, Basis>,
 }
 
@@ -118,7 +118,8 @@ impl Controller {
             self.basis.seen = api.machines.log.len();
             plan = crate::plan(&observed);
         }
-        // A failure of what is not wanted any more must not be shown: nothing else would end it.
+        // A failure of a write that the plan no longer contains must not be reported, because nothing else would clear
+        // it.
         let mut memory = self.memory.clone();
         memory.reset_unwanted(plan.wants);
         memory.await_disks(&plan.awaited, api.now);
@@ -170,7 +171,7 @@ impl Controller {
         Ok(Some(Sent { action, outcome, in_flight }))
     }
 
-    /// A disk that is handed out is claimed in a write of its own, before anything refers to it.
+    /// A free disk is allocated in a separate write before an object refers to it.
     fn claim_first(&mut self, action: Action) -> Action {
         let (machine, disks) = match &action {
             Action::Create { draft } => (draft.name.clone(), draft.disks.clone()),
@@ -189,7 +190,7 @@ impl Controller {
         Action::AnnotateDisk { disk: free, annotations, absent: None }
     }
 
-    /// The live reads before a write. What they find is remembered.
+    /// The live reads before a write. Their results are recorded.
     fn confirm(&mut self, api: &Api, action: &Action) -> bool {
         match action {
             Action::AnnotateDisk { absent: Some(machine), .. } => match api.machines.objects.get(machine) {
@@ -206,7 +207,7 @@ impl Controller {
         }
     }
 
-    /// A create rests on whatever the oldest lost answer rested on: that one may come true first.
+    /// A create has the basis of the oldest unconfirmed create, because the server may carry out that one first.
     fn reach(&self, action: &Action) -> Basis {
         let oldest = |basis: Basis, other: &Basis| Basis {
             seen: basis.seen.min(other.seen),
@@ -298,7 +299,7 @@ impl Controller {
         Ok(answer)
     }
 
-    /// A machine and its own disks are one unit.
+    /// The disks of a machine are created after it.
     fn queue_disks(&mut self, machine: &ObjectId, draft: &Draft) {
         for disk in draft.disks.iter().rev().filter(|disk| disk.source == DiskSource::New) {
             self.pending.push_front(Action::CreateDisk { machine: machine.clone(), disk: disk.clone() });
@@ -328,12 +329,12 @@ impl Controller {
                     return "was there already";
                 }
                 self.memory.machines.name_taken(&draft.name);
-                // It may have been a member when it was created: then it has disks of the pool.
+                // It may have belonged to the pool when it was created, and then uses disks of the pool.
                 self.memory.machines.written(live.clone(), now);
-                "the name is somebody else's"
+                "the object of this name is not the pool's"
             }
             (Action::CreateDisk { disk, .. }, Refusal::AlreadyExists) => {
-                // Ours or foreign: the next pass judges what is there.
+                // The next pass decides about the existing disk.
                 self.memory.disks.written(api.disks.objects[&disk.name].clone(), now);
                 "was there already"
             }
@@ -351,7 +352,7 @@ impl Controller {
                 "refused: exceeded quota"
             }
             _ => {
-                // The world is not what the plan rested on. Who writes on a machine has read it.
+                // The state differs from the plan. A write of a machine includes a live read.
                 if let Action::Update { machine, .. } | Action::RecordRevision { machine, .. } = action
                     && let Some(seen) = api.machines.objects.get(&machine.name)
                     && seen.facts.id == *machine
@@ -364,7 +365,7 @@ impl Controller {
         }
     }
 
-    /// Notes a deletion of a machine as it is known best.
+    /// Records a deletion with the newest known facts of the machine.
     fn deleted(&mut self, machine: &str, now: Duration) {
         let known = self.memory.machines.get(machine).or_else(|| self.known.get(machine)).cloned();
         self.memory.machines.deleted(&known.expect("only what is known is deleted"), now);

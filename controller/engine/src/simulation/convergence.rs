@@ -1,4 +1,4 @@
-//! The end of every story: nothing fails any more, and the world must come to rest.
+//! The end of every simulation: without faults, the state must converge.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::model::{Activity, Naming, ObjectId, ScaleDownPolicy};
 use crate::{Plan, Status};
 
 impl World {
-    /// Ends all faults and lets everybody do their work until nothing happens any more; I8.
+    /// Ends all faults and lets all components work until nothing changes; I8.
     pub(super) fn settle(&mut self) -> Result<(), Broken> {
         self.tell(format_args!("from here on nothing fails"));
         self.api.quota = None;
@@ -64,7 +64,7 @@ impl World {
         let (pool, machines) = (&self.api.pool, self.api.pool_machines().count());
         let may_exceed = pool.scale_down_policy == ScaleDownPolicy::Explicit && machines > pool.desired;
         check(machines == pool.desired || may_exceed, || {
-            format!("{machines} members, {} desired", pool.desired)
+            format!("{machines} machines, {} desired", pool.desired)
         })?;
         self.api.names_are_settled()?;
         self.api.retained_disks_are_settled()?;
@@ -80,11 +80,11 @@ impl World {
         for machine in foreign.map(|seen| &seen.facts) {
             let labelled = machine.pool_uid_label.is_some();
             check(labelled == (&*machine.id.name == "web-batch") || pool.naming == Naming::Ordinal, || {
-                format!("{} is not a member and has the wrong labels", machine.id)
+                format!("{} is not in the pool and has the wrong labels", machine.id)
             })?;
         }
         check(status.summary.ready == machines && status.summary.replicas == machines, || {
-            format!("{:?} of {machines} members", status.summary)
+            format!("{:?} of {machines} machines", status.summary)
         })?;
         let failures: Vec<_> = status
             .conditions
@@ -98,7 +98,7 @@ impl World {
         check(failures.is_empty(), || format!("settled, and still {failures:?}"))
     }
 
-    /// Writes that wait for the caches.
+    /// Number of writes that the caches do not show yet.
     pub(super) fn unseen(&self) -> usize {
         self.shell.memory.machines.len() + self.shell.memory.disks.len()
     }

@@ -1,4 +1,4 @@
-//! What others than the controller do to disks that outlive their machines.
+//! Steps of other clients and of the platform on retained disks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,24 +8,24 @@ use super::world::{World, pick};
 use crate::model::{Activity, DiskRef, DiskState, DiskTemplate, Lifetime, Machine, ObjectId};
 use crate::testing::RETAINED;
 
-/// One thing that happens to disks. The argument chooses among what is there.
+/// One step on disks. The argument selects an object.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DiskStep {
-    /// The platform tells the truth about one disk.
+    /// The platform updates the status of a disk.
     Tell(usize),
-    /// A machine is stopped, and stays so until somebody starts it.
+    /// A user stops a machine.
     Stop(usize),
-    /// A machine of somebody else gets a disk by hand.
+    /// A user attaches a disk to a foreign machine.
     Attach(usize),
-    /// It loses it again.
+    /// The user detaches it again.
     Detach,
-    /// A disk fails, or its volume is gone.
+    /// A disk fails or loses its volume.
     Break(usize),
-    /// The owner wants other sizes.
+    /// A user changes the size in the disk template.
     Resize(usize),
-    /// The platform begins to refuse growth, or stops doing so.
+    /// The platform starts or stops rejecting expansions.
     Refuse(bool),
-    /// The owner wants disks to be kept otherwise.
+    /// A user changes `keep` and `ttl`.
     Keep(usize),
 }
 
@@ -44,7 +44,7 @@ impl DiskStep {
     }
 }
 
-/// The machine of somebody else that disks are attached to.
+/// The foreign machine that disks are attached to.
 fn stranger(api: &Api) -> Option<&Machine> {
     let unlabelled = |machine: &&Arc<Machine>| machine.owner.is_none() && machine.pool_uid_label.is_none();
     let machines = api.machines.objects.values().map(|seen| &seen.facts);
@@ -55,7 +55,7 @@ fn stranger(api: &Api) -> Option<&Machine> {
 }
 
 impl World {
-    /// A pool whose machines have a disk of each kind.
+    /// A pool whose machines have one disk of each lifetime.
     pub(super) fn keeping(desired: usize, opened: u64, edit: impl FnOnce(&mut DiskTemplate)) -> Self {
         let mut world = Self::new(crate::model::Naming::Random, desired, opened);
         let mut template = DiskTemplate::new(RETAINED, Lifetime::Retained);
@@ -93,7 +93,7 @@ impl World {
                     });
                     let starts = which.is_multiple_of(2) && self.api.start(&id);
                     let runs = if starts { " and runs on it" } else { "" };
-                    self.tell(format_args!("somebody attaches {disk} to {id}{runs}"));
+                    self.tell(format_args!("a user attaches {disk} to {id}{runs}"));
                 }
             }
             DiskStep::Detach => {
@@ -108,7 +108,7 @@ impl World {
                 if let Some(disk) = pick(&self.kept(), which) {
                     let state = if which.is_multiple_of(2) { DiskState::Failed } else { DiskState::Lost };
                     self.api.break_disk(disk, state);
-                    self.tell(format_args!("{disk} is {state:?}, if nobody runs on it"));
+                    self.tell(format_args!("{disk} is {state:?}, unless a machine runs on it"));
                 }
             }
             DiskStep::Resize(which) => {
@@ -137,7 +137,7 @@ impl World {
         });
     }
 
-    /// All that the platform has to do about disks, when nothing fails any more.
+    /// All pending work of the platform on disks.
     pub(super) fn settle_disks(&mut self) {
         while let Some(disk) = self.api.stale_disks().first() {
             self.api.tell_status(&disk.clone());

@@ -1,14 +1,15 @@
-//! A model of the world around one pool, for stories of many passes.
+//! Simulations of many passes over one pool.
 //!
-//! Real are the planner, the ledger, the paces and the names. Modelled, in a single thread and in an order that a list
-//! of steps determines, are the API server ([`api`]), watches that lag ([`watch_cache`]), the shell that executes plans
-//! ([`controller`], [`request`]), and everybody else who touches the same objects ([`world`], [`other_writers`]), those who remove
-//! machines by name among them ([`removal_client`]), and the platform that mounts disks and strangers who attach them
-//! ([`platform`], [`disk_steps`]). Every write is checked when it is committed ([`api::Api::create`] and its siblings,
-//! [`retained_disks`]), and whatever happened, the world must settle.
+//! The simulations run the real planner, ledger, backoff and names. They model the API server ([`api`]), watches with
+//! delays ([`watch_cache`]), the controller that applies plans ([`controller`], [`request`]), other clients of the same
+//! objects ([`world`], [`other_writers`]), clients of targeted removals ([`removal_client`]), and the platform that
+//! mounts disks ([`platform`], [`disk_steps`]). The model runs in one thread, in an order that a list of steps
+//! determines. It checks the invariants at every committed write ([`api::Api::create`] and similar functions,
+//! [`retained_disks`]). After every sequence of steps the state must converge.
 //!
-//! What the model leaves out: watches of one resource that disagree about the order of events (Kubernetes promises
-//! one order), and concurrent requests of one leader (they are sent one after the other; answers get lost instead).
+//! The model does not contain watches of one resource that disagree about the order of events, because Kubernetes
+//! guarantees one order. It does not contain concurrent requests of one leader: they are sent in sequence, and
+//! responses are lost instead.
 
 mod api;
 mod controller;

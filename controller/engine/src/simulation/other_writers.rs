@@ -1,4 +1,4 @@
-//! What others than the controller write.
+//! Writes of other clients.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,20 +25,20 @@ impl Api {
         self.change(id, edit).expect("only what exists is edited");
     }
 
-    /// Somebody deletes or disowns a member by hand.
+    /// A user deletes a machine or removes its owner.
     pub(super) fn remove_by_hand(&mut self, id: &ObjectId, edit: impl FnOnce(&mut Machine)) {
         self.others_removals.push(self.machines.log.len());
         self.edit_machine(id, edit);
     }
 
-    /// The platform has stopped a terminating machine.
+    /// The platform finishes the deletion of a terminating machine.
     pub(super) fn finish(&mut self, name: &str) {
         let uid = self.machines.objects[name].facts.id.uid.clone();
         self.unmount(&uid);
         self.machines.remove(name);
     }
 
-    /// Somebody deletes a disk by hand, or something else does. The platform holds back one that is mounted.
+    /// A client deletes a disk. A mounted disk stays terminating.
     pub(super) fn lose_disk(&mut self, name: &str) {
         if self.is_mounted(name) {
             let disk = (*self.disks.objects[name].facts).clone();
@@ -49,7 +49,7 @@ impl Api {
         }
     }
 
-    /// The garbage collector takes the disks of machines that are gone.
+    /// The garbage collector deletes the disks of deleted machines.
     pub(super) fn collect(&mut self) -> usize {
         let names = self.orphans();
         for name in &names {
@@ -58,7 +58,7 @@ impl Api {
         names.len() + self.finish_disks()
     }
 
-    /// Whether the garbage collector, or the platform that deletes disks, has anything to do.
+    /// Whether the garbage collector or the platform has disks to delete.
     pub(super) fn has_garbage(&self) -> bool {
         !(self.orphans().is_empty() && self.finished_disks().is_empty())
     }

@@ -1,4 +1,4 @@
-//! What the platform does to machines and to disks that outlive them.
+//! The platform: machines, and retained disks.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::api::Api;
 use crate::model::{Activity, Disk, DiskRef, DiskState, Machine, ObjectId, Uid};
 
 impl Api {
-    /// The platform tries to start a machine: its disks must be there, hold data, and be mounted by nobody else.
+    /// The platform tries to start a machine. Its disks must exist, contain data and not be mounted by another machine.
     pub(super) fn start(&mut self, id: &ObjectId) -> bool {
         let Ok(machine) = self.machines.find(id) else { return false };
         let starts = self.can_start(&machine);
@@ -22,7 +22,7 @@ impl Api {
         starts
     }
 
-    /// Whether all that a machine needs is there.
+    /// Whether all disks of a machine can be mounted.
     pub(super) fn can_start(&self, machine: &Machine) -> bool {
         self.kept_devices(machine).all(|disk| {
             let there = self.disks.objects.get(disk).is_some_and(|seen| {
@@ -32,7 +32,7 @@ impl Api {
         })
     }
 
-    /// The disks of a machine that may outlive it.
+    /// The retained disks of a machine.
     fn kept_devices<'a>(&'a self, machine: &'a Machine) -> impl Iterator<Item = &'a Arc<str>> {
         let kept = |device: &&DiskRef| {
             device.template.as_ref().is_none_or(|name| self.retained_template(name).is_some())
@@ -48,7 +48,7 @@ impl Api {
         self.kept.mounts.contains_key(disk)
     }
 
-    /// The platform has stopped a machine: nothing is mounted any more.
+    /// The platform stops a machine and unmounts its disks.
     pub(super) fn stop(&mut self, id: &ObjectId, activity: Activity) {
         self.unmount(&id.uid);
         if self.machines.find(id).is_ok_and(|machine| machine.activity != activity) {
@@ -56,13 +56,13 @@ impl Api {
         }
     }
 
-    /// The disks whose status is not the truth.
+    /// The disks whose status is outdated.
     pub(super) fn stale_disks(&self) -> Vec<ObjectId> {
         let kept = self.retained_disks().filter(|disk| self.true_status(disk) != ***disk);
         kept.map(|disk| disk.id.clone()).collect()
     }
 
-    /// The platform brings the status of a disk up to date.
+    /// The platform updates the status of a disk.
     pub(super) fn tell_status(&mut self, id: &ObjectId) {
         let Ok(disk) = self.disks.find(id) else { return };
         let version = self.next_version();
@@ -79,8 +79,8 @@ impl Api {
         Disk { mounted_by, state, capacity: disk.size.or(Some(8)), ..disk.clone() }
     }
 
-    /// Who has a disk mounted, as the platform tells it: whoever runs on it, or else one of those that wait for it, and
-    /// not another one for as long as that one waits.
+    /// The machine that the platform reports as mounting a disk: the running one, or else one of the waiting ones,
+    /// which stays the same while it waits.
     fn told_holder(&self, disk: &Disk) -> Option<Arc<str>> {
         let machines = self.machines.objects.values().map(|seen| &seen.facts);
         let holder = self.kept.mounts.get(&disk.id.name);
@@ -94,7 +94,7 @@ impl Api {
         same.or(names.first()).map(|name| (*name).clone())
     }
 
-    /// Something breaks a disk that nobody has mounted.
+    /// A disk that is not mounted fails.
     pub(super) fn break_disk(&mut self, id: &ObjectId, state: DiskState) {
         if self.kept.mounts.contains_key(&id.name) {
             return;
@@ -105,7 +105,7 @@ impl Api {
         self.disks.put(Disk { state, ..disk }, version);
     }
 
-    /// What terminates and is mounted by nobody is gone.
+    /// Terminating disks that are not mounted are deleted.
     pub(super) fn finish_disks(&mut self) -> usize {
         let gone = self.finished_disks();
         for name in &gone {

@@ -1,11 +1,11 @@
-//! Somebody who removes machines by name, in single steps, and may die between any two of them.
+//! A client of targeted removals, in single steps. It can exit between any two steps.
 
 use std::sync::Arc;
 
 use super::api::{Api, Broken};
 use crate::model::ObjectId;
 
-/// One request for a removal.
+/// One targeted removal.
 #[derive(Clone, Debug)]
 pub(super) struct RemovalClient {
     pub(super) request: Arc<str>,
@@ -22,7 +22,7 @@ enum Next {
     Delete(usize),
 }
 
-/// What a step did, in words, and whether it was the last one.
+/// The description of a step, and whether it was the last one.
 pub(super) struct Went {
     pub(super) what: String,
     pub(super) done: bool,

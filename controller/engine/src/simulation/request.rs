@@ -1,4 +1,4 @@
-//! Requests of the controller that nobody hears an answer to, and what goes with every request.
+//! Requests of the controller without a response, and the users of disks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use crate::Action;
 use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::{DiskDraft, DiskSource, Machine, ObjectId};
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Clone)]
 pub(super) struct InFlight {
     pub(super) action: Action,
     pub(super) basis: Basis,
     pub(super) sent: Duration,
-    /// The version of the object that it was meant for, where it says so.
+    /// The version of the object that it requires, if any.
     pub(super) version: Option<u64>,
 }
 
 impl InFlight {
-    /// Commits a late request, unless the server has given it up.
+    /// Commits a late request, unless its timeout has passed.
     pub(super) fn land(self, api: &mut Api) -> Result<bool, Broken> {
         if api.now >= self.sent + REQUEST_TIMEOUT {
             return Ok(false);
@@ -29,7 +29,7 @@ impl InFlight {
     }
 }
 
-/// The same once this disk is claimed.
+/// The same action after this disk was allocated.
 pub(super) fn with_held(action: Action, claimed: &ObjectId) -> Action {
     let hold = |disk: &mut DiskDraft| {
         if disk.source == DiskSource::Free(claimed.clone()) {
@@ -53,7 +53,7 @@ pub(super) fn with_held(action: Action, claimed: &ObjectId) -> Action {
     }
 }
 
-/// Who of these machines refers to which disk.
+/// The machines that refer to each disk.
 #[expect(clippy::disallowed_types, reason = "as the engine takes it: looked up by name, never walked")]
 pub(super) fn users(machines: &[Arc<Machine>]) -> std::collections::HashMap<Arc<str>, Vec<Arc<str>>> {
     let mut users = std::collections::HashMap::<_, Vec<_>>::new();
@@ -65,7 +65,7 @@ pub(super) fn users(machines: &[Arc<Machine>]) -> std::collections::HashMap<Arc<
     users
 }
 
-/// Commits a request whose answer nobody hears; says whether it did something.
+/// Commits a request whose response is lost. Returns whether it had an effect.
 pub(super) fn commit(
     api: &mut Api,
     action: &Action,
@@ -73,7 +73,7 @@ pub(super) fn commit(
     version: Option<u64>,
     late: bool,
 ) -> Result<bool, Broken> {
-    // A write on a machine reads it first, so that only one which is under way already can be outdated.
+    // A write of a machine includes a live read, so only a late request can be outdated.
     let read = version.filter(|_| late);
     let version_of_disk = version.unwrap_or_default();
     Ok(match action {

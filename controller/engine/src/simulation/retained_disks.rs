@@ -1,5 +1,5 @@
-//! Disks that outlive their machines, on the server: what the controller and the platform write on them, who has which
-//! mounted in truth, and I3, I4 and I10.
+//! Retained disks on the API server: writes of the controller and of the platform, the actual mounts, and the
+//! invariants I3, I4 and I10.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,32 +12,32 @@ use crate::model::{
 };
 use crate::plan::DiskDeleteReason;
 
-/// What the server knows beside the objects, to judge what becomes of the disks.
+/// State besides the objects that the invariants of disks need.
 #[derive(Clone, Default)]
 pub(super) struct RetainedDisks {
-    /// Who has a disk mounted. What its status says lags behind.
+    /// The machine that mounts a disk. The status of the disk can be outdated.
     pub(super) mounts: BTreeMap<Arc<str>, Uid>,
-    /// When a member had a disk last.
+    /// When a machine of the pool last used a disk.
     pub(super) last_used: BTreeMap<Uid, Duration>,
     /// Since when a machine refers to a disk.
     pub(super) references: BTreeMap<(Uid, Arc<str>), Duration>,
-    /// The most members that there were at a time.
+    /// The maximum number of machines at the same time.
     pub(super) most_members: usize,
-    /// How many disks more than members were reasonable, because something took one away from the pool.
+    /// Number of disks that may exceed the number of machines, because a disk was lost to the pool.
     pub(super) excused: usize,
-    /// Whether the platform refuses to make disks larger.
+    /// Whether the platform rejects expansions.
     pub(super) refuses_growth: bool,
 }
 
 impl Api {
-    /// The template of this name, if its disks outlive their machines.
+    /// The disk template of this name, if its disks are retained.
     pub(super) fn retained_template(&self, name: &str) -> Option<&DiskTemplate> {
         let is =
             |template: &&DiskTemplate| *template.name == *name && template.lifetime == Lifetime::Retained;
         self.pool.disks.iter().find(is)
     }
 
-    /// Whether any disk outlives its machine.
+    /// Whether the pool has a template with retained disks.
     pub(super) fn retains_disks(&self) -> bool {
         self.pool.disks.iter().any(|template| template.lifetime == Lifetime::Retained)
     }
@@ -58,12 +58,12 @@ impl Api {
         })
     }
 
-    /// Whether a list of all machines shows that somebody refers to the disk.
+    /// Whether a machine refers to the disk.
     pub(super) fn is_referred_to(&self, disk: &str) -> bool {
         self.users(disk).next().is_some()
     }
 
-    /// Notes who uses which disk now. To be called after every step.
+    /// Records the current users of disks. Call it after every step.
     pub(super) fn record_disk_use(&mut self) {
         let now = self.now;
         let mut used = Vec::new();
@@ -72,7 +72,7 @@ impl Api {
             let claimer = disk.annotations.claimed_by.as_ref();
             let claimed = claimer.is_some_and(|name| self.machines.objects.contains_key(name));
             let users: Vec<Uid> = self.users(name).map(|machine| machine.id.uid.clone()).collect();
-            // What a stranger has between two passes, nobody can see.
+            // The controller cannot see a use by a foreign machine between two passes.
             let ours = users.iter().chain(self.kept.mounts.get(name)).any(|uid| self.is_pool_machine(uid));
             used.push((disk.id.clone(), users, claimed || ours));
         }
@@ -86,13 +86,13 @@ impl Api {
         }
     }
 
-    /// Notes that a member was created.
+    /// Records the number of machines after a create.
     pub(super) fn record_machine_count(&mut self) {
         self.kept.most_members = self.kept.most_members.max(self.pool_machines().count());
     }
 
-    /// Creates a disk of a kept template. No surplus: there are no more of them than there ever were
-    /// members, or should have been.
+    /// Creates a retained disk. There must never be more retained disks of a template than the pool ever had or
+    /// requested machines.
     pub(super) fn create_retained(&mut self, draft: &DiskDraft, late: bool) -> Result<Seen<Disk>, Broken> {
         let size = self.retained_template(&draft.template).and_then(|template| template.size);
         let owner = self.pool.id.clone();
@@ -120,7 +120,7 @@ impl Api {
         Ok(seen)
     }
 
-    /// Writes the marks of a disk, at the version that the sender knew.
+    /// Writes the annotations of a disk at the version that the sender knew.
     pub(super) fn annotate_disk(
         &mut self,
         id: &ObjectId,
@@ -136,7 +136,7 @@ impl Api {
             && disk.annotations.claimed_by.as_ref() != Some(claimer)
         {
             let mounted = self.kept.mounts.get(&id.name);
-            // What a former leader sent so late comes from nowhere: it is repaired, not prevented.
+            // A late request of a former leader is not prevented but repaired.
             let by_member = mounted.is_some_and(|uid| self.is_pool_machine(uid) && !self.is_stray(uid));
             check(!by_member, || format!("I3: {id} is promised to {claimer} and mounted"))?;
         }
@@ -144,8 +144,8 @@ impl Api {
         Ok(Ok(self.disks.put(Disk { annotations: annotations.clone(), ..disk }, version)))
     }
 
-    /// Deletes a disk at the version that the sender knew. I4: nobody who was there before the mark refers to it, and no
-    /// member at all; I10: not before its time.
+    /// Deletes a disk at the version that the sender knew. I4: no use began before the mark, and no machine of the pool
+    /// refers to it. I10: its time to live has passed.
     pub(super) fn delete_disk(
         &mut self,
         id: &ObjectId,
@@ -169,7 +169,7 @@ impl Api {
         let mounted = self.kept.mounts.get(&id.name).is_some_and(|uid| self.is_pool_machine(uid));
         check(!mounted, || format!("I4: {id} is deleted while it is mounted"))?;
         if reason == DiskDeleteReason::Expired {
-            // The last template that the pool had; a shorter one may have been planned for.
+            // The plan may have used a template with a shorter time to live.
             let ttl = disk.template.as_ref().and_then(|name| self.shortest_ttl(name));
             let idle = self.now.saturating_sub(self.kept.last_used.get(&id.uid).copied().unwrap_or_default());
             check(ttl.is_some_and(|ttl| idle > ttl), || format!("I10: {id} is deleted after {idle:?}"))?;
@@ -184,7 +184,7 @@ impl Api {
         self.templates_ever.iter().filter_map(of).min()
     }
 
-    /// The disk, if it is as the sender knew it. Only what the pool owns is ever written to.
+    /// The disk at the version that the sender knew. The controller must write only to disks that the pool owns.
     fn guarded(&self, id: &ObjectId, version: u64) -> Result<Result<Disk, Refusal>, Broken> {
         let disk = match self.disks.find(id) {
             Ok(disk) => disk,
@@ -198,7 +198,7 @@ impl Api {
         Ok(Ok(disk))
     }
 
-    /// Makes a disk larger. The platform refuses to make one smaller, as a late request may ask for.
+    /// Expands a disk. The platform rejects a smaller size, which a late request may contain.
     pub(super) fn grow(&mut self, id: &ObjectId, to: u64) -> Result<Seen<Disk>, Refusal> {
         let disk = self.disks.find(id)?;
         let shrinks = disk.size.is_some_and(|size| size > to);
@@ -209,8 +209,7 @@ impl Api {
         Ok(self.disks.put(Disk { size: Some(to), ..disk }, version))
     }
 
-    /// A machine that was not named so late must have its disks for itself: whoever had them before is gone, and they
-    /// say that they are its own.
+    /// A machine of the current leader must be the only user of its disks, and the disks must be allocated to it.
     pub(super) fn check_disks(&self, draft: &crate::model::Draft, basis: Basis) -> Result<(), Broken> {
         if !basis.current {
             return Ok(());
@@ -234,7 +233,7 @@ impl Api {
         Ok(())
     }
 
-    /// A machine that is released keeps its disks, and the pool loses them.
+    /// A released machine becomes the owner of its disks.
     pub(super) fn give_disks_away(&mut self, machine: &ObjectId, shared: &[Arc<str>]) {
         let Ok(facts) = self.machines.find(machine) else { return };
         for device in facts.disks {
@@ -248,8 +247,8 @@ impl Api {
         }
     }
 
-    /// At the end: every member has its kept disks for itself and runs on them; those that nobody has say so, are as
-    /// large as they should be, and are no more than are kept for good.
+    /// After convergence, every machine mounts its retained disks as the only user. Free disks have their annotation
+    /// and the size of their template, and there are no more of them than `keep`.
     pub(super) fn retained_disks_are_settled(&self) -> Result<(), Broken> {
         for template in self.pool.disks.iter().filter(|template| template.lifetime == Lifetime::Retained) {
             for machine in self.pool_machines() {
@@ -282,7 +281,7 @@ impl Api {
                     free += 1;
                     let annotations = &disk.annotations;
                     check(annotations.free_since.is_some() && annotations.claimed_by.is_none(), || {
-                        format!("nobody has {}, and it says {annotations:?}", disk.id)
+                        format!("{} is free and has annotations {annotations:?}", disk.id)
                     })?;
                 }
             }

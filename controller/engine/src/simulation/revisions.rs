@@ -1,5 +1,4 @@
-//! Templates on the server: the stored revisions, what the controller writes of them on machines, and what the
-//! platform makes of that.
+//! Revisions on the API server: stored revisions, updates of machines, and their evaluation by the platform.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +8,14 @@ use crate::model::{Activity, DiskDraft, DiskRef, DiskSource, Machine, ObjectId, 
 use crate::plan::Disruption;
 use crate::revision::RevisionId;
 
-/// What the server stores of the pool's templates.
+/// The revisions of the pool.
 #[derive(Clone)]
 pub(super) struct Revisions {
-    /// The stored ones, oldest first.
+    /// The stored revisions, oldest first.
     pub(super) stored: Vec<RevisionId>,
-    /// Those that a request deleted which came late.
+    /// Revisions that a late request deleted.
     pub(super) lost: BTreeSet<RevisionId>,
-    /// The members that were written to last by a request that came late.
+    /// Machines whose last update came from a late request.
     pub(super) late: BTreeSet<Uid>,
 }
 
@@ -26,7 +25,7 @@ impl Revisions {
     }
 }
 
-/// What is to be written to a member.
+/// An update of a machine.
 pub(super) struct Written<'a> {
     pub(super) base: Option<&'a RevisionId>,
     pub(super) to: &'a RevisionId,
@@ -35,14 +34,14 @@ pub(super) struct Written<'a> {
 }
 
 impl Api {
-    /// The owner writes another template.
+    /// A user changes the template.
     pub(super) fn revise(&mut self, to: &str) {
         let to = RevisionId::from(to);
         let stored = self.revisions.stored.contains(&to);
         self.edit_pool(|pool| (pool.revision, pool.revision_stored) = (to, stored));
     }
 
-    /// Stores a revision; says whether it was not stored before.
+    /// Stores a revision. Returns whether it was new.
     pub(super) fn store(&mut self, revision: &RevisionId) -> bool {
         let fresh = !self.revisions.stored.contains(revision);
         if fresh {
@@ -53,8 +52,8 @@ impl Api {
         fresh
     }
 
-    /// Deletes a stored revision; says whether it was there. None that a member names is ever deleted, unless this request or
-    /// that which made the member name it comes late, or there is one member too many.
+    /// Deletes a stored revision. Returns whether it existed. A revision that a machine refers to must never be
+    /// deleted, unless this request or the update of that machine came late, or the machine came from a former leader.
     pub(super) fn prune(&mut self, revision: &RevisionId, late: bool) -> Result<bool, Broken> {
         let names = |machine: &Machine| {
             machine.revision.as_ref() == Some(revision) || machine.written.as_ref() == Some(revision)
@@ -75,7 +74,7 @@ impl Api {
         Ok(self.revisions.stored.len() < before)
     }
 
-    /// Writes a revision to a member. Its sender has read it just before, or at the version `read`.
+    /// Writes a revision to a machine that was just read, or read at the version `read`.
     pub(super) fn update(
         &mut self,
         id: &ObjectId,
@@ -124,7 +123,7 @@ impl Api {
         Ok(seen)
     }
 
-    /// I3: whom a disk of the pool is given to, has it for itself.
+    /// I3: a machine that gets a disk of the pool is its only user.
     fn check_held(&self, id: &ObjectId, disks: &[DiskDraft]) -> Result<(), Broken> {
         for disk in disks.iter().filter(|disk| disk.source != DiskSource::New) {
             let holder = self.kept.mounts.get(&disk.name);
@@ -136,7 +135,7 @@ impl Api {
         Ok(())
     }
 
-    /// Says on a member that the revision which was written last is in effect.
+    /// Records on a machine that the last written revision is in effect.
     pub(super) fn advance(
         &mut self,
         id: &ObjectId,
@@ -157,7 +156,7 @@ impl Api {
         if current { Ok(machine) } else { Err(Refusal::Conflict) }
     }
 
-    /// The platform looks at the spec of a machine: a running one has to be restarted for it.
+    /// The platform evaluates the spec of a machine. A running machine needs a restart.
     pub(super) fn evaluate(&mut self, id: &ObjectId) {
         self.edit_machine(id, |machine| {
             machine.evaluated = true;
@@ -166,7 +165,7 @@ impl Api {
         });
     }
 
-    /// The platform restarts a machine that waits for it.
+    /// The platform restarts a machine with a pending restart.
     pub(super) fn restart(&mut self, id: &ObjectId) {
         self.edit_machine(id, |machine| machine.restart_pending = false);
     }

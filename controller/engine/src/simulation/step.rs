@@ -1,12 +1,12 @@
-//! The steps of a story.
+//! The steps of a simulation.
 
 use super::controller::Fate;
 use super::disk_steps::DiskStep;
 
-/// Requests of one dead leader that may still be on their way.
+/// Maximum number of requests of a failed leader in flight.
 const IN_FLIGHT: usize = 3;
 
-/// One thing that happens. The argument chooses among what is there; a step that finds nothing to do does nothing.
+/// One step. The argument selects an object. A step without a suitable object has no effect.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     Pass,
@@ -15,7 +15,7 @@ pub(super) enum Step {
     WatchDisks(usize),
     Land(usize),
     Crash(usize),
-    /// The watch of machines shows nothing more, and nobody notices until the next list.
+    /// The watch of machines shows no more events until the next list.
     Hang,
     Relist,
     Scale(usize),
@@ -29,24 +29,24 @@ pub(super) enum Step {
     Toggle(usize),
     Finish(usize),
     Collect,
-    /// Somebody begins to remove machines by name.
+    /// A client starts a targeted removal.
     Call(usize),
-    /// One of those who do takes the next step.
+    /// A client of a targeted removal takes its next step.
     RemovalClient(usize),
-    /// One of them dies.
+    /// A client of a targeted removal exits.
     RemovalClientExits(usize),
     Wait(usize),
-    /// Something happens to disks that outlive their machines.
+    /// A step on retained disks.
     Disk(DiskStep),
 }
 
 impl Step {
-    /// Reads a step from a random number: its kind from the remainder, its argument from the quotient.
+    /// Decodes a step from a random number: its kind from the remainder, its argument from the quotient.
     pub(super) fn from_number(number: u32) -> Self {
         Self::of(number % 120, usize::try_from(number / 120).expect("small"))
     }
 
-    /// The same with what happens to disks that outlive their machines.
+    /// The same, including steps on retained disks.
     pub(super) fn from_number_with_disks(number: u32) -> Self {
         let (kind, argument) = (number % 145, usize::try_from(number / 145).expect("small"));
         match kind.checked_sub(120) {

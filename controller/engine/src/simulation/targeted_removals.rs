@@ -1,4 +1,5 @@
-//! Removal by name on the server: the writes of those who name machines, the controller's write on the record, and I6.
+//! Targeted removals on the API server: the writes of clients, the controller's write of the removal record, and the
+//! invariant I6.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,24 +10,24 @@ use crate::ledger::Seen;
 use crate::model::{Machine, ObjectId, Uid};
 use crate::removal::{Full, RESERVATION_AGE};
 
-/// What the server knows beside the record, to judge what becomes of it.
+/// State besides the removal record that the invariant needs.
 #[derive(Clone, Default)]
 pub(super) struct TargetedRemovals {
-    /// The machines that the count was lowered for, and the version of the pool that says so.
+    /// The accepted targets, each with the version of the pool at which `replicas` was lowered.
     pub(super) accepted: BTreeMap<Uid, usize>,
     /// When each request reserved its targets.
     pub(super) reserved: BTreeMap<Arc<str>, Duration>,
-    /// The targets of requests that found them all: from then on nobody may take their place.
+    /// The targets of requests that verified all of them. From then on, the controller must not replace them.
     pub(super) verified: BTreeMap<Arc<str>, Vec<Uid>>,
 }
 
 impl TargetedRemovals {
-    /// Whether the count was ever lowered for this machine.
+    /// Whether `replicas` was lowered for this machine.
     pub(super) fn is_accepted(&self, machine: &Uid) -> bool {
         self.accepted.contains_key(machine)
     }
 
-    /// Whether this version of the pool said so.
+    /// Whether it was already lowered at this version of the pool.
     pub(super) fn was_accepted_at(&self, machine: &Uid, version: usize) -> bool {
         self.accepted.get(machine).is_some_and(|since| *since <= version)
     }
@@ -37,7 +38,7 @@ impl Api {
         self.history.push(Wanted::of(&self.pool));
     }
 
-    /// Machines that are gone, and that a request has found and may still accept.
+    /// Number of deleted machines that a request has verified and may still accept.
     pub(super) fn held(&self) -> usize {
         let machines: BTreeSet<&Uid> = self.pool_machines().map(|machine| &machine.id.uid).collect();
         let record = &self.pool.record;
@@ -58,7 +59,7 @@ impl Api {
         Ok(())
     }
 
-    /// Reads the targets live: whether all of them are members, or on their way out already by name.
+    /// Reads the targets live. Returns whether all of them belong to the pool or are already accepted.
     pub(super) fn verify(&mut self, request: &Arc<str>, targets: &[ObjectId]) -> bool {
         let known = targets.iter().all(|target| {
             let found = self.machines.find(target).ok();
@@ -78,8 +79,8 @@ impl Api {
         self.write_pool();
     }
 
-    /// Lowers the count by the targets that it was never lowered for: I6, exactly once. `None` if a reservation was
-    /// dropped meanwhile.
+    /// Lowers `replicas` by the targets for which it was not lowered yet. I6: exactly once. `None` if a reservation was
+    /// dropped.
     pub(super) fn accept(&mut self, request: &str, targets: &[ObjectId]) -> Result<Option<usize>, Broken> {
         if !targets.iter().all(|target| self.pool.record.holds(request, &target.uid)) {
             return Ok(None);
@@ -98,7 +99,7 @@ impl Api {
         Ok(Some(count))
     }
 
-    /// Who named a machine deletes it.
+    /// The client of a targeted removal deletes a target.
     pub(super) fn delete_named(&mut self, id: &ObjectId) -> Result<&'static str, Broken> {
         check(self.named.is_accepted(&id.uid), || format!("I5: {id} was deleted and not accepted"))?;
         Ok(match self.machines.find(id) {
@@ -111,7 +112,7 @@ impl Api {
         })
     }
 
-    /// Live reads of targets: those that are no members, and the others as they are.
+    /// Live reads of targets: those that do not belong to the pool, and the others.
     pub(super) fn confirm(&self, targets: &[ObjectId]) -> (BTreeSet<Uid>, Vec<Seen<Machine>>) {
         let (mut gone, mut here) = (BTreeSet::new(), Vec::new());
         for target in targets {
@@ -127,8 +128,8 @@ impl Api {
         (gone, here)
     }
 
-    /// The controller's write on the record. I6: no entry leaves while its machine is there, no reservation before
-    /// its time.
+    /// The controller's write of the removal record. I6: no entry is removed while its machine exists, and no
+    /// reservation before its timeout.
     pub(super) fn settle(
         &mut self,
         gone: &BTreeSet<Uid>,
@@ -154,7 +155,7 @@ impl Api {
         Ok(Ok(()))
     }
 
-    /// I6 at the end: whoever was accepted is gone, and nothing is left in the record.
+    /// I6 after convergence: accepted targets are gone, and the record is empty.
     pub(super) fn names_are_settled(&self) -> Result<(), Broken> {
         let left = self.pool_machines().find(|machine| self.named.is_accepted(&machine.id.uid));
         check(left.is_none(), || format!("I6: {} was to be removed and stays", left.expect("found").id))?;

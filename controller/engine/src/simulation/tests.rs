@@ -9,10 +9,10 @@ use crate::testing::stories;
 
 mod retained_disks;
 
-/// The owner wants nobody to leave who was not named.
+/// The argument of `Policy` for Explicit.
 const EXPLICIT: Step = Step::Policy(2);
 
-/// Runs a story to its settled end; the transcript is the failure's explanation.
+/// Runs a simulation until it converges. The transcript explains a failure.
 fn run(
     naming: Naming,
     desired: usize,
@@ -35,7 +35,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn whatever_happens_the_invariants_hold_and_the_world_settles(
+    fn random_steps_keep_the_invariants_and_converge(
         naming in prop::sample::select(&[Naming::Random, Naming::Ordinal][..]),
         desired in 0usize..9,
         opened in 0u64..12,
@@ -45,7 +45,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_happens_an_explicit_pool_loses_whom_somebody_named_and_nobody_else(
+    fn an_explicit_pool_loses_only_targets(
         desired in 1usize..9,
         numbers in prop::collection::vec(any::<u32>(), 0..300),
     ) {
@@ -54,7 +54,7 @@ proptest! {
     }
 }
 
-/// A pool of four machines that run, for a story about those who remove machines by name.
+/// A pool of four running machines for simulations of targeted removals.
 fn four(policy: usize) -> Vec<Step> {
     let mut steps = vec![Step::Policy(policy), Step::Pass];
     steps.extend([Step::Act(Fate::Answered); 12]);
@@ -62,7 +62,7 @@ fn four(policy: usize) -> Vec<Step> {
     steps
 }
 
-/// Everybody but those who remove machines does their work once; what terminates is gone.
+/// All components except clients of removals work once, and terminating machines are deleted.
 const ROUND: [Step; 8] = [
     Step::Finish(0),
     Step::Finish(0),
@@ -76,7 +76,7 @@ const ROUND: [Step; 8] = [
 
 #[test]
 fn a_removal_of_two_machines_survives_every_death_between_two_of_its_steps() {
-    // Reserve, verify, accept, and two deletions; at the last position nothing happens any more.
+    // Reserve, verify, accept, and two deletions. The client does not exit before the last position.
     let positions = 0..=5;
     for (policy, rounds) in [(0, false), (0, true), (2, false), (2, true)] {
         for (dies, vanishes) in positions.clone().flat_map(|dies| positions.clone().map(move |at| (dies, at)))
@@ -100,7 +100,7 @@ fn a_removal_of_two_machines_survives_every_death_between_two_of_its_steps() {
                     }
                 }
                 let world = run(Naming::Random, 4, 0, steps).unwrap();
-                // Whether it was accepted decides, and nothing else. The first machine has to be there when it is looked for.
+                // Only the acceptance determines the result. The first machine must exist when it is verified.
                 let accepted = dies > 2 && vanishes > 1;
                 assert_eq!(
                     world.api.pool_machines().count(),
@@ -114,7 +114,7 @@ fn a_removal_of_two_machines_survives_every_death_between_two_of_its_steps() {
 }
 
 #[test]
-fn two_removals_of_the_same_machines_count_once_in_whatever_order_they_go() {
+fn two_removals_of_the_same_machines_count_once_in_any_order() {
     for (policy, order) in [0, 2].into_iter().flat_map(|policy| (0..1024).map(move |order| (policy, order))) {
         let mut steps = four(policy);
         steps.extend([Step::Call(1), Step::Call(4)]);
@@ -132,7 +132,7 @@ fn two_removals_of_the_same_machines_count_once_in_whatever_order_they_go() {
     }
 }
 
-/// The numbers of a run that never changes; SplitMix64.
+/// A fixed sequence of pseudo-random numbers: SplitMix64.
 fn seeded(mut seed: u64) -> impl Iterator<Item = u32> {
     std::iter::repeat_with(move || {
         seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -144,7 +144,7 @@ fn seeded(mut seed: u64) -> impl Iterator<Item = u32> {
 }
 
 #[test]
-fn one_seeded_story_reads_like_this() {
+fn the_transcript_of_one_seed_is_stable() {
     let world = run(Naming::Random, 5, 6, seeded(606).take(120).map(Step::from_number)).unwrap();
     insta::assert_snapshot!(world.transcript);
 }

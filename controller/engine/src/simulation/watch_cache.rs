@@ -1,4 +1,4 @@
-//! A cache that follows a watch, late.
+//! A cache of a watch with a delay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use crate::ledger::{Cache, Fact, Seen};
 use crate::model::Uid;
 use crate::plan::NamesInUse;
 
-/// What one watch has shown so far.
+/// The state that a watch has shown.
 #[derive(Clone)]
 pub(super) struct WatchCache<T> {
     pub(super) objects: BTreeMap<Arc<str>, Seen<T>>,
     pub(super) deleted: BTreeSet<Uid>,
-    /// Events that were seen.
+    /// Number of events that were shown.
     pub(super) position: usize,
     listed: Duration,
 }
 
 impl<T: Fact> WatchCache<T> {
-    /// A fresh list. Kubernetes guarantees that it is not older than the request for it.
+    /// A new list. Kubernetes guarantees that it is not older than its request.
     pub(super) fn list(table: &Table<T>, now: Duration) -> Self {
         Self {
             objects: table.objects.clone(),
@@ -30,7 +30,7 @@ impl<T: Fact> WatchCache<T> {
         }
     }
 
-    /// Lets the watch show up to `events` more events; returns how many came.
+    /// Shows up to `events` more events. Returns the number of shown events.
     pub(super) fn advance(&mut self, table: &Table<T>, events: usize) -> usize {
         let end = table.log.len().min(self.position + events);
         for event in &table.log[self.position..end] {

@@ -1,4 +1,4 @@
-//! Everybody else: owners, users, the platform, the garbage collector, and what goes wrong between them all.
+//! The world of a simulation: users, the platform, the garbage collector, and faults.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -21,20 +21,20 @@ pub(super) struct World {
     pub(super) shell: Controller,
     pub(super) in_flight: Vec<InFlight>,
     pub(super) hangs: bool,
-    /// Those who remove machines by name.
+    /// Clients of targeted removals.
     pub(super) removal_clients: Vec<RemovalClient>,
     calls: usize,
-    /// What happened, for people.
+    /// The transcript.
     pub(super) transcript: String,
-    /// Whether nobody reads that.
+    /// Whether the transcript is disabled.
     pub(super) silent: bool,
-    /// What a step takes.
+    /// The duration of a step.
     pub(super) tick: Duration,
 }
 
 impl World {
-    /// A pool of `desired` machines, `opened` numbers of which are in its first block, beside objects of others that
-    /// look like its own.
+    /// A pool of `desired` machines with `opened` numbers in its first name block, and foreign objects with similar
+    /// names.
     pub(super) fn new(naming: Naming, desired: usize, opened: u64) -> Self {
         let mut pool = crate::testing::World::desiring(desired).pool;
         pool.naming = naming;
@@ -53,7 +53,7 @@ impl World {
         Self::around(api)
     }
 
-    /// A leader that has just begun, and nobody else.
+    /// A new leader without any other client.
     pub(super) fn around(api: Api) -> Self {
         Self {
             shell: Controller::start(&api),
@@ -77,7 +77,7 @@ impl World {
     }
 
     pub(super) fn step(&mut self, step: Step) -> Result<(), Broken> {
-        // No two things happen at the same moment: a list that began with a write says nothing about it.
+        // No two events have the same time, because a list that begins at the time of a write may not contain it.
         self.api.now += self.tick;
         match step {
             Step::Pass => self.pass(),
@@ -98,8 +98,8 @@ impl World {
             Step::Land(which) if !self.in_flight.is_empty() => {
                 let mut request = self.in_flight.swap_remove(which % self.in_flight.len());
                 if let Action::Create { draft } = &request.action {
-                    // A create that was repeated with success is settled. Should its machine be gone already, then
-                    // the first request counts among those of former leaders.
+                    // A repeated create with success is confirmed. If its machine is already gone, the first request
+                    // counts as one of a former leader.
                     request.basis.current &= !self.api.existed(&draft.name);
                 }
                 let action = told(&request.action);
@@ -163,7 +163,8 @@ impl World {
         }
     }
 
-    /// The leader dies; a new one starts with fresh lists. Up to `late` of its requests are still on their way.
+    /// The leader exits, and a new one starts with new lists. Up to `late` requests of the former leader are still in
+    /// flight.
     fn crash(&mut self, late: usize) {
         let before = self.in_flight.len();
         while self.in_flight.len() < before + late {
@@ -181,8 +182,8 @@ impl World {
         self.tell(format_args!("the leader dies with {} requests on their way", self.in_flight.len()));
     }
 
-    /// Somebody wants up to three machines gone, perhaps one of them twice, one that leaves already, one of somebody
-    /// else, or those that another one is about to remove.
+    /// A client starts a targeted removal of up to three machines. They can include duplicates, terminating and foreign
+    /// machines, and targets of other removals.
     fn call(&mut self, which: usize) {
         let machines: Vec<ObjectId> = self.api.pool_machines().map(|machine| machine.id.clone()).collect();
         let mut targets = match pick(&self.removal_clients, which) {
@@ -200,7 +201,7 @@ impl World {
         self.begin(targets);
     }
 
-    /// Somebody wants this machine gone.
+    /// Changes a machine because of a user.
     pub(super) fn ask(&mut self, target: &ObjectId) {
         self.begin(vec![target.clone()]);
     }
@@ -242,14 +243,14 @@ impl World {
             }
             Step::DeleteByHand(which) => self.machine(which, "is deleted by hand", |api, id| {
                 api.remove_by_hand(id, |machine| machine.terminating = true);
-                // Without finalizers it is gone at once.
+                // Without finalizers it is deleted immediately.
                 if which.is_multiple_of(3) {
                     api.finish(&id.name);
                 }
             }),
             Step::Disown(which) => self.machine(which, "loses its owner", |api, id| {
                 api.remove_by_hand(id, |machine| machine.owner = None);
-                // The pool has one disk more when the machine is gone.
+                // The pool has one more disk when the machine is gone.
                 api.kept.excused += 1;
             }),
             Step::Unlabel(which) => self.machine(which, "loses its label", |api, id| {
@@ -282,7 +283,7 @@ impl World {
                     let owner = &self.api.machines.objects["web-batch"].facts.id;
                     let owner = (number % 2 == 0).then(|| owner.clone());
                     self.api.put_disk(&disk, owner);
-                    self.tell(format_args!("somebody creates disk {disk}"));
+                    self.tell(format_args!("a user creates disk {disk}"));
                 }
             }
             Step::Finish(which) => {
@@ -355,8 +356,8 @@ fn told_annotations(disk: &ObjectId, annotations: &DiskAnnotations, absent: Opti
         DiskAnnotations { collecting_since: Some(_), .. } => {
             format!("note that {disk} is about to be deleted")
         }
-        DiskAnnotations { free_since: Some(_), .. } => format!("note that nobody has {disk}"),
-        DiskAnnotations { .. } => format!("note that somebody has {disk}"),
+        DiskAnnotations { free_since: Some(_), .. } => format!("mark {disk} as free"),
+        DiskAnnotations { .. } => format!("mark {disk} as in use"),
     };
     absent.map_or(what.clone(), |machine| format!("{what} if there is no {machine}"))
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use vmpool_api::annotations;
 
-use crate::model::ObjectId;
-use crate::plan::Observed;
+use crate::ids::ObjectId;
+use crate::plan::observed::Observed;
 
 /// Maximum number of disks that the condition lists.
 const LISTED: usize = 3;

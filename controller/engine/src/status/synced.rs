@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::MachineCounts;
+use super::counts::MachineCounts;
 use super::detached::{Detached, detached, sentence};
 use crate::condition::{self, Wanted};
-use crate::model::Uid;
-use crate::plan::Observed;
-use crate::plan::rollout::RolloutProgress;
+use crate::ids::Uid;
+use crate::plan::observed::Observed;
+use crate::plan::progress::RolloutProgress;
 
 pub(super) fn synced(observed: &Observed<'_>, counts: &MachineCounts) -> Wanted {
     let (overdue, first) = observed.memory.rollout_attempts.overdue(observed.uptime);

@@ -2,7 +2,8 @@ use jiff::Timestamp;
 use rstest::rstest;
 
 use super::*;
-use crate::backoff::FailureReason;
+use crate::failure::FailureReason;
+use crate::model::Activity;
 use crate::testing::{World, name};
 
 mod synced;
@@ -61,7 +62,7 @@ fn available(#[case] world: World, #[case] expected: &str) {
     to 3 to keep \
           all")
 )]
-#[case::whoever_was_named_leaves_whether_it_has_begun_to_or_not(
+#[case::targets_count_as_removed_in_the_message(
     terminating(
         World::desiring(5).with_machines(5).named("r", &[&name(0), &name(1), &name(2)]).pool(|pool| {
             pool.scale_down_policy = ScaleDownPolicy::Explicit;
@@ -122,7 +123,8 @@ fn a_flaw_shows_as_a_failure_to_create() {
 
 #[test]
 fn every_counter_counts_its_own() {
-    // 0 runs, 1 is stopped, 2 is terminating, 3 is older, 4 waits for its restart, 5 is somebody else's.
+    // Machine 0 runs, 1 is stopped, 2 is terminating, 3 has an older revision, 4 waits for its restart, 5 is not in the
+    // pool.
     let world = idle(terminating(World::desiring(9).with_machines(6), [2]), 1)
         .edit(&name(3), |machine| machine.revision = Some("r0".into()))
         .edit(&name(4), |machine| machine.restart_pending = true)
@@ -140,7 +142,7 @@ fn every_counter_counts_its_own() {
     assert_eq!(shown(&world).summary, summary);
 }
 
-/// The status of a pool that shows `published` already.
+/// The status of a pool that has published these conditions before.
 fn after(world: World, published: Vec<Condition>) -> Status {
     shown(&world.pool(|pool| pool.published.conditions = published))
 }

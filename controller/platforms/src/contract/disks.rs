@@ -23,7 +23,7 @@ fn stored<P: Platform>(sample: &Sample<P>) -> Vec<Value> {
 ///
 /// # Panics
 /// If it does not.
-pub fn marks_read_back<P: Platform>(pool: &Value) {
+pub fn disk_annotations_read_back<P: Platform>(pool: &Value) {
     let at = Some(StoredTime::At(created()));
     let all = DiskAnnotations { claimed_by: Some("web-7".into()), free_since: at, collecting_since: at };
     let stages = [
@@ -63,7 +63,7 @@ pub fn marks_read_back<P: Platform>(pool: &Value) {
 ///
 /// # Panics
 /// If it does not.
-pub fn a_grown_disk_reads_back<P: Platform>(pool: &Value) {
+pub fn an_expanded_disk_reads_back<P: Platform>(pool: &Value) {
     for body in stored(&Sample::<P>::new(pool)) {
         let before = P::read_disk(&decode(&body));
         // Whole units, and a number without a unit that divides it.
@@ -81,7 +81,7 @@ pub fn a_grown_disk_reads_back<P: Platform>(pool: &Value) {
 ///
 /// # Panics
 /// If it does not.
-pub fn a_disk_that_was_handed_over_is_the_machines<P: Platform>(pool: &Value) {
+pub fn a_transferred_disk_belongs_to_the_machine<P: Platform>(pool: &Value) {
     let machine = ObjectId::new("web-7", MACHINE_UID);
     for mut body in stored(&Sample::<P>::new(pool)) {
         let note = json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": "notes", "uid": "somebody" });

@@ -1,30 +1,31 @@
-//! What a pool may be like, and who may change what: the rules of admission.
+//! The rules of admission: which pools are valid, and which users may change which fields.
 //!
 //! ```text
-//!  request ──> begin() ──> Done: the verdict, without reading anything
+//!  request ──> begin() ──> Decided: the verdict, without reads
 //!                 │
-//!                 └──────> Look ── needs() ──> somebody reads ── facts ──> finish() ──> the verdict
+//!                 └──────> NeedsFacts ── needs() ──> the webhook reads ── facts ──> finish() ──> the verdict
 //! ```
 //!
-//! A request is judged in this order, and the first broken rule that refuses wins, so that the same request always gets
-//! the same answer:
+//! The rules are evaluated in this order. The first broken rule that rejects the request determines the response, so
+//! the same request always gets the same response:
 //!
-//! 1. the record of named machines ([`Rule::TargetsRecord`]), whatever else is true of the request;
-//! 2. an object that is being deleted is let go;
-//! 3. how changes are rolled out, which annotations say too; otherwise a spec that stays as it is was accepted before;
+//! 1. the removal record ([`Rule::TargetsRecord`]), independent of the rest of the request;
+//! 2. a pool that is being deleted is allowed;
+//! 3. the settings of the rollout, including annotations; otherwise, an unchanged spec is allowed;
 //! 4. the name, then the count;
-//! 5. what can be judged by the object alone: the machine template, the devices, each disk template, and of these only
-//!    what the request changes. A pool whose template became invalid can still be scaled, labelled and deleted;
-//! 6. what depends on objects of the cluster.
+//! 5. what depends only on the pool: the machine template, the devices and each disk template, but only those that the
+//!    request changes. A pool whose template became invalid can still be scaled, labeled and deleted;
+//! 6. what depends on other objects of the cluster.
 //!
-//! Objects are read leniently: the cluster's definition of a pool may be somebody else's, with other checks than ours.
-//! That is also why every rule of our definition is here once more.
+//! Objects are read leniently, because the cluster may have another definition of pools with other checks. For the same
+//! reason, every rule of the definition of vmpool is repeated here.
 
 mod affinity;
 mod class;
 mod devices;
 mod disks;
 mod facts;
+mod finding;
 mod lookups;
 mod machine;
 mod name;
@@ -36,6 +37,7 @@ mod rule;
 mod schema;
 mod selectors;
 mod size;
+mod sizing;
 mod sources;
 mod syntax;
 mod view;
@@ -45,12 +47,12 @@ use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_engine::admission::count::{self, Terms};
 use vmpool_engine::admission::{
     Checked, Kind, Lookup, LookupResult, Outcome, Pending, Request, Review, Rules, ScaleGuard, Subject,
-    Verdict, Warning, record, refuse,
+    Verdict, Warning, record,
 };
 
-pub use class::{Class, default_class};
 pub use facts::{ClassName, Cluster, Facts, Image, ImageId, ImageKind, Needs, Revision, Settings, Snapshot};
 pub use rule::{Rule, Scope};
+pub use sizing::{Class, default_class};
 
 use lookups::Gathered;
 use machine::Template;
@@ -122,16 +124,16 @@ impl Pending for PendingReview<'_> {
     }
 }
 
-/// How far a request could be judged by itself.
+/// The result of evaluating a request without other objects.
 #[derive(Clone, Debug)]
 pub enum Evaluation<'a> {
-    /// Completely.
+    /// The verdict is complete.
     Decided(Verdict),
-    /// Some objects have to be read.
+    /// The verdict depends on other objects.
     NeedsFacts(Box<PendingRequest<'a>>),
 }
 
-/// A request that nothing in itself speaks against.
+/// A request that is valid by itself, and whose verdict depends on other objects.
 #[derive(Clone, Debug)]
 pub struct PendingRequest<'a> {
     pool: Pool<'a>,
@@ -142,7 +144,7 @@ pub struct PendingRequest<'a> {
     warnings: Vec<Warning>,
 }
 
-/// Judges a request as far as it goes without reading anything.
+/// Evaluates a request as far as possible without reading other objects.
 pub fn begin<'a>(settings: &Settings, request: Request<'a>) -> Evaluation<'a> {
     let mut warnings = Vec::new();
     match by_itself(settings, request, &mut warnings) {
@@ -158,7 +160,7 @@ pub fn begin<'a>(settings: &Settings, request: Request<'a>) -> Evaluation<'a> {
     }
 }
 
-/// `None` if there is nothing to look at.
+/// `None` if the request is allowed without further rules.
 fn by_itself<'a>(
     settings: &Settings,
     request: Request<'a>,
@@ -240,12 +242,12 @@ fn needs(pool: Pool<'_>, template: Option<&Template<'_>>, changed: &[view::DiskT
 }
 
 impl PendingRequest<'_> {
-    /// What has to be read for [`PendingRequest::finish`].
+    /// The objects to read for [`PendingRequest::finish`].
     pub fn needs(&self) -> &Needs {
         &self.needs
     }
 
-    /// The verdict, with what was read.
+    /// The verdict, given the objects that were read.
     pub fn finish(self, facts: &Facts) -> Verdict {
         let Self { pool, template, changed, cluster, needs, mut warnings } = self;
         let judged = with_facts(pool, template.as_ref(), &changed, cluster, facts, &mut warnings);

@@ -358,7 +358,7 @@ fn a_disk_lives_as_its_policy_says(#[case] policy: Option<&str>, #[case] lifetim
 #[case("NewestFirst", ScaleDownPolicy::NewestFirst)]
 #[case("OldestFirst", ScaleDownPolicy::OldestFirst)]
 #[case("Explicit", ScaleDownPolicy::Explicit)]
-fn the_policy_decides_who_leaves(#[case] word: &str, #[case] policy: ScaleDownPolicy) {
+fn the_policy_decides_the_order_of_scale_down(#[case] word: &str, #[case] policy: ScaleDownPolicy) {
     let pool = facts(|pool| pool["spec"]["scaleDownPolicy"] = json!(word));
     assert_eq!((pool.scale_down_policy, pool.validation_errors.len()), (policy, 0));
 }
@@ -437,8 +437,8 @@ fn a_stored_object_keeps_what_is_read_and_nothing_that_is_large() {
 #[case::no_spec("/spec", Value::Null, "scaleDownPolicy")]
 #[case::a_disk_template_without_a_name("/spec/virtualDiskTemplates/0/name", Value::Null, "no name")]
 #[case::a_guest_without_provisioning("/spec/virtualMachineTemplate/spec/osType", json!("Legacy"), "Legacy")]
-#[case::a_disk_that_nobody_uses("/spec/virtualMachineTemplate/spec/blockDeviceRefs/2/kind", json!("VirtualImage"), "layers")]
-#[case::a_disk_of_somebody_else("/spec/virtualMachineTemplate/spec/blockDeviceRefs/2/name", json!("data"), "data")]
+#[case::an_unused_disk("/spec/virtualMachineTemplate/spec/blockDeviceRefs/2/kind", json!("VirtualImage"), "layers")]
+#[case::a_foreign_disk("/spec/virtualMachineTemplate/spec/blockDeviceRefs/2/name", json!("data"), "data")]
 #[case::a_disk_twice("/spec/virtualMachineTemplate/spec/blockDeviceRefs/2/name", json!("boot"), "boot twice")]
 #[case::two_disk_templates_of_one_name("/spec/virtualDiskTemplates/1/name", json!("boot"), "are called boot")]
 fn a_pool_that_no_schema_of_ours_would_let_through_has_a_flaw(
@@ -472,7 +472,7 @@ fn a_policy_that_cannot_be_read_costs_no_disk(#[case] edit: Value, #[case] lifet
 }
 
 #[test]
-fn a_status_by_somebody_else_is_read_as_far_as_it_goes() {
+fn a_status_of_another_controller_is_read_as_far_as_possible() {
     let published = facts(|pool| {
         pool["status"] = json!({
             "replicas": -1,
@@ -525,7 +525,7 @@ fn a_machine_that_makes_no_sense_is_a_machine_that_does_not_run(#[case] body: Va
 #[case::not_a_list("{}", "not a JSON list")]
 #[case::an_entry_without_a_uid(r#"[{"name":"web-a"}]"#, "missing field `uid`")]
 #[case::an_empty_name(r#"[{"name":"","uid":"u"}]"#, "entry 0")]
-fn a_record_of_named_machines_that_cannot_be_read_is_a_flaw_and_removes_nobody(
+fn an_unreadable_removal_record_is_a_validation_error_and_deletes_no_machine(
     #[case] text: &str,
     #[case] word: &str,
 ) {

@@ -23,7 +23,7 @@ fn applied(live: &Value, from: Option<&Value>, to: &Value) -> Value {
 #[case::a_changed_one_is_changed(json!({"a": 1}), json!({"a": 1}), json!({"a": 2}), json!({"a": 2}))]
 #[case::a_dropped_one_goes(json!({"a": 1, "b": 2}), json!({"a": 1}), json!({}), json!({"a": null}))]
 #[case::a_field_changed_by_hand_is_overwritten(json!({"a": 7}), json!({"a": 1}), json!({"a": 1}), json!({"a": 1}))]
-#[case::a_dropped_one_goes_whatever_it_is_now(json!({"a": 7}), json!({"a": 1}), json!({}), json!({"a": null}))]
+#[case::a_dropped_one_is_removed_with_any_value(json!({"a": 7}), json!({"a": 1}), json!({}), json!({"a": null}))]
 #[case::only_what_was_given_goes(
     json!({"o": {"a": 1, "theirs": 2}}), json!({"o": {"a": 1}}), json!({}), json!({"o": {"a": null}}))]
 #[case::an_object_without_anything_left_goes(
@@ -84,7 +84,7 @@ fn what_an_item_had_goes_with_the_template_though_the_list_is_as_long() {
 }
 
 #[test]
-fn a_default_left_alone_in_an_object_goes_with_it() {
+fn a_default_alone_in_an_object_is_removed_with_it() {
     let live = json!({"variant": {"type": "Ref", "ref": {"kind": "Secret", "name": "n"}}});
     let from = json!({"variant": {"type": "Ref", "ref": {"name": "n"}}});
     assert_eq!(SCHEMA.patch(&live, Some(&from), &json!({})), Some(json!({"variant": null})));

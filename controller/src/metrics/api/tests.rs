@@ -91,7 +91,7 @@ async fn counted(conduct: impl Fn() -> Conduct + Send + 'static) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn an_answer_counts_by_its_code_whatever_it_says() {
+async fn a_response_is_counted_by_its_code() {
     assert_eq!(counted(Conduct::default).await, (1, 0));
 }
 

@@ -13,7 +13,7 @@ fn now() -> StoredTime {
 }
 
 #[rstest]
-#[case::nobody_has_it(|_: &mut Disk| {}, false, DiskUse::Free)]
+#[case::it_is_unused(|_: &mut Disk| {}, false, DiskUse::Free)]
 #[case::a_machine_refers_to_it(|_: &mut Disk| {}, true, DiskUse::InUse)]
 #[case::it_is_mounted(|disk: &mut Disk| disk.mounted_by = Some("web-1".into()), false, DiskUse::InUse)]
 #[case::it_is_promised(|disk: &mut Disk| disk.annotations.claimed_by = Some("web-1".into()), false, DiskUse::Claimed)]

@@ -125,7 +125,7 @@ async fn a_machine_that_it_had_settled_gets_its_markers_in_one_write_and_nothing
 
 /// One machine of four that does not run uses up the budget: that is no reason to keep markers from the others.
 #[tokio::test]
-async fn markers_wait_for_nobody_and_what_changes_a_machine_waits_for_its_place() {
+async fn labels_need_no_budget_and_changes_of_the_spec_do() {
     let mut world = left_behind();
     // Another hash for the same content, as a controller of another version would have computed it.
     world.server.edit(MACHINES, "lab-c5x2q", |machine| {
@@ -150,7 +150,7 @@ async fn markers_wait_for_nobody_and_what_changes_a_machine_waits_for_its_place(
 }
 
 #[tokio::test]
-async fn while_rollouts_are_paused_disks_are_repaired_and_machines_are_left_alone() {
+async fn while_rollouts_are_paused_disks_are_repaired_and_machines_are_not_updated() {
     let mut world = left_behind();
     world
         .server
@@ -180,7 +180,7 @@ async fn while_rollouts_are_paused_disks_are_repaired_and_machines_are_left_alon
 }
 
 #[tokio::test]
-async fn nobody_is_created_removed_or_restarted() {
+async fn no_machine_is_created_removed_or_restarted() {
     let (world, writes) = taken_over().await;
     assert_eq!(count(&writes, Verb::Create, MACHINES), 0);
     assert!(writes.iter().all(|call| call.verb != Verb::Delete), "{writes:?}");

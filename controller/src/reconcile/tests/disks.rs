@@ -178,7 +178,7 @@ async fn claimed_by_the_dead() -> (World, String) {
 }
 
 #[tokio::test]
-async fn a_claim_of_a_leader_that_died_is_completed_by_the_next() {
+async fn an_allocation_of_a_failed_leader_is_completed_by_the_next() {
     let (mut world, claimed) = claimed_by_the_dead().await;
     assert!(world.machines().is_empty());
     world.server.behave();
@@ -190,7 +190,7 @@ async fn a_claim_of_a_leader_that_died_is_completed_by_the_next() {
 }
 
 #[tokio::test]
-async fn a_claim_that_nobody_needs_any_more_is_given_up_after_a_live_look() {
+async fn an_unneeded_allocation_is_removed_after_a_live_read() {
     let (mut world, claimed) = claimed_by_the_dead().await;
     world.server.behave();
     world.scale(0);
@@ -207,7 +207,7 @@ async fn a_claim_that_nobody_needs_any_more_is_given_up_after_a_live_look() {
 }
 
 #[tokio::test]
-async fn a_claim_of_a_machine_that_is_no_member_and_has_the_disk_all_the_same_stays() {
+async fn an_allocation_to_a_released_machine_that_uses_the_disk_stays() {
     let (mut world, claimed) = claimed_by_the_dead().await;
     let disk = world.disks()[0]["metadata"]["name"].clone();
     world.server.behave();
@@ -251,7 +251,7 @@ async fn a_disk_that_a_machine_was_refused_for_is_not_tried_again_at_once() {
 }
 
 #[tokio::test]
-async fn a_claimed_disk_that_the_platform_refuses_without_naming_it_is_left_alone_after_a_few_refusals() {
+async fn an_allocated_disk_is_not_used_after_a_few_rejections_without_its_name() {
     let world = world(2, &json!({})).await;
     world.scale(0);
     world.calm().await;

@@ -58,7 +58,7 @@ async fn a_request_that_never_arrived_is_repeated_under_the_same_name() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_to_a_delete_makes_nobody_else_leave() {
+async fn an_unconfirmed_delete_causes_no_other_deletion() {
     let world = World::with_pool(3).await;
     world.server.hold("virtualmachines");
     let mut lost = 1;
@@ -249,7 +249,7 @@ async fn refused_disks_of_new_machines_are_a_failure_of_disks() {
 }
 
 #[tokio::test]
-async fn a_machine_that_was_gone_already_is_not_told_of_as_deleted() {
+async fn a_machine_that_was_already_gone_causes_no_event() {
     let world = World::with_pool(2).await;
     let deletions = |world: &World| {
         world.server.all("events").iter().filter(|event| event["reason"] == "SuccessfulDelete").count()

@@ -42,7 +42,7 @@ async fn a_pool_that_is_too_large_gets_a_condition_and_no_machine_and_others_are
 }
 
 #[tokio::test]
-async fn a_pool_that_becomes_too_large_keeps_its_machines_and_goes_on_when_it_is_put_right() {
+async fn a_pool_that_becomes_too_large_keeps_its_machines_until_it_is_corrected() {
     let world = World::with_pool(3).await;
     let (machines, disks) = (machine_names(&world.machines()), world.disks().len());
     edit(&world, |pool| {
@@ -59,7 +59,7 @@ async fn a_pool_that_becomes_too_large_keeps_its_machines_and_goes_on_when_it_is
 }
 
 #[tokio::test]
-async fn a_machine_that_is_too_large_is_left_alone_and_the_others_are_updated() {
+async fn a_machine_that_is_too_large_is_not_updated_and_the_others_are() {
     let world = World::with_pool(3).await;
     let large = machine_names(&world.machines()).remove(0);
     world.server.edit(MACHINES, &large, |machine| machine["spec"]["tolerations"] = tolerations(60_000));

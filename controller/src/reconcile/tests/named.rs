@@ -69,7 +69,7 @@ fn told(world: &World, reason: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn who_was_named_leaves_an_explicit_pool_although_the_one_who_named_it_died() {
+async fn a_removal_is_completed_after_its_client_exits() {
     let world = explicit(4).await;
     let names = machine_names(&world.machines());
     reserve(&world, "r", &[&names[1]]);
@@ -110,7 +110,7 @@ async fn who_was_named_leaves_an_explicit_pool_although_the_one_who_named_it_die
 
 /// Whoever deletes the machine, and however often: one event for each target, when it is gone.
 #[tokio::test]
-async fn each_removal_is_told_once_with_who_asked_for_it() {
+async fn each_removal_causes_one_event_with_its_user() {
     let world = explicit(5).await;
     let names = machine_names(&world.machines());
     reserve_for(&world, "jane", "r1", &[&names[0], &names[1]]);
@@ -141,7 +141,7 @@ async fn each_removal_is_told_once_with_who_asked_for_it() {
 }
 
 #[tokio::test]
-async fn of_a_large_removal_ten_are_told_one_by_one_and_the_others_together() {
+async fn a_large_removal_causes_ten_events_and_one_summary() {
     let world = explicit(14).await;
     let names = machine_names(&world.machines());
     let named: Vec<&str> = names.iter().take(12).map(String::as_str).collect();
@@ -155,7 +155,7 @@ async fn of_a_large_removal_ten_are_told_one_by_one_and_the_others_together() {
 }
 
 #[tokio::test]
-async fn who_left_the_pool_before_it_was_deleted_was_not_removed() {
+async fn a_released_target_causes_no_event() {
     let world = explicit(2).await;
     let name = machine_names(&world.machines()).remove(0);
     world.server.intercept(|call| if call.verb == Verb::Delete { Fate::Unreachable } else { Fate::Serve });
@@ -181,7 +181,7 @@ async fn a_successor_finishes_a_removal_that_was_accepted() {
 }
 
 #[tokio::test]
-async fn nobody_else_leaves_a_pool_with_a_policy_of_its_own() {
+async fn no_other_machine_is_deleted_with_another_policy() {
     let world = World::with_pool(4).await;
     let names = machine_names(&world.machines());
     reserve(&world, "r", &[&names[1]]);
@@ -243,7 +243,7 @@ async fn a_reserved_machine_that_vanishes_is_replaced_only_when_the_reservation_
 }
 
 #[tokio::test]
-async fn reservations_last_as_long_as_the_controller_is_told() {
+async fn reservations_last_for_the_configured_timeout() {
     let mut world = World::new();
     world.settings.reservation_timeout = 3 * SECOND;
     world.server.create(POOLS, pool("web", 2));
@@ -301,7 +301,7 @@ async fn an_entry_stays_while_a_live_read_finds_its_machine() {
 }
 
 #[tokio::test]
-async fn a_record_that_cannot_be_read_lets_nobody_come_or_go_and_says_so() {
+async fn an_unreadable_record_blocks_creates_and_deletes_and_is_reported() {
     let world = World::with_pool(3).await;
     world.server.edit(POOLS, "web", |pool| {
         pool["metadata"]["annotations"][SCALE_DOWN_TARGETS] = json!(r#"[{"name":"web-a"}]"#);
@@ -324,7 +324,7 @@ async fn a_record_that_cannot_be_read_lets_nobody_come_or_go_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_record_that_may_not_be_written_shows_and_holds_up_nobody() {
+async fn a_rejected_write_of_the_record_is_reported_and_delays_no_other() {
     let world = explicit(3).await;
     let names = machine_names(&world.machines());
     world.server.intercept(|call| {
@@ -398,7 +398,7 @@ async fn victim(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn who_was_released_unseen_does_not_leave_for_the_count() {
+async fn an_unseen_released_machine_is_not_deleted_as_surplus() {
     let world = World::with_pool(3).await;
     let victim = victim(&world).await;
     world.server.hold(MACHINES);
@@ -410,7 +410,7 @@ async fn who_was_released_unseen_does_not_leave_for_the_count() {
 }
 
 #[tokio::test]
-async fn who_was_released_after_the_members_were_counted_does_not_leave_for_the_count() {
+async fn a_machine_released_after_the_live_count_is_not_deleted_as_surplus() {
     let world = World::with_pool(3).await;
     let victim = victim(&world).await;
     let (server, released) = (world.server.clone(), victim.clone());
@@ -431,7 +431,7 @@ async fn who_was_released_after_the_members_were_counted_does_not_leave_for_the_
 }
 
 #[tokio::test]
-async fn whom_somebody_else_took_away_unseen_is_one_of_those_that_leave() {
+async fn a_machine_that_another_client_deleted_counts_for_the_surplus() {
     let world = World::with_pool(3).await;
     let victim = victim(&world).await;
     let other = machine_names(&world.machines()).into_iter().find(|name| *name != victim).unwrap();
@@ -456,7 +456,7 @@ async fn whom_somebody_else_took_away_unseen_is_one_of_those_that_leave() {
 }
 
 #[tokio::test]
-async fn who_changed_unseen_and_is_still_too_many_leaves_at_its_new_version() {
+async fn a_changed_surplus_machine_is_deleted_at_its_new_version() {
     let world = World::with_pool(3).await;
     let victim = victim(&world).await;
     world.server.hold(MACHINES);
@@ -475,7 +475,7 @@ fn counted_and_deleted(world: &World) -> (usize, usize) {
 }
 
 #[tokio::test]
-async fn members_are_counted_again_unless_the_watch_has_just_told_of_those_that_left() {
+async fn machines_are_counted_live_unless_the_watch_has_shown_the_last_deletions() {
     const SOON: Duration = Duration::from_millis(300);
     let world = World::with_pool(6).await;
     for name in machine_names(&world.machines()) {

@@ -126,7 +126,7 @@ async fn a_repointing_that_is_refused_for_itself_is_a_failure_and_paced() {
 }
 
 #[tokio::test]
-async fn a_foreign_disk_under_the_name_of_a_members_disk_is_left_alone() {
+async fn a_foreign_disk_with_the_name_of_a_machines_disk_is_unchanged() {
     let mut world = World::new();
     let written = world.server.create("virtualmachinepools", pool("web", 1));
     let uid = written["metadata"]["uid"].as_str().unwrap();
@@ -160,7 +160,7 @@ async fn a_foreign_disk_under_the_name_of_a_members_disk_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_foreign_machine_that_has_the_next_name_is_left_alone() {
+async fn a_foreign_machine_with_the_next_name_is_unchanged() {
     let mut world = World::new();
     let written = world.server.create("virtualmachinepools", pool("web", 1));
     let uid = written["metadata"]["uid"].as_str().unwrap();
@@ -193,7 +193,7 @@ async fn a_foreign_machine_that_has_the_next_name_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_member_that_lost_its_labels_gets_them_back() {
+async fn a_machine_that_lost_its_labels_gets_them_back() {
     let world = World::with_pool(2).await;
     let name = machine_names(&world.machines()).remove(0);
     let before = world.server.get("virtualmachines", &name).unwrap();
@@ -209,7 +209,7 @@ async fn a_member_that_lost_its_labels_gets_them_back() {
 }
 
 #[tokio::test]
-async fn a_member_that_lost_its_owner_is_released_and_replaced() {
+async fn a_machine_that_lost_its_owner_is_released_and_replaced() {
     let world = World::with_pool(2).await;
     let name = machine_names(&world.machines()).remove(0);
     world.server.edit("virtualmachines", &name, |machine| {
@@ -224,7 +224,7 @@ async fn a_member_that_lost_its_owner_is_released_and_replaced() {
 }
 
 #[tokio::test]
-async fn a_missing_disk_of_a_member_is_created_again() {
+async fn a_missing_disk_of_a_machine_is_created_again() {
     let world = World::with_pool(2).await;
     let disk = machine_names(&world.disks()).remove(0);
     world.server.delete("virtualdisks", &disk);
@@ -251,7 +251,7 @@ async fn a_pool_that_is_being_deleted_is_not_touched() {
 }
 
 #[tokio::test]
-async fn somebody_elses_condition_stays_in_the_status() {
+async fn conditions_of_other_controllers_stay_in_the_status() {
     let world = World::with_pool(1).await;
     let foreign = json!({
         "type": "BackedUp", "status": "True", "reason": "Nightly", "message": "",
@@ -279,7 +279,7 @@ fn interfere(world: &World) -> bool {
 }
 
 #[tokio::test]
-async fn a_pool_whose_status_somebody_else_keeps_writing_is_left_alone_until_that_ends() {
+async fn a_pool_whose_status_another_client_overwrites_is_not_changed_until_that_ends() {
     let world = World::with_pool(2).await;
     let mut answers = 0;
     for _ in 0..20 {

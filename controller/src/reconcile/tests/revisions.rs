@@ -7,7 +7,7 @@ use super::rollouts::{MACHINES, POOLS, PREFIX, REVISIONS, edit, label, resize, r
 use crate::testing::{Fate, NAMESPACE, Refusal, Verb, World, pool};
 
 #[tokio::test]
-async fn the_history_keeps_what_its_limit_says_and_what_a_machine_names() {
+async fn the_history_keeps_its_limit_and_revisions_of_machines() {
     let world = World::with_pool(1).await;
     edit(&world, |pool| pool["spec"]["revisionHistoryLimit"] = json!(2));
     for size in ["1Gi", "2Gi", "3Gi", "4Gi"] {
@@ -58,7 +58,7 @@ async fn a_revision_belongs_to_its_pool_and_is_listed_once_per_leadership() {
 }
 
 #[tokio::test]
-async fn a_template_equal_to_a_stored_one_has_its_identity_whatever_the_hash_says() {
+async fn a_template_equal_to_a_stored_one_has_its_identity() {
     let mut world = World::new();
     let created = world.server.create(POOLS, pool("web", 0));
     let uid = created["metadata"]["uid"].as_str().unwrap();
@@ -107,7 +107,7 @@ async fn what_an_earlier_pool_of_this_name_left_behind_is_neither_used_nor_touch
 }
 
 #[tokio::test]
-async fn a_revision_that_somebody_took_away_costs_what_only_it_knew() {
+async fn without_the_deleted_revision_no_fields_are_removed() {
     let world = World::with_pool(1).await;
     edit(&world, |pool| pool["spec"]["virtualMachineTemplate"]["metadata"]["labels"]["old"] = json!("x"));
     world.calm().await;

@@ -145,7 +145,7 @@ async fn what_others_wrote_on_a_machine_survives() {
 }
 
 #[tokio::test]
-async fn a_write_of_somebody_else_in_between_is_not_lost() {
+async fn a_concurrent_write_of_another_client_is_not_lost() {
     let world = World::with_pool(1).await;
     let name = machine_names(&world.machines()).remove(0);
     let (server, mut once) = (world.server.clone(), true);
@@ -261,7 +261,7 @@ async fn an_unknown_revision_holds_the_rollout_and_the_count_is_kept() {
 }
 
 #[tokio::test]
-async fn a_template_that_machines_refuse_stops_and_goes_on_when_they_accept_it() {
+async fn a_rejected_template_stops_the_rollout_until_a_machine_accepts_it() {
     let world = World::with_pool(20).await;
     world.server.intercept(|call| {
         if call.is(MERGE_PATCH, MACHINES) && !call.body["spec"].is_null() {
@@ -292,7 +292,7 @@ async fn a_template_that_machines_refuse_stops_and_goes_on_when_they_accept_it()
 }
 
 #[tokio::test]
-async fn a_successor_goes_on_where_its_predecessor_was_killed() {
+async fn a_new_leader_continues_an_interrupted_rollout() {
     for killed_after in 1..6 {
         let mut world = World::with_pool(4).await;
         resize(&world, "1Gi");
@@ -363,7 +363,7 @@ async fn a_crd_that_prunes_our_fields_is_served_by_annotations() {
 }
 
 #[tokio::test]
-async fn a_machine_that_was_chosen_because_it_did_not_run_is_left_alone_if_it_does_by_now() {
+async fn a_machine_that_was_chosen_as_not_running_is_not_updated_if_it_runs() {
     let world = World::with_pool(2).await;
     let names = machine_names(&world.machines());
     for name in &names {

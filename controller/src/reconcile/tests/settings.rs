@@ -160,7 +160,7 @@ fn warnings(world: &World) -> Vec<Value> {
 #[case::empty_revision("rollout-revision", "", "the rollout is held")]
 #[case::history("revision-history-limit", "ten", "10 earlier revisions are kept")]
 #[tokio::test]
-async fn a_pool_with_an_unreadable_setting_is_scaled_and_the_owner_is_told_once(
+async fn a_pool_with_an_unreadable_setting_is_scaled_and_reported_once(
     #[case] key: &str,
     #[case] value: &str,
     #[case] instead: &str,

@@ -2,13 +2,19 @@
 //! become free soon.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::super::{Observed, disk_collection};
-use super::{DiskUsage, PATIENCE, PoolDisk};
+use super::super::observed::Observed;
+use super::super::stored_time;
+use super::usage::{DiskUsage, PoolDisk};
+use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::{Disk, DiskState};
 use crate::names::DiskNamer;
+
+/// How long a machine waits for a disk that will become free soon before the plan creates a new one.
+pub(in crate::plan) const PATIENCE: Duration = REQUEST_TIMEOUT;
 
 /// The allocation candidates of one disk template.
 pub(super) struct Candidates {
@@ -36,7 +42,7 @@ impl Candidates {
             }
             let name = &disk.id.name;
             match usage {
-                DiskUsage::Free if !is_usable(disk) => candidates.broken = true,
+                DiskUsage::Free if !disk.is_usable() => candidates.broken = true,
                 DiskUsage::Free if observed.memory.disk_refusal(name, observed.uptime).is_none() => {
                     candidates.free.push(at);
                 }
@@ -75,18 +81,10 @@ fn unconfirmed(observed: &Observed<'_>, template: &str) -> Vec<Arc<str>> {
     .collect()
 }
 
-/// Whether a disk contains data, or will when it is provisioned.
-pub(in crate::plan) fn is_usable(disk: &Disk) -> bool {
-    match disk.state {
-        DiskState::Ready | DiskState::Changing | DiskState::Pending => true,
-        DiskState::Failed | DiskState::Lost => false,
-    }
-}
-
 /// The smallest key is allocated first: disks that are not marked for deletion, then ready disks, then the disk that
 /// became free last, because its data is the most recent.
 fn preference(disk: &Disk, now: Timestamp) -> impl Ord + use<'_> {
-    let since = disk_collection::since(now, disk).map_or(now, |since| since.min(now));
+    let since = stored_time::since(now, disk).map_or(now, |since| since.min(now));
     let collecting = disk.annotations.collecting_since.is_some();
     (collecting, disk.state == DiskState::Pending, std::cmp::Reverse(since), &disk.id.name)
 }

@@ -1,4 +1,4 @@
-//! Laws about disks that outlive their machines, over random worlds.
+//! Properties of retained disks in random worlds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,7 +21,7 @@ impl fmt::Debug for Shown {
 }
 
 fn stamp() -> impl Strategy<Value = Option<StoredTime>> {
-    // Few different ages, so that twins are common; some from the future.
+    // Few different ages, so that equal ages are common. Some ages are in the future.
     prop_oneof![
         2 => Just(None),
         5 => (-2i64..5).prop_map(|ages| Some(ago(50 * ages))),
@@ -61,7 +61,7 @@ fn any_disk() -> impl Strategy<Value = Disk> {
         )
 }
 
-/// What becomes of a machine, and which disk it refers to.
+/// The state of a machine and the disk that it refers to.
 type Sketch = (usize, bool, bool, bool);
 
 fn world(
@@ -116,7 +116,7 @@ prop_compose! {
     }
 }
 
-/// The free disks that a plan hands out.
+/// The free disks that a plan allocates.
 fn handed_out(plan: &Plan) -> Vec<&str> {
     let drafts = plan.actions.iter().flat_map(|action| match action {
         Action::Create { draft } => &draft.disks[..],
@@ -140,7 +140,7 @@ fn set(plan: &Plan) -> BTreeSet<String> {
     plan.actions.iter().map(|action| format!("{action:?}")).collect()
 }
 
-/// Writes all marks of a plan.
+/// Applies all disk annotations of a plan.
 fn marked(mut world: World, plan: &Plan) -> World {
     for action in &plan.actions {
         if let Action::AnnotateDisk { disk, annotations, .. } = action {
@@ -245,8 +245,8 @@ proptest! {
     #[test]
     fn marks_come_to_an_end(Shown(world) in any_world()) {
         let mut world = world;
-        // A disk that somebody else was to get first needs its marks when it is not handed out any more: one after the
-        // other, each of them is released, stamped and marked once.
+        // A disk that another machine was to get is annotated when it is no longer allocated. Each disk has its claim
+        // removed, its `free-since` set and its deletion marked once, one after the other.
         let rounds = 3 * (world.disks.len() + 1);
         for _ in 0..rounds {
             let plan = world.plan();

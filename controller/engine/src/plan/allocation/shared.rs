@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::super::Observed;
+use super::super::observed::Observed;
 use crate::model::{Activity, Disk, Machine};
 
 /// The machines that must detach a disk, each with the disk. A running machine keeps the disk until it is known whether

@@ -1,14 +1,15 @@
 use jiff::Timestamp;
 use rstest::rstest;
+use std::time::Duration;
 
 use super::*;
-use crate::backoff::{Failure, FailureReason};
+use crate::failure::{Failure, FailureReason};
 use crate::model::{Activity, Disk, DiskAnnotations, DiskRef, DiskState, Lifetime, StoredTime, Uid};
 use crate::names::DiskNamer;
 use crate::plan::{Action, Stage};
 use crate::testing::{RETAINED, World, ago, created, name, retained_disk};
 
-/// A pool of two machines, one of which exists, and a disk that nobody has had for a minute.
+/// A pool of two machines, one of which exists, and a disk that has been free for a minute.
 fn world() -> World {
     World::desiring(2).with_machines(1).keeping(|_| {}).holding(&name(0), "web-data-1").free("web-data-2", 60)
 }
@@ -17,7 +18,7 @@ fn disk(edit: impl FnOnce(&mut Disk)) -> World {
     world().edit_disk("web-data-2", edit)
 }
 
-/// The kept disk of every machine that a plan creates.
+/// The retained disk of each machine that a plan creates.
 fn given(world: &World) -> Vec<DiskDraft> {
     let disks = world.plan().actions.into_iter().filter_map(|action| match action {
         Action::Create { draft } => draft.disks.into_iter().find(|disk| *disk.template == *RETAINED),
@@ -38,7 +39,7 @@ fn held(name: &str) -> DiskDraft {
     DiskDraft { source: DiskSource::Existing(retained_disk(name).id), ..free(name) }
 }
 
-/// The disk that is made for the machine with this number.
+/// The new disk for the machine with this number.
 fn made(number: u64, attempt: u64) -> DiskDraft {
     let name = DiskNamer::new("web", &Uid::from(crate::testing::POOL_UID), RETAINED).name(number, attempt);
     DiskDraft::new(name.into(), RETAINED.into())
@@ -63,14 +64,14 @@ fn a_free_disk_is_used_again(#[case] world: World) {
 #[case::it_failed(disk(|disk| disk.state = DiskState::Failed))]
 #[case::it_is_lost(disk(|disk| disk.state = DiskState::Lost))]
 #[case::it_is_on_its_way_out(disk(|disk| disk.terminating = true))]
-#[case::a_member_refers_to_it(world().edit(&name(0), |machine| machine.disks[1].disk = "web-data-2".into()))]
-#[case::a_member_may_still_have_it_mounted(
+#[case::a_machine_refers_to_it(world().edit(&name(0), |machine| machine.disks[1].disk = "web-data-2".into()))]
+#[case::a_machine_may_still_mount_it(
     world().edit(&name(0), |machine| machine.lingering.push("web-data-2".into()))
 )]
-#[case::a_member_has_it_mounted(disk(|disk| disk.mounted_by = Some(name(0).into())))]
+#[case::a_machine_mounts_it(disk(|disk| disk.mounted_by = Some(name(0).into())))]
 #[case::an_image_is_made_from_it(disk(|disk| disk.used_otherwise = true))]
-#[case::it_belongs_to_somebody_else(disk(|disk| disk.owner = Some(ObjectId::new("web", "another"))))]
-#[case::it_belongs_to_nobody(disk(|disk| disk.owner = None))]
+#[case::it_belongs_to_another_owner(disk(|disk| disk.owner = Some(ObjectId::new("web", "another"))))]
+#[case::it_belongs_to_no_owner(disk(|disk| disk.owner = None))]
 #[case::it_is_of_another_template(disk(|disk| disk.template = Some("logs".into())))]
 #[case::a_machine_was_refused_for_it(
     world().memory(|memory| memory.refuse_disk(&"web-data-2".into(), Duration::from_secs(50)))
@@ -80,14 +81,14 @@ fn what_is_not_free_is_not_used_and_a_disk_is_made(#[case] world: World) {
 }
 
 #[test]
-fn a_disk_that_somebody_outside_the_pool_uses_is_not_handed_out() {
+fn a_disk_with_a_user_outside_the_pool_is_not_allocated() {
     let mut world = world();
     world.others.insert("web-data-2".into(), vec!["a-foreign-machine".into()]);
     assert_eq!(given(&world), [made(1, 0)]);
 }
 
 #[test]
-fn a_terminating_members_disk_is_its_own_until_it_is_gone() {
+fn the_disk_of_a_terminating_machine_is_not_free() {
     let world = disk(|disk| disk.terminating = true)
         .edit(&name(0), |machine| machine.terminating = true)
         .pool(|pool| pool.desired = 2);
@@ -99,7 +100,7 @@ fn a_terminating_members_disk_is_its_own_until_it_is_gone() {
 #[case::what_is_not_about_to_be_deleted_comes_first(|disk: &mut Disk| disk.annotations.collecting_since = Some(ago(1)))]
 #[case::what_became_free_last_comes_first(|disk: &mut Disk| disk.annotations.free_since = Some(ago(61)))]
 fn the_better_disk_is_handed_out_first(#[case] worse: fn(&mut Disk)) {
-    // By its name alone it would be the other way round.
+    // The order of the names is the opposite.
     let world = world().free("web-data-1b", 60).edit_disk("web-data-1b", worse).pool(|pool| pool.desired = 4);
     assert_eq!(given(&world), [free("web-data-2"), free("web-data-1b"), made(3, 0)]);
 }
@@ -154,7 +155,7 @@ fn a_claim_that_cannot_be_completed_leaves_the_disk_free(
 }
 
 #[test]
-fn a_claim_whose_name_somebody_else_took_meanwhile_is_over() {
+fn an_allocation_ends_if_a_foreign_machine_has_the_name() {
     let claimed = disk(|disk| {
         disk.annotations = DiskAnnotations { claimed_by: Some(name(7).into()), ..DiskAnnotations::default() }
     });
@@ -187,7 +188,8 @@ fn a_machine_waits_for_a_disk_that_is_about_to_become_free_but_not_for_ever() {
     assert_eq!(given(&world), [made(1, 0), made(2, 0)]);
 }
 
-/// After a failure one machine is tried at a time. If that one waits, the next pass would find the same, and so on.
+/// After a failure the plan creates one machine at a time. If that machine is blocked, the plan must choose another
+/// one, because the next pass would find the same state.
 #[test]
 fn a_machine_that_waits_after_a_failure_is_not_tried_again_at_once() {
     let gone = Some("web-gone".into());
@@ -244,7 +246,7 @@ fn templates_of_the_current_revision_alone_get_disks() {
     assert_eq!(created(&world.plan()).len(), 1);
 }
 
-/// A second member that refers to the first one's disk.
+/// A second machine that refers to the disk of the first one.
 fn shared(edit: impl FnOnce(World) -> World) -> World {
     let second = name(1);
     let world = world().with_machine(&second, 1).holding(&second, "web-data-1");
@@ -262,13 +264,13 @@ fn repointed(world: &World) -> Vec<(String, DiskDraft)> {
 }
 
 #[rstest]
-#[case::who_mounts_it(
+#[case::the_machine_that_mounts_it(
     |world: World| world
         .edit_disk("web-data-1", |disk| disk.mounted_by = Some(name(1).into()))
         .edit(&name(1), |machine| machine.devices_ready = false),
     0
 )]
-#[case::else_who_has_all_its_devices(
+#[case::then_the_machine_with_all_its_devices(
     |world: World| world.edit(&name(0), |machine| {
         (machine.devices_ready, machine.activity) = (false, Activity::NotRunning);
     }),
@@ -281,16 +283,16 @@ fn repointed(world: &World) -> Vec<(String, DiskDraft)> {
         .edit(&name(1), |machine| machine.created = Timestamp::UNIX_EPOCH),
     u64::from(name(0) < name(1))
 )]
-fn of_two_members_with_one_disk_one_keeps_it(#[case] edit: fn(World) -> World, #[case] loser: u64) {
+fn of_two_machines_with_one_disk_one_keeps_it(#[case] edit: fn(World) -> World, #[case] loser: u64) {
     let world = shared(edit);
     assert_eq!(repointed(&world), [(name(loser), free("web-data-2"))]);
     let mut backwards = world;
     backwards.machines.reverse();
-    assert_eq!(repointed(&backwards), [(name(loser), free("web-data-2"))], "in whatever order they come");
+    assert_eq!(repointed(&backwards), [(name(loser), free("web-data-2"))], "in any order of the machines");
 }
 
 #[test]
-fn nobody_takes_a_disk_from_a_machine_that_may_run_on_it() {
+fn a_disk_is_not_detached_from_a_machine_that_may_run_on_it() {
     let running = |world: World| world.edit(&name(1), |machine| machine.activity = Activity::Running);
     assert_eq!(repointed(&shared(running)), []);
     let told =
@@ -299,7 +301,7 @@ fn nobody_takes_a_disk_from_a_machine_that_may_run_on_it() {
 }
 
 #[test]
-fn a_terminating_member_neither_keeps_a_disk_nor_loses_it() {
+fn a_terminating_machine_neither_keeps_a_disk_nor_loses_it() {
     let world = shared(|world| world.edit(&name(0), |machine| machine.terminating = true));
     assert_eq!(repointed(&world), []);
 }
@@ -307,7 +309,7 @@ fn a_terminating_member_neither_keeps_a_disk_nor_loses_it() {
 #[rstest]
 #[case::failed(DiskState::Failed)]
 #[case::lost(DiskState::Lost)]
-fn a_broken_disk_is_replaced_where_nobody_runs_on_it(#[case] state: DiskState) {
+fn a_failed_disk_is_replaced_if_no_machine_runs_on_it(#[case] state: DiskState) {
     let broken = || world().edit_disk("web-data-1", |disk| (disk.state, disk.mounted_by) = (state, None));
     let idle = |world: World| world.edit(&name(0), |machine| machine.activity = Activity::NotRunning);
     assert_eq!(repointed(&broken()), [], "it runs");
@@ -317,7 +319,7 @@ fn a_broken_disk_is_replaced_where_nobody_runs_on_it(#[case] state: DiskState) {
     let none = idle(broken()).disk("web-data-2", |_| None);
     assert_eq!(repointed(&none), [(name(0), made(0, 0))]);
     let in_vain = idle(broken()).edit_disk("web-data-2", |disk| disk.state = DiskState::Failed);
-    assert_eq!(repointed(&in_vain), [], "whatever broke the last one would break the next one");
+    assert_eq!(repointed(&in_vain), [], "the same cause would make the next attempt fail");
     let terminating = idle(broken()).edit_disk("web-data-1", |disk| disk.terminating = true);
     assert_eq!(repointed(&terminating), []);
 }
@@ -334,14 +336,14 @@ fn a_disk_that_repairs_take_is_not_created_with() {
 }
 
 #[rstest]
-#[case::of_nobody(None)]
+#[case::without_owner(None)]
 #[case::of_another_pool(Some(ObjectId::new("db", "another")))]
-fn a_foreign_disk_is_not_used_but_nobody_loses_one_that_it_runs_on(#[case] owner: Option<ObjectId>) {
+fn a_foreign_disk_is_detached_only_from_a_stopped_machine(#[case] owner: Option<ObjectId>) {
     let world = world().edit_disk("web-data-1", |disk| {
         (disk.owner, disk.pool_uid_label, disk.mounted_by) = (owner, None, None);
     });
     assert_eq!(repointed(&world), []);
-    let complaint = world.plan().failure.expect("the owner must hear of it");
+    let complaint = world.plan().failure.expect("the pool must report it");
     assert!(complaint.message.contains("web-data-1"), "{}", complaint.message);
     let idle = world.edit(&name(0), |machine| machine.activity = Activity::NotRunning);
     assert_eq!(repointed(&idle), [(name(0), free("web-data-2"))]);
@@ -370,7 +372,7 @@ fn a_kept_disk_that_was_never_made_is_made() {
 #[rstest]
 #[case::it_was_kept_once(Lifetime::Ephemeral, Some(ObjectId::new("web", crate::testing::POOL_UID)))]
 #[case::it_was_its_own_once(Lifetime::Retained, Some(crate::testing::target(&name(0))))]
-fn a_member_keeps_its_disk_when_the_policy_changes(#[case] now: Lifetime, #[case] owner: Option<ObjectId>) {
+fn a_machine_keeps_its_disk_when_the_policy_changes(#[case] now: Lifetime, #[case] owner: Option<ObjectId>) {
     let world = World::desiring(1)
         .with_machines(1)
         .keeping(|template| template.lifetime = now)
@@ -380,7 +382,7 @@ fn a_member_keeps_its_disk_when_the_policy_changes(#[case] now: Lifetime, #[case
 }
 
 #[test]
-fn who_was_promised_a_disk_and_refers_to_one_that_was_never_made_gets_the_promised_one() {
+fn a_machine_with_a_missing_disk_gets_its_allocated_disk() {
     let claimed_by = Some(name(0).into());
     let world = disk(|disk| disk.annotations = DiskAnnotations { claimed_by, ..DiskAnnotations::default() });
     let world = world.pool(|pool| pool.desired = 1);
@@ -389,7 +391,7 @@ fn who_was_promised_a_disk_and_refers_to_one_that_was_never_made_gets_the_promis
 }
 
 #[test]
-fn who_was_promised_a_disk_instead_of_a_broken_one_gets_that_one() {
+fn a_machine_with_a_failed_disk_gets_its_allocated_disk() {
     let claimed_by = Some(name(0).into());
     let world = disk(|disk| disk.annotations = DiskAnnotations { claimed_by, ..DiskAnnotations::default() })
         .free("web-data-3", 1)
@@ -398,7 +400,7 @@ fn who_was_promised_a_disk_instead_of_a_broken_one_gets_that_one() {
     assert_eq!(repointed(&world), [(name(0), held("web-data-2"))]);
 }
 
-/// What a member gets for the kept template.
+/// The disk that a machine gets for the retained template.
 fn filled(world: &World, machine: &str) -> Result<DiskDraft, Blocker> {
     let observed = world.observed();
     let machine = observed.machines.iter().find(|found| *found.id.name == *machine).unwrap();
@@ -410,7 +412,7 @@ fn lacking(world: World) -> World {
 }
 
 #[test]
-fn a_member_that_lacks_a_disk_gets_the_one_that_it_was_promised_or_a_free_one_or_a_new_one() {
+fn a_machine_without_a_disk_gets_its_allocated_disk_or_a_free_or_new_one() {
     let first = name(0);
     assert_eq!(filled(&world(), &first), Ok(held("web-data-1")), "the one that it has");
     let missing = world().disk("web-data-1", |_| None);
@@ -436,7 +438,7 @@ fn a_member_that_lacks_a_disk_gets_the_one_that_it_was_promised_or_a_free_one_or
         disk.annotations = DiskAnnotations { claimed_by: Some(name(7).into()), ..DiskAnnotations::default() }
     }));
     let blocker = Blocker::PendingDisk { machine: name(0).into(), disk: "web-data-2".into() };
-    assert_eq!(filled(&to_come, &first), Err(blocker), "whom it was promised to may never come");
+    assert_eq!(filled(&to_come, &first), Err(blocker), "the machine of the claim may never be created");
     let none = world.disk("web-data-2", |_| None);
     assert_eq!(filled(&none, &first), Ok(made(0, 0)));
     let own = none.pool(|pool| pool.disks[1].lifetime = Lifetime::Ephemeral);

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::super::Observed;
-use super::{is_usable, shared};
+use super::super::observed::Observed;
+use super::shared;
 use crate::model::{Disk, DiskState, Machine, Naming};
 use crate::names::Namer;
 
@@ -142,7 +142,10 @@ impl<'a> MachineIndex<'a> {
         let pool = &self.observed.pool.id.uid;
         let never_made = disk.state == DiskState::Failed && disk.capacity.is_none();
         owner.uid == *pool
-            || disk.template.as_ref().is_some_and(|template| never_made || !is_known(self.observed, template))
+            || disk
+                .template
+                .as_ref()
+                .is_some_and(|template| never_made || !self.observed.pool.has_disk_template(template))
                 && self.find(&owner.name).is_some_and(|machine| {
                     machine.id.uid == owner.uid
                         && machine.owner.as_ref() == Some(pool)
@@ -160,7 +163,7 @@ impl<'a> MachineIndex<'a> {
                 let mut filled =
                     machine.disks.iter().filter(|device| device.template.as_ref() == Some(template));
                 !detached
-                    && is_known(observed, template)
+                    && observed.pool.has_disk_template(template)
                     && filled.all(|device| {
                         losers.contains(&(claimer, &*device.disk))
                             || observed
@@ -204,11 +207,6 @@ impl<'a> MachineIndex<'a> {
     fn is_unfit(&self, machine: &Machine, held: &Disk) -> bool {
         let pool = &self.observed.pool.id.uid;
         let ours = held.owner.as_ref().is_some_and(|owner| owner.uid == *pool || owner.uid == machine.id.uid);
-        !ours || !is_usable(held)
+        !ours || !held.is_usable()
     }
-}
-
-/// Whether the pool has a disk template of this name.
-pub(super) fn is_known(observed: &Observed<'_>, template: &str) -> bool {
-    observed.pool.disks.iter().any(|known| *known.name == *template)
 }

@@ -3,7 +3,8 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::*;
-use crate::backoff::{Backoff, Failure, FailureReason, MAX_BATCH};
+use crate::backoff::{Backoff, MAX_BATCH};
+use crate::failure::{Failure, FailureReason};
 use crate::model::{Activity, DiskTemplate, ScaleDownPolicy};
 use crate::plan::DeleteReason;
 use crate::testing::{World, created, deleted, name, own_disk};
@@ -24,12 +25,12 @@ fn released(world: World, number: u64) -> World {
 
 #[rstest]
 #[case::an_empty_pool_is_filled(World::desiring(3), 3)]
-#[case::a_full_pool_is_left_alone(World::desiring(3).with_machines(3), 0)]
+#[case::a_full_pool_is_unchanged(World::desiring(3).with_machines(3), 0)]
 #[case::a_pool_of_none_stays_empty(World::desiring(0), 0)]
 #[case::what_is_missing_is_created(World::desiring(5).with_machines(3), 2)]
-#[case::a_terminating_member_delays_its_replacement(terminating(World::desiring(3).with_machines(3), [0]), 0)]
-#[case::a_stuck_terminating_member_does_not_block_growth(terminating(World::desiring(5).with_machines(3), [0]), 2)]
-#[case::a_stopped_member_is_not_replaced(stopped(World::desiring(3).with_machines(3), 1), 0)]
+#[case::a_terminating_machine_delays_its_replacement(terminating(World::desiring(3).with_machines(3), [0]), 0)]
+#[case::a_stuck_terminating_machine_does_not_block_creates(terminating(World::desiring(5).with_machines(3), [0]), 2)]
+#[case::a_stopped_machine_is_not_replaced(stopped(World::desiring(3).with_machines(3), 1), 0)]
 #[case::a_released_machine_is_replaced(released(World::desiring(3).with_machines(3), 1), 1)]
 #[case::an_explicit_pool_grows(World::desiring(3).with_machines(1).pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit), 2)]
 #[case::a_surplus_creates_nothing(World::desiring(1).with_machines(3), 0)]
@@ -42,7 +43,7 @@ fn creates_what_is_missing(#[case] world: World, #[case] expected: usize) {
     assert_eq!(
         plan.requeue_after,
         rest.then_some(std::time::Duration::ZERO),
-        "what does not fit follows at once"
+        "the remaining machines follow without a delay"
     );
 }
 
@@ -123,7 +124,7 @@ fn names_come_from_free_numbers(#[case] world: World, #[case] numbers: &[u64]) {
 #[rstest]
 #[case::from_zero(World::desiring(2), &["web-0", "web-1"])]
 #[case::the_smallest_hole(World::desiring(3).with_machine("web-0", 1).with_machine("web-2", 1), &["web-1"])]
-#[case::a_terminating_member_keeps_its_ordinal(
+#[case::a_terminating_machine_keeps_its_ordinal(
     World::desiring(2).with_machine("web-0", 1).edit("web-0", |machine| machine.terminating = true), &["web-1"]
 )]
 #[case::a_foreign_object_keeps_its_name(World::desiring(1).taken("web-0"), &["web-1"])]
@@ -138,7 +139,7 @@ fn ordinals_are_the_smallest_that_are_free(#[case] world: World, #[case] expecte
     assert!(!plan.actions.iter().any(|action| matches!(action, Action::OpenNameBlock { .. })));
 }
 
-/// Numbers in the order in which their names sort.
+/// Numbers in the order of their names.
 fn by_name(numbers: impl IntoIterator<Item = u64>) -> Vec<u64> {
     let mut numbers: Vec<u64> = numbers.into_iter().collect();
     numbers.sort_by_key(|number| name(*number));
@@ -149,8 +150,8 @@ fn by_name(numbers: impl IntoIterator<Item = u64>) -> Vec<u64> {
 #[case::all_are_wanted_and_repeated(World::desiring(3).block(0, 64).with_unconfirmed(0..3), 3, 0, 0)]
 #[case::further_ones_are_created_beside_them(World::desiring(5).block(0, 64).with_unconfirmed(0..3), 3, 2, 0)]
 #[case::those_not_wanted_any_more_are_waited_for(World::desiring(1).block(0, 64).with_unconfirmed(0..3), 1, 0, 2)]
-#[case::nobody_is_wanted_any_more(World::desiring(0).block(0, 64).with_unconfirmed(0..3), 0, 0, 3)]
-#[case::members_took_their_places(World::desiring(3).with_machines(3).with_unconfirmed(3..5), 0, 0, 2)]
+#[case::no_create_is_needed_any_more(World::desiring(0).block(0, 64).with_unconfirmed(0..3), 0, 0, 3)]
+#[case::machines_replaced_them(World::desiring(3).with_machines(3).with_unconfirmed(3..5), 0, 0, 2)]
 #[case::a_surplus_does_not_hide_them(World::desiring(1).with_machines(3).with_unconfirmed(3..5), 0, 0, 2)]
 fn unconfirmed_creates(
     #[case] world: World,
@@ -236,7 +237,7 @@ fn lost_answers_are_repeated_before_anything_new_is_tried() {
 }
 
 #[test]
-fn what_a_member_lacks_comes_before_further_members() {
+fn repairs_come_before_creates() {
     let disk = format!("{}-root", name(0));
     let plan = World::desiring(2).with_machines(1).disk(&disk, |_| None).plan();
     let stages: Vec<Stage> = plan.actions.iter().map(Action::stage).collect();
@@ -309,7 +310,7 @@ fn what_only_the_owner_can_mend_blocks_creation_but_not_removal(
     terminating(World::desiring(3).with_machines(3), [0]).named("r", &[&name(0)]), 0
 )]
 #[case::others_are_missing_besides(World::desiring(4).with_machines(2).reserved("r", &["web-gone"]), 1)]
-fn who_is_removed_by_name_is_not_replaced(#[case] world: World, #[case] expected: usize) {
+fn a_reserved_machine_is_not_replaced(#[case] world: World, #[case] expected: usize) {
     assert_eq!(created(&world.plan()).len(), expected);
 }
 

@@ -1,11 +1,11 @@
 use rstest::rstest;
 
 use super::*;
-use crate::backoff::Failure;
-use crate::model::{DiskState, Uid};
+use crate::failure::Failure;
+use crate::model::{DiskState, StoredTime, Uid};
 use crate::testing::{RETAINED, World, ago, name, now, retained_disk};
 
-/// A pool of one machine, and a kept disk that nobody has had for a minute.
+/// A pool of one machine, and a retained disk that has been free for a minute.
 fn world() -> World {
     World::desiring(1).with_machines(1).keeping(|_| {}).holding(&name(0), "web-data-1").free("web-data-2", 60)
 }
@@ -33,7 +33,7 @@ fn deleted(name: &str, reason: DiskDeleteReason) -> Action {
     Action::DeleteDisk { disk: retained_disk(name).id, reason }
 }
 
-/// So many seconds before now.
+/// The time this number of seconds before now.
 fn created(seconds: i64) -> Timestamp {
     now() - jiff::SignedDuration::from_secs(seconds)
 }
@@ -74,7 +74,7 @@ fn collecting(since: StoredTime) -> DiskAnnotations {
     disk(|disk| disk.annotations = DiskAnnotations { claimed_by: Some(name(0).into()), ..DiskAnnotations::default() }),
     Some(free_since(ago(0)))
 )]
-fn a_disk_that_nobody_has_says_since_when(
+fn a_free_disk_stores_since_when_it_is_free(
     #[case] world: World,
     #[case] annotations: Option<DiskAnnotations>,
 ) {
@@ -84,7 +84,7 @@ fn a_disk_that_nobody_has_says_since_when(
     assert_eq!((plan.requeue_after, &plan.blockers[..], &plan.awaited[..]), (None, &[][..], &[][..]));
 }
 
-/// The disk is in use, in one way of many.
+/// A world in which the disk is in use, in one of several ways.
 fn in_use(how: usize) -> World {
     let machine = name(0);
     let world = world();
@@ -95,7 +95,7 @@ fn in_use(how: usize) -> World {
             machine.terminating = true;
         }),
         2 => world.edit(&machine, |machine| machine.lingering.push("web-data-2".into())),
-        // Released, and not yet without our label.
+        // The machine is released and still has the pool's label.
         3 => world.pool(|pool| pool.desired = 0).edit(&machine, |machine| {
             machine.disks[1].disk = "web-data-2".into();
             machine.owner = None;
@@ -107,7 +107,7 @@ fn in_use(how: usize) -> World {
         }
         5 => world.edit_disk("web-data-2", |disk| disk.used_otherwise = true),
         6 => world.edit_disk("web-data-2", |disk| disk.mounted_by = Some(name(0).into())),
-        // Its machine does not refer to it any more, and still names it in its disk map.
+        // The machine no longer refers to the disk, but its disk map still names the disk.
         7 => world.edit(&machine, |machine| {
             let disk = "web-data-2".into();
             machine.detached.push(crate::model::DetachedDisk { template: RETAINED.into(), disk });
@@ -122,10 +122,13 @@ fn a_disk_in_use_is_neither_free_nor_collected(#[values(0, 1, 2, 3, 4, 5, 6, 7)]
         .pool(|pool| pool.disks[1].ttl = Some(Duration::from_secs(1)))
         .edit_disk("web-data-2", |disk| disk.annotations = collecting(ago(50)));
     let actions = old.plan().actions;
-    assert!(actions.contains(&annotated(DiskAnnotations::default())), "the marks are cleared: {actions:?}");
+    assert!(
+        actions.contains(&annotated(DiskAnnotations::default())),
+        "the annotations are removed: {actions:?}"
+    );
     assert!(!actions.iter().any(|action| matches!(action, Action::DeleteDisk { .. })));
 
-    // A claim stays, so that whoever uses the disk can still be told.
+    // A claim stays, because it identifies the machine that may use the disk.
     let claimed_by = Some("web-x".into());
     let claimed =
         in_use(how).edit_disk("web-data-2", |disk| disk.annotations.claimed_by.clone_from(&claimed_by));
@@ -160,7 +163,7 @@ fn a_disk_in_use_is_neither_free_nor_collected(#[values(0, 1, 2, 3, 4, 5, 6, 7)]
     with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.annotations = collecting(ago(30))),
     Some(deleted("web-data-2", DiskDeleteReason::Expired)), None
 )]
-#[case::marked_and_nobody_can_tell_since_when(
+#[case::marked_with_an_unreadable_time(
     with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.annotations = collecting(StoredTime::Unreadable)),
     Some(annotated(collecting(ago(0)))), Some(30)
 )]
@@ -194,12 +197,12 @@ fn a_disk_in_use_is_neither_free_nor_collected(#[values(0, 1, 2, 3, 4, 5, 6, 7)]
 )]
 #[case::the_pool_cannot_be_read(with_ttl(0, 59).pool(|pool| pool.validation_errors.push("no".into())), None, None)]
 #[case::it_is_on_its_way_out(with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.terminating = true), None, None)]
-#[case::it_is_somebody_elses(
+#[case::it_has_another_owner(
     with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.owner = Some(crate::ObjectId::new("web", "another"))),
     None, None
 )]
-#[case::it_is_nobodys(with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.owner = None), None, None)]
-#[case::nobody_can_tell_its_template(
+#[case::it_has_no_owner(with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.owner = None), None, None)]
+#[case::its_template_is_unknown(
     with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.template = None), None, None
 )]
 #[case::its_template_has_left(
@@ -258,7 +261,7 @@ fn the_newest_are_kept_and_broken_ones_take_no_place() {
     let plan = world.plan();
     let mut ending: Vec<&str> = plan.actions.iter().map(|action| &**action.object()).collect();
     ending.sort_unstable();
-    // 4 and 6 are the newest that hold data.
+    // Disks 4 and 6 are the newest ones with data.
     assert_eq!(ending, ["web-data-2", "web-data-3", "web-data-5"]);
 }
 
@@ -273,7 +276,7 @@ fn the_next_look_is_for_the_oldest_that_is_not_kept() {
 fn the_policy_of_a_template_that_was_changed_costs_no_disk() {
     let plan = with_ttl(0, 1).pool(|pool| pool.disks[1].lifetime = Lifetime::Ephemeral).plan();
     assert_eq!(plan.actions, []);
-    let complaint: Failure = plan.failure.expect("the owner must hear of it");
+    let complaint: Failure = plan.failure.expect("the pool must report it");
     assert!(
         complaint.message.contains(RETAINED) && complaint.message.contains("Retain"),
         "{}",
@@ -290,12 +293,12 @@ fn a_disk_that_is_still_mounted_is_waited_for() {
     world.memory.await_disks(&plan.awaited, world.uptime);
     world.uptime += PATIENCE;
     let plan = world.plan();
-    // Whatever the platform is about: what is mounted is not touched.
+    // A mounted disk stays in any state of the platform.
     assert_eq!((&plan.actions[..], plan.requeue_after), (&[][..], None));
 }
 
 #[test]
-fn a_claim_of_a_machine_that_nobody_saw_is_released_when_its_create_is_impossible_and_a_live_read_agrees() {
+fn an_allocation_to_an_unseen_machine_ends_after_the_request_timeout_and_a_live_read() {
     let claimed_by = Some(name(40).into());
     let mut world = disk(|disk| {
         disk.annotations = DiskAnnotations { claimed_by: claimed_by.clone(), ..DiskAnnotations::default() }
@@ -351,7 +354,7 @@ fn marks_pause_after_a_failure_and_one_that_was_refused_comes_last() {
 }
 
 #[test]
-fn a_members_own_disk_of_a_template_that_has_left_is_deleted_once_it_is_detached() {
+fn an_ephemeral_disk_of_a_removed_template_is_deleted_after_it_is_detached() {
     let owned = |machine: &str| crate::ObjectId::new(machine, &format!("uid-of-{machine}"));
     let old =
         |owner| Disk { owner: Some(owner), template: Some("logs".into()), ..retained_disk("web-data-2") };

@@ -8,12 +8,12 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::allocation::{FreeDisks, is_usable};
-use super::super::{Action, Blocker, Observed};
-use super::runs;
-use crate::model::{
-    DetachedDisk, Disk, DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime, Machine, Uid,
-};
+use super::super::action::Action;
+use super::super::allocation::FreeDisks;
+use super::super::observed::Observed;
+use super::super::result::Blocker;
+use crate::ids::Uid;
+use crate::model::{DetachedDisk, Disk, DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime, Machine};
 
 /// The live machines of a pool by UID. The index is built at its first use, because users rarely edit devices.
 #[derive(Default)]
@@ -38,7 +38,7 @@ pub(super) fn device<'a>(
     if !free_disks.must_detach(&machine.id.name, &device.disk) {
         let owner = owner(observed, machines, machine, disk)?;
         let elsewhere = disk.mounted_by.as_ref().is_some_and(|user| *user != machine.id.name);
-        if runs(machine) && !elsewhere {
+        if machine.runs() && !elsewhere {
             return Some(Err(Blocker::UserAction(format!(
                 "machine {} runs on disk {}, which belongs to machine {owner} and is deleted with it: stop machine \
                  {}, so that the controller can detach the disk",
@@ -102,7 +102,7 @@ fn own(observed: &Observed<'_>, machine: &Machine, vacant: &DetachedDisk) -> Opt
     let Some(disk) = observed.disks.get(&name) else { return Some(DiskDraft::new(name, template)) };
     let mounted_elsewhere = disk.mounted_by.as_ref().is_some_and(|user| *user != machine.id.name);
     let fits = is_own(observed, machine, disk)
-        && is_usable(disk)
+        && disk.is_usable()
         && !(disk.terminating || disk.used_otherwise || mounted_elsewhere)
         && !has_another(observed, machine, &name);
     fits.then(|| DiskDraft { name, template, source: DiskSource::Existing(disk.id.clone()) })

@@ -7,10 +7,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::allocation::{DiskUsage, FreeDisks, is_usable};
-use super::super::{Action, Observed};
+use super::super::action::Action;
+use super::super::allocation::{DiskUsage, FreeDisks};
+use super::super::disk_names::disk_name;
+use super::super::observed::Observed;
 use super::edited::MachineIndex;
-use super::{disk_name, runs};
 use crate::model::{Disk, DiskDraft, DiskRef, DiskState, DiskTemplate, Lifetime, Machine};
 
 /// The delay before the first replacement, counted from the creation of the disk. It doubles with every further
@@ -23,7 +24,7 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_mins(10);
 /// Whether the machine cannot run because this disk contains no data. If the machine runs, the platform reports the
 /// problem of the disk.
 pub(super) fn strands(machine: &Machine, disk: &Disk) -> bool {
-    !(is_usable(disk) || disk.terminating || runs(machine))
+    !(disk.is_usable() || disk.terminating || machine.runs())
 }
 
 /// The next step for a failed disk that the machine owns.
@@ -99,7 +100,7 @@ pub(super) fn replacing<'a>(
     let broken = free_disks
         .all()
         .iter()
-        .filter(|pool_disk| pool_disk.usage == DiskUsage::Free && !is_usable(pool_disk.disk));
+        .filter(|pool_disk| pool_disk.usage == DiskUsage::Free && !pool_disk.disk.is_usable());
     let failed = broken.filter_map(|pool_disk| {
         let owner = pool_disk.disk.owner.as_ref().filter(|owner| owner.uid != *pool)?;
         let machine = machines.get(observed, &owner.uid)?;

@@ -1,13 +1,13 @@
 use rstest::rstest;
 
 use super::*;
-use crate::model::{Disk, DiskTemplate, ObjectId, Uid};
+use crate::model::{Activity, Disk, DiskTemplate, ObjectId, Uid};
 use crate::plan::Stage;
 use crate::testing::{World, name, own_disk};
 
 const DISK: &str = "web-a-root";
 
-/// One member with its disk, and the disk as `edit` leaves it.
+/// A machine of the pool with its disk after `edit`.
 fn world(edit: impl FnOnce(Option<Disk>) -> Option<Disk>) -> World {
     World::desiring(1).with_machine("web-a", 1).disk(DISK, edit)
 }
@@ -32,7 +32,7 @@ fn owned_by(owner: Option<ObjectId>) -> impl FnOnce(Option<Disk>) -> Option<Disk
 #[case::its_own_disk_is_there(world(|disk| disk), None)]
 #[case::its_own_disk_is_missing(world(|_| None), Some(create()))]
 #[case::its_own_disk_is_terminating(world(|disk| disk.map(|disk| Disk { terminating: true, ..disk })), None)]
-#[case::a_terminating_member_gets_no_disk(
+#[case::a_terminating_machine_gets_no_disk(
     world(|_| None).edit("web-a", |machine| machine.terminating = true), None
 )]
 #[case::a_foreign_machine_gets_no_disk(
@@ -46,7 +46,7 @@ fn owned_by(owner: Option<ObjectId>) -> impl FnOnce(Option<Disk>) -> Option<Disk
 #[case::a_disk_that_the_pool_keeps_is_created_as_well(
     world(|_| None).pool(|pool| pool.disks[0].lifetime = Lifetime::Retained), Some(create())
 )]
-fn a_members_own_disk(#[case] world: World, #[case] expected: Option<Action>) {
+fn an_ephemeral_disk_of_a_machine(#[case] world: World, #[case] expected: Option<Action>) {
     let plan = world.plan();
     assert_eq!(plan.actions, Vec::from_iter(expected));
     assert_eq!(plan.wants.repair, !plan.actions.is_empty());
@@ -63,10 +63,10 @@ fn a_dying_disk_of_an_earlier_machine_of_the_name_is_waited_for() {
 }
 
 #[rstest]
-#[case::of_nobody(None, &[], "web-a-root-2")]
+#[case::without_owner(None, &[], "web-a-root-2")]
 #[case::of_another_machine(Some(ObjectId::new("web-b", "uid-of-web-b")), &[], "web-a-root-2")]
 #[case::and_the_next_name_is_taken(None, &["web-a-root-2", "web-a-root-3"], "web-a-root-4")]
-fn a_foreign_disk_makes_the_member_use_another_name(
+fn a_machine_uses_another_name_if_a_foreign_disk_has_the_name(
     #[case] owner: Option<ObjectId>,
     #[case] taken: &[&str],
     #[case] fresh: &str,
@@ -81,16 +81,16 @@ fn a_foreign_disk_makes_the_member_use_another_name(
 fn a_disk_that_lost_its_owner_keeps_its_data_and_its_machine() {
     let plan = world(owned_by(None)).plan();
     assert_eq!(plan.actions, []);
-    let complaint = plan.failure.expect("the owner must hear of it");
+    let complaint = plan.failure.expect("the pool must report it");
     assert_eq!(complaint.reason, FailureReason::DiskFailure);
     assert!(complaint.message.contains(DISK) && complaint.message.contains("owner"), "{}", complaint.message);
 }
 
 #[test]
-fn a_disk_that_cannot_be_made_any_more_is_told() {
+fn a_disk_that_cannot_be_created_any_more_is_reported() {
     let plan = world(|_| None).pool(|pool| pool.disks.clear()).plan();
     assert_eq!(plan.actions, []);
-    let complaint = plan.failure.expect("the owner must hear of it");
+    let complaint = plan.failure.expect("the pool must report it");
     assert!(
         complaint.message.contains(DISK) && complaint.message.contains("template"),
         "{}",
@@ -137,7 +137,7 @@ fn only_what_is_missing_is_created() {
 
 #[test]
 fn repairs_come_in_batches_too() {
-    use crate::backoff::{Failure, FailureReason};
+    use crate::failure::{Failure, FailureReason};
     use std::time::Duration;
     let mut world = (0..4).fold(World::desiring(4).with_machines(4), |world, number| {
         world.disk(&format!("{}-root", name(number)), |_| None)
@@ -153,7 +153,8 @@ fn repairs_come_in_batches_too() {
     assert_eq!(world.plan().actions.len(), 1);
 }
 
-/// A member that another controller made has no disk map as long as nothing was written to it: paused, for instance.
+/// A machine that another controller created has no disk map until the controller writes to it, for example while the
+/// pool is paused.
 fn anothers(world: World) -> World {
     let without_map = |machine: &mut Machine| {
         (machine.revision, machine.written) = (Some("5c8a1d2f".into()), Some("5c8a1d2f".into()));
@@ -171,7 +172,7 @@ fn anothers(world: World) -> World {
     anothers(world(|disk| disk.map(|disk| Disk { size: Some(1), ..disk }))).pool(|pool| pool.disks[0].size = Some(2)),
     Some(Action::ExpandDisk { disk: ObjectId::new(DISK, "uid-of-web-a-root"), to: 2 })
 )]
-#[case::is_somebody_elses(anothers(world(owned_by(Some(ObjectId::new("web-b", "uid-of-web-b"))))), None)]
+#[case::has_another_owner(anothers(world(owned_by(Some(ObjectId::new("web-b", "uid-of-web-b"))))), None)]
 #[case::is_called_otherwise(
     anothers(world(|_| None)).edit("web-a", |machine| machine.disks[0].disk = "web-a-other".into()), None
 )]

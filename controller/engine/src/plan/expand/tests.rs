@@ -3,13 +3,13 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::*;
-use crate::backoff::{Failure, FailureReason};
-use crate::model::ObjectId;
+use crate::failure::{Failure, FailureReason};
+use crate::model::{Disk, DiskState, ObjectId};
 use crate::plan::Blocker;
 use crate::testing::World;
 
-/// One member whose own disk should have 10 bytes, and which holds a kept disk that should have 20; another kept disk
-/// is free. All of them have that already.
+/// A machine with an ephemeral disk of 10 bytes and a retained disk of 20 bytes, and a free retained disk. All disks
+/// have the size of their template.
 fn world() -> World {
     World::desiring(1)
         .with_machine("web-a", 1)
@@ -35,7 +35,7 @@ fn steps(plan: &Plan) -> Vec<(Stage, &str)> {
 )]
 #[case::an_image_made_it_larger("web-a-root", |disk: &mut Disk| (disk.size, disk.capacity) = (None, Some(50)), None)]
 #[case::what_it_asks_for_counts_before_what_it_has("web-a-root", |disk: &mut Disk| disk.capacity = Some(9), None)]
-#[case::nobody_knows_how_large_it_is("web-a-root", |disk: &mut Disk| disk.size = None, None)]
+#[case::its_size_is_unknown("web-a-root", |disk: &mut Disk| disk.size = None, None)]
 #[case::it_is_on_its_way_out("web-a-root", |disk: &mut Disk| (disk.size, disk.terminating) = (Some(9), true), None)]
 #[case::it_is_being_made(
     "web-a-root", |disk: &mut Disk| (disk.size, disk.state) = (Some(9), DiskState::Pending), None
@@ -47,8 +47,8 @@ fn steps(plan: &Plan) -> Vec<(Stage, &str)> {
     "web-a-root", |disk: &mut Disk| (disk.size, disk.owner) = (Some(9), None), None
 )]
 #[case::a_kept_one_in_use("web-data-1", |disk: &mut Disk| disk.size = Some(19), Some(20))]
-#[case::a_kept_one_that_nobody_has("web-data-2", |disk: &mut Disk| disk.size = Some(19), Some(20))]
-#[case::a_kept_one_that_belongs_to_somebody_else(
+#[case::a_free_retained_disk("web-data-2", |disk: &mut Disk| disk.size = Some(19), Some(20))]
+#[case::a_retained_disk_of_another_owner(
     "web-data-2",
     |disk: &mut Disk| (disk.size, disk.owner) = (Some(19), Some(ObjectId::new("web", "another"))),
     None
@@ -83,7 +83,7 @@ fn a_template_without_a_size_leaves_its_disks() {
 }
 
 #[test]
-fn a_terminating_members_own_disk_stays_as_it_is() {
+fn an_ephemeral_disk_of_a_terminating_machine_is_unchanged() {
     let world = world().edit_disk("web-a-root", |disk| disk.size = Some(1));
     assert_eq!(steps(&world.plan()), [(Stage::ExpandDisks, "web-a-root")]);
     let world = world.edit("web-a", |machine| machine.terminating = true);

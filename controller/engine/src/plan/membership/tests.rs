@@ -8,7 +8,7 @@ fn id(name: &str) -> ObjectId {
     ObjectId::new(name, &format!("uid-of-{name}"))
 }
 
-/// One machine whose name the pool has issued, beside a pool that wants none besides its members.
+/// A machine with a name that the pool has issued, and a pool that needs no more machines than it has.
 fn world(edit: impl FnOnce(&mut Machine)) -> World {
     let world = World::desiring(1).with_machines(1).edit(&name(0), edit);
     let machines = world.observed().pool_machines().count();
@@ -24,24 +24,24 @@ fn release() -> Action {
 }
 
 #[rstest]
-#[case::a_complete_member_is_left_alone(world(|_| {}), None)]
-#[case::a_member_that_lost_the_pools_uid(world(|machine| machine.pool_uid_label = None), Some(relabel()))]
-#[case::a_member_that_lost_the_pools_name(world(|machine| machine.pool_label = None), Some(relabel()))]
-#[case::a_member_with_another_pools_name(world(|machine| machine.pool_label = Some("db".into())), Some(relabel()))]
-#[case::a_member_with_another_pools_uid(
+#[case::a_complete_machine_is_unchanged(world(|_| {}), None)]
+#[case::a_machine_without_the_pools_uid(world(|machine| machine.pool_uid_label = None), Some(relabel()))]
+#[case::a_machine_without_the_pools_name(world(|machine| machine.pool_label = None), Some(relabel()))]
+#[case::a_machine_with_another_pools_name(world(|machine| machine.pool_label = Some("db".into())), Some(relabel()))]
+#[case::a_machine_with_another_pools_uid(
     world(|machine| machine.pool_uid_label = Some(Uid::from("another"))), Some(relabel())
 )]
-#[case::a_terminating_member_keeps_what_it_has(
+#[case::a_terminating_machine_is_unchanged(
     world(|machine| { machine.pool_label = None; machine.terminating = true; }), None
 )]
 #[case::a_released_machine_loses_our_markers(world(|machine| machine.owner = None), Some(release()))]
-#[case::a_released_machine_without_markers_is_left_alone(
+#[case::a_released_machine_without_labels_is_unchanged(
     world(|machine| { machine.owner = None; machine.pool_uid_label = None; }), None
 )]
-#[case::a_terminating_released_machine_is_left_alone(
+#[case::a_terminating_released_machine_is_unchanged(
     world(|machine| { machine.owner = None; machine.terminating = true; }), None
 )]
-#[case::a_machine_of_another_controller_is_left_alone(
+#[case::a_machine_of_another_controller_is_unchanged(
     world(|machine| machine.owner = Some(Uid::from("another"))), None
 )]
 fn markers(#[case] world: World, #[case] expected: Option<Action>) {
@@ -54,7 +54,7 @@ fn markers(#[case] world: World, #[case] expected: Option<Action>) {
 #[case::no_name_of_the_pools_form("batch-7", Some((0, 64)))]
 #[case::a_number_that_was_not_issued(&name(64), Some((0, 64)))]
 #[case::a_pool_that_issued_nothing(&name(0), None)]
-fn a_foreign_machine_with_copied_labels_is_left_alone(
+fn a_foreign_machine_with_copied_labels_is_unchanged(
     #[case] machine: &str,
     #[case] block: Option<(u64, u64)>,
 ) {
@@ -66,7 +66,7 @@ fn a_foreign_machine_with_copied_labels_is_left_alone(
     assert_eq!(world.plan(), Plan::default());
 }
 
-/// A machine that was released, and a member that refers to one of its kept disks.
+/// A released machine, and a machine of the pool that refers to a retained disk of the released one.
 fn sharing(mounted_by: Option<&str>) -> World {
     World::desiring(1)
         .with_machines(2)
@@ -78,15 +78,18 @@ fn sharing(mounted_by: Option<&str>) -> World {
 }
 
 #[rstest]
-#[case::nobody_has_mounted(sharing(None), &["web-data-1"])]
-#[case::the_member_has_mounted(sharing(Some(&name(1))), &["web-data-1"])]
+#[case::no_machine_mounts(sharing(None), &["web-data-1"])]
+#[case::the_machine_of_the_pool_mounts(sharing(Some(&name(1))), &["web-data-1"])]
 #[case::the_machine_itself_has_mounted(sharing(Some(&name(0))), &[])]
-#[case::no_member_refers_to(sharing(None).edit(&name(1), |machine| machine.owner = None), &[])]
+#[case::no_machine_of_the_pool_refers_to(sharing(None).edit(&name(1), |machine| machine.owner = None), &[])]
 #[case::it_only_still_shows(
     sharing(None).edit(&name(0), |machine| machine.lingering.extend(machine.disks.pop().map(|device| device.disk))),
     &["web-data-1"]
 )]
-fn a_released_machine_is_not_given_the_disk_of_a_member_that(#[case] world: World, #[case] kept: &[&str]) {
+fn a_released_machine_does_not_get_the_disk_of_another_machine_that(
+    #[case] world: World,
+    #[case] kept: &[&str],
+) {
     let plan = world.plan();
     let shared = plan.actions.iter().find_map(|action| match action {
         Action::Release { machine, shared } if *machine.name == *name(0) => Some(shared.clone()),

@@ -3,17 +3,17 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::*;
-use crate::backoff::{Failure, FailureReason};
+use crate::failure::{Failure, FailureReason};
 use crate::model::ScaleDownPolicy;
 use crate::removal::RESERVATION_AGE;
 use crate::testing::{World, name, target};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Targets that are gone, and requests that are dropped.
+/// Targets that no longer exist, and requests that are dropped.
 type Leaving = (Vec<String>, Vec<String>);
 
-/// What a plan takes out of the record.
+/// The entries that a plan removes from the record.
 fn settled(world: &World) -> Option<Leaving> {
     let mut settled = world.plan().actions.into_iter().filter_map(|action| match action {
         Action::PruneRecord { gone, expired } => Some((
@@ -33,17 +33,17 @@ fn leaves(gone: &[&str], expired: &[&str]) -> Leaving {
 }
 
 #[rstest]
-#[case::nobody_was_named(World::desiring(2).with_machines(2), None)]
+#[case::there_are_no_targets(World::desiring(2).with_machines(2), None)]
 #[case::it_is_still_there(World::desiring(2).with_machines(2).named("r", &[&name(0)]), None)]
 #[case::it_is_on_its_way_out(
     World::desiring(2).with_machines(2).edit(&name(0), |machine| machine.terminating = true).named("r", &[&name(0)]), None
 )]
 #[case::it_is_gone(World::desiring(2).with_machines(1).named("r", &["web-gone"]), Some(leaves(&["web-gone"], &[])))]
-#[case::it_is_no_member_any_more(
+#[case::it_was_released(
     World::desiring(2).with_machines(2).edit(&name(0), |machine| machine.owner = None).named("r", &[&name(0)]),
     Some(leaves(&[&name(0)], &[]))
 )]
-#[case::it_is_gone_and_somebody_else_has_reserved_it(
+#[case::it_is_gone_and_another_request_has_reserved_it(
     World::desiring(2).with_machines(1).named("r", &["web-gone"]).reserved("s", &["web-gone"]), None
 )]
 #[case::it_is_gone_and_another_one_is_not(
@@ -78,7 +78,7 @@ fn a_pass_confirms_no_more_than_a_full_batch() {
 }
 
 #[test]
-fn a_reservation_that_nobody_accepts_is_dropped_thirty_seconds_after_it_was_first_seen() {
+fn a_reservation_is_dropped_thirty_seconds_after_it_was_first_seen() {
     let mut world = World::desiring(2).with_machines(1).reserved("r", &["web-gone"]);
     assert_eq!(world.plan().requeue_after, Some(RESERVATION_AGE));
     world.uptime += RESERVATION_AGE.saturating_sub(SECOND);
@@ -95,7 +95,7 @@ fn a_reservation_that_is_met_for_the_first_time_is_new() {
     let mut world = World::desiring(2).with_machines(1);
     world.pool.record.reserve("r", &[target("web-gone")]).unwrap();
     world.uptime += 10 * RESERVATION_AGE;
-    assert_eq!(settled(&world), None, "whoever takes over counts from when it saw it");
+    assert_eq!(settled(&world), None, "a new leader counts from its first observation");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_record_that_cannot_be_written_has_a_pace_of_its_own() {
     world.memory.cleaning_up.failed(failure, world.uptime, None, 0.0);
     let plan = world.plan();
     assert_eq!(settled(&world), None);
-    assert_eq!(crate::testing::created(&plan).len(), 1, "nobody else waits for it");
+    assert_eq!(crate::testing::created(&plan).len(), 1, "the other machines do not wait");
     assert!(plan.wants.clean_up && plan.requeue_after.is_some());
 }
 

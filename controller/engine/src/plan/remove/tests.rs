@@ -3,11 +3,12 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::*;
-use crate::backoff::{Failure, FailureReason, MAX_BATCH};
+use crate::backoff::MAX_BATCH;
+use crate::failure::{Failure, FailureReason};
 use crate::plan::Blocker;
 use crate::testing::{World, deleted, machine, name, target};
 
-/// A world of members given as (name, creation second, running).
+/// A pool with machines given as (name, creation second, running).
 fn world(desired: usize, policy: ScaleDownPolicy, machines: &[(&str, i64, bool)]) -> World {
     machines.iter().fold(
         World::desiring(desired).pool(|pool| pool.scale_down_policy = policy),
@@ -42,7 +43,7 @@ const ORDINALS: &[(&str, i64, bool)] =
 #[case::the_highest_ordinal_first(
     ScaleDownPolicy::HighestOrdinalFirst, ORDINALS, &["web-10", "web-2", "web-0", "web-x"]
 )]
-fn who_leaves_first(
+fn the_policy_decides_the_order_of_deletion(
     #[case] policy: ScaleDownPolicy,
     #[case] machines: &[(&str, i64, bool)],
     #[case] order: &[&str],
@@ -57,18 +58,18 @@ fn who_leaves_first(
 #[case::no_surplus(3, 3, 0, 0)]
 #[case::a_surplus_leaves(2, 3, 0, 1)]
 #[case::all_leave(0, 3, 0, 3)]
-#[case::terminating_members_are_credited_against_the_surplus(3, 5, 2, 0)]
+#[case::terminating_machines_count_for_the_surplus(3, 5, 2, 0)]
 #[case::only_the_rest_leaves(2, 5, 2, 1)]
 #[case::more_terminating_than_surplus(4, 5, 3, 0)]
-#[case::fewer_members_than_desired(5, 3, 1, 0)]
-fn as_many_leave_as_live_members_exceed_replicas(
+#[case::fewer_machines_than_desired(5, 3, 1, 0)]
+fn the_surplus_of_live_machines_is_deleted(
     #[case] desired: usize,
     #[case] machines: u64,
     #[case] terminating: u64,
     #[case] leaving: usize,
 ) {
     let world = World::desiring(desired).with_machines(machines);
-    // The oldest are terminating, the newest leave: the two must not be mixed up.
+    // The oldest machines are terminating, and the newest ones must be deleted.
     let world =
         (0..terminating).fold(world, |world, n| world.edit(&name(n), |machine| machine.terminating = true));
     let plan = world.plan();
@@ -110,7 +111,7 @@ fn one_pass_deletes_no_more_than_a_full_batch() {
 }
 
 #[test]
-fn a_member_whose_deletion_was_refused_does_not_hold_up_the_others() {
+fn a_rejected_deletion_does_not_delay_the_others() {
     let mut world = World::desiring(0).with_machines(3);
     let first = |world: &World| deleted(&world.plan())[0].to_owned();
     let protected = first(&world);
@@ -118,7 +119,7 @@ fn a_member_whose_deletion_was_refused_does_not_hold_up_the_others() {
     let next = first(&world);
     assert_ne!(next, protected);
     assert_eq!(deleted(&world.plan()).last(), Some(&protected.as_str()), "it is tried too, at last");
-    // Only among those who leave: nobody takes the place of a protected one.
+    // A refused deletion moves behind the other deletions. It does not make the plan delete a machine that should stay.
     let victim = first(&World::desiring(2).with_machines(3));
     let mut world = World::desiring(2).with_machines(3);
     world.memory.record_result(&victim.as_str().into(), true);
@@ -126,17 +127,17 @@ fn a_member_whose_deletion_was_refused_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn while_a_deletion_got_no_answer_nobody_else_leaves() {
+fn while_a_deletion_is_unconfirmed_no_other_machine_is_deleted() {
     let mut world = World::desiring(2).with_machines(3);
     let victim = deleted(&world.plan())[0].to_owned();
     let other = world.machines.iter().find(|machine| *machine.id.name != *victim).expect("three").clone();
     world.memory.delete_unconfirmed(&other.id.uid, world.uptime);
     assert_eq!(deleted(&world.plan()), [&*other.id.name], "the same deletion is asked for again");
     assert!(world.plan().wants.remove, "and its failure stays to be seen");
-    // Somebody who is wanted again is left alone, whatever became of the deletion.
+    // A machine that is desired again stays, also if its deletion failed.
     world.pool.desired = 3;
     assert_eq!(deleted(&world.plan()), [""; 0]);
-    // When it cannot be carried out any more, it counts like everybody else.
+    // When the late request can no longer be executed, the machine is chosen like the others.
     world.pool.desired = 2;
     world.uptime += crate::ledger::REQUEST_TIMEOUT;
     assert_eq!(deleted(&world.plan()), [victim]);
@@ -155,7 +156,7 @@ fn after_a_failure_removal_pauses_and_then_tries_one() {
     assert_eq!(deleted(&world.plan()), [name(2)]);
 }
 
-/// Who is deleted and why, in order.
+/// The deleted machines and the reasons, in order.
 fn leaving(world: &World) -> Vec<(String, DeleteReason)> {
     world
         .plan()
@@ -174,20 +175,20 @@ fn leaving(world: &World) -> Vec<(String, DeleteReason)> {
 #[case::the_lowest_ordinal_first(ScaleDownPolicy::LowestOrdinalFirst)]
 #[case::the_highest_ordinal_first(ScaleDownPolicy::HighestOrdinalFirst)]
 #[case::explicit(ScaleDownPolicy::Explicit)]
-fn who_was_named_leaves_under_every_policy_and_nobody_else_for_it(#[case] policy: ScaleDownPolicy) {
+fn targets_are_deleted_with_every_policy_and_no_machine_in_their_place(#[case] policy: ScaleDownPolicy) {
     let world = world(4, policy, AGES).named("r", &["web-a"]);
     assert_eq!(leaving(&world), [("web-a".to_owned(), DeleteReason::Targeted)]);
     assert!(world.plan().needs_live_pool(), "the pool is read live before");
-    assert!(!world.plan().deletes_surplus(), "whoever was named leaves, however many there are");
+    assert!(!world.plan().deletes_surplus(), "all accepted targets are deleted");
 }
 
 #[rstest]
 #[case::of_all(&["web-a", "web-b", "web-c", "web-d"], &["web-c", "web-d"])]
 #[case::of_those_that_stay_one_is_gone(&["web-a", "web-c", "web-d"], &["web-c"])]
-#[case::who_was_to_leave_is_gone(&["web-a", "web-b", "web-d"], &["web-d"])]
+#[case::the_surplus_machine_is_gone(&["web-a", "web-b", "web-d"], &["web-d"])]
 #[case::as_many_are_gone_as_were_too_many(&["web-c", "web-d"], &[])]
 #[case::more_are_gone(&["web-d"], &[])]
-fn who_is_gone_already_is_one_of_those_that_leave(#[case] live: &[&str], #[case] expected: &[&str]) {
+fn a_machine_that_is_already_gone_counts_for_the_surplus(#[case] live: &[&str], #[case] expected: &[&str]) {
     let stranger = |machine: &mut Machine| machine.owner = None;
     let world = world(2, ScaleDownPolicy::NewestFirst, AGES).with_machine("web-e", 9).edit("web-e", stranger);
     assert!(world.plan().deletes_surplus());
@@ -197,13 +198,13 @@ fn who_is_gone_already_is_one_of_those_that_leave(#[case] live: &[&str], #[case]
     let plan = crate::plan(&observed);
     assert_eq!(deleted(&plan), expected);
     assert_eq!(plan.deletes_surplus(), !expected.is_empty());
-    assert!(crate::testing::created(&plan).is_empty(), "nobody takes their place yet");
+    assert!(crate::testing::created(&plan).is_empty(), "no replacement is created yet");
     let mut strangers = observed.machines.iter().filter(|machine| machine.owner.is_none());
-    assert!(strangers.all(|machine| !machine.terminating), "who is no member is none of its business");
+    assert!(strangers.all(|machine| !machine.terminating), "other machines do not change");
 }
 
 #[test]
-fn who_was_named_leaves_before_the_surplus() {
+fn targets_are_deleted_before_the_surplus() {
     let world =
         world(4, ScaleDownPolicy::NewestFirst, AGES).named("r", &["web-a"]).pool(|pool| pool.desired -= 1);
     assert_eq!(
@@ -223,23 +224,21 @@ fn several_requests_for_one_machine_cost_one_machine() {
 #[rstest]
 #[case::newest_first(ScaleDownPolicy::NewestFirst)]
 #[case::explicit(ScaleDownPolicy::Explicit)]
-fn a_named_machine_that_is_leaving_anyway_is_not_deleted_again_and_nobody_leaves_for_it(
-    #[case] policy: ScaleDownPolicy,
-) {
+fn a_terminating_target_is_not_deleted_again_and_not_compensated(#[case] policy: ScaleDownPolicy) {
     let terminating =
         world(4, policy, AGES).edit("web-a", |machine| machine.terminating = true).named("r", &["web-a"]);
     assert_eq!(terminating.plan(), Plan::default());
 }
 
 #[test]
-fn a_named_machine_that_vanished_costs_nobody_else_the_place() {
+fn no_machine_is_deleted_for_a_target_that_is_gone() {
     let mut world = world(4, ScaleDownPolicy::NewestFirst, AGES).named("r", &["web-a"]);
     world.machines.retain(|machine| *machine.id.name != *"web-a");
     assert_eq!(leaving(&world), []);
 }
 
 #[test]
-fn who_was_named_and_is_no_member_any_more_is_left_alone() {
+fn a_released_target_is_not_deleted() {
     let world = world(4, ScaleDownPolicy::Explicit, AGES)
         .edit("web-a", |machine| machine.owner = None)
         .named("r", &["web-a"]);
@@ -257,7 +256,7 @@ fn a_name_means_the_machine_that_had_it_when_it_was_named() {
 }
 
 #[test]
-fn a_flaw_of_the_pool_keeps_nobody_who_was_named() {
+fn an_invalid_spec_does_not_block_targets() {
     let flawed = |pool: &mut crate::Pool| {
         pool.validation_errors.push("scaleDownPolicy is missing".into());
         pool.scale_down_policy = ScaleDownPolicy::Explicit;
@@ -267,13 +266,14 @@ fn a_flaw_of_the_pool_keeps_nobody_who_was_named() {
 }
 
 #[test]
-fn a_reserved_machine_is_not_chosen_for_another_decrement_and_nobody_instead_of_it() {
-    // web-c is the newest, and web-d comes after it.
+fn a_reserved_machine_is_not_deleted_as_surplus_and_no_other_in_its_place() {
+    // Machine web-c is the newest, and web-d is next.
     let world = world(2, ScaleDownPolicy::NewestFirst, AGES).reserved("r", &["web-c"]);
     let plan = world.plan();
     assert_eq!(leaving(&world), [("web-d".to_owned(), DeleteReason::Surplus)]);
     assert!(plan.blockers.contains(&Blocker::Reservation { machine: "web-c".into() }), "{:?}", plan.blockers);
-    // Accepted, it is a decrement of its own; withdrawn, it leaves as the policy says.
+    // An accepted target is deleted in addition to the policy's choice. Without its entry, the machine is chosen by the
+    // policy.
     let mut accepted = world;
     let mut withdrawn = accepted.pool.clone();
     accepted.pool.desired -= accepted.pool.record.accept("r");
@@ -284,7 +284,7 @@ fn a_reserved_machine_is_not_chosen_for_another_decrement_and_nobody_instead_of_
 }
 
 #[test]
-fn a_reservation_alone_removes_nobody() {
+fn a_reservation_alone_deletes_no_machine() {
     assert_eq!(leaving(&world(4, ScaleDownPolicy::NewestFirst, AGES).reserved("r", &["web-a"])), []);
 }
 
@@ -299,5 +299,5 @@ fn named_machines_leave_at_the_pace_of_deletions() {
     world.uptime += Duration::from_secs(1);
     assert_eq!(deleted(&world.plan()), ["web-a"], "one at first");
     world.memory.record_result(&target("web-a").name, true);
-    assert_eq!(deleted(&world.plan()), ["web-b"], "whose deletion was refused lets the others go first");
+    assert_eq!(deleted(&world.plan()), ["web-b"], "the machine whose deletion was refused is the last");
 }

@@ -1,14 +1,14 @@
 use rstest::rstest;
 
 use super::*;
-use crate::backoff::{Failure, FailureReason};
+use crate::failure::{Failure, FailureReason};
 use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::{Budget, Rollout};
 use crate::testing::{World, name};
 
 const UPTIME: std::time::Duration = std::time::Duration::from_secs(100);
 
-/// A pool whose current revision is `r2`; its members are of `r1`.
+/// A pool whose current revision is `r2` and whose machines have `r1`.
 fn unstored(desired: usize, machines: u64) -> World {
     World::desiring(desired).with_machines(machines).pool(|pool| {
         pool.revision = "r2".into();
@@ -36,9 +36,9 @@ fn stores(world: &World) -> bool {
 #[rstest]
 #[case::a_machine_is_made(unstored(1, 0), true)]
 #[case::a_machine_is_changed(unstored(1, 1), true)]
-#[case::nobody_needs_it(unstored(0, 0), false)]
+#[case::it_is_not_needed(unstored(0, 0), false)]
 #[case::it_is_stored(unstored(1, 0).pool(|pool| pool.revision_stored = true), false)]
-#[case::a_paused_pool_does_not_bring_it_to_anybody(unstored(1, 1).pool(|pool| pool.rollout.paused = true), false)]
+#[case::a_paused_pool_updates_no_machine_to_it(unstored(1, 1).pool(|pool| pool.rollout.paused = true), false)]
 #[case::a_machine_has_it_and_it_is_lost(World::desiring(1).with_machines(1).pool(|pool| pool.revision_stored = false), true)]
 #[case::a_pool_that_cannot_be_read_stores_nothing(unstored(1, 1).pool(|pool| pool.validation_errors.push("odd".into())), false)]
 fn is_stored_when(#[case] world: World, #[case] expected: bool) {
@@ -47,7 +47,7 @@ fn is_stored_when(#[case] world: World, #[case] expected: bool) {
 
 #[test]
 fn a_revision_is_stored_before_any_machine_has_it() {
-    // The two missing machines use the budget, too.
+    // The two missing machines also use the budget.
     let world = unstored(4, 2).pool(|pool| pool.rollout.budget = Budget::Machines(3));
     let actions = world.plan().actions;
     let position = |wanted: fn(&Action) -> bool| actions.iter().position(wanted).unwrap();
@@ -73,23 +73,23 @@ fn while_it_cannot_be_stored_no_machine_gets_it() {
 #[case::just_enough(1, &["r0", "r1"], &[])]
 #[case::the_current_one_does_not_count(0, &["r1"], &[])]
 #[case::the_oldest_go(1, &["a", "b", "c", "r1"], &["a", "b"])]
-#[case::whatever_the_place_of_the_current_one(1, &["a", "r1", "b", "c"], &["a", "b"])]
+#[case::for_any_position_of_the_current_one(1, &["a", "r1", "b", "c"], &["a", "b"])]
 #[case::none_is_kept(0, &["a", "b", "r1"], &["a", "b"])]
 #[case::the_largest_limit_keeps_all(usize::MAX, &["a", "b", "r1"], &[])]
-fn of_those_that_nobody_needs(#[case] limit: usize, #[case] stored: &[&str], #[case] expected: &[&str]) {
+fn of_those_not_needed(#[case] limit: usize, #[case] stored: &[&str], #[case] expected: &[&str]) {
     let mut world = World::desiring(2).with_machines(2).pool(|pool| pool.rollout = history(limit));
     world.stored = stored.iter().map(|id| RevisionId::from(*id)).collect();
     assert_eq!(pruned(&world), expected);
 }
 
 #[rstest]
-#[case::in_effect_in_a_member(|machine: &mut crate::Machine| machine.revision = Some("a".into()), true)]
-#[case::written_to_a_member(|machine: &mut crate::Machine| machine.written = Some("a".into()), true)]
+#[case::in_effect_in_a_machine(|machine: &mut crate::Machine| machine.revision = Some("a".into()), true)]
+#[case::written_to_a_machine(|machine: &mut crate::Machine| machine.written = Some("a".into()), true)]
 #[case::in_effect_in_one_that_leaves(
     |machine: &mut crate::Machine| (machine.revision, machine.terminating) = (Some("a".into()), true), true
 )]
-#[case::nobody_names_it(|_: &mut crate::Machine| {}, false)]
-fn a_revision_that_a_member_names_is_never_pruned(
+#[case::no_machine_refers_to_it(|_: &mut crate::Machine| {}, false)]
+fn a_revision_that_a_machine_refers_to_is_never_deleted(
     #[case] edit: fn(&mut crate::Machine),
     #[case] expected: bool,
 ) {
@@ -109,7 +109,7 @@ fn nothing_is_pruned_while_a_machine_may_appear_that_names_it() {
 
 #[test]
 fn nothing_is_pruned_by_a_pass_that_makes_machines() {
-    // A former leader may have sent the same create, and its machine names what was current then.
+    // A former leader may have sent the same create. Its machine has the revision that was current at that time.
     let mut world = World::desiring(2).with_machines(1).pool(|pool| pool.rollout = history(0));
     world.stored = ["a", "r1"].map(RevisionId::from).to_vec();
     assert_eq!(pruned(&world), [""; 0]);

@@ -1,10 +1,11 @@
-//! Tables; the laws are in `laws`, over the machines of `model`.
+//! Tables of cases. Properties are in `laws`, over the machines of `model`.
 
 use rstest::rstest;
 
 use super::*;
-use crate::backoff::{Failure, FailureReason};
+use crate::failure::{Failure, FailureReason};
 use crate::model::{Budget, DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime};
+use crate::plan::attempts::{EVALUATION_AGE, UpdateOutcome};
 use crate::testing::{World, machine, name, own_disk};
 
 mod adoption;
@@ -15,7 +16,7 @@ mod stories;
 
 pub(super) const UPTIME: Duration = Duration::from_secs(100);
 
-/// Running members of `r1`, the oldest first, and a template that is `r2` by now.
+/// Running machines at revision `r1`, the oldest first, and a template with revision `r2`.
 pub(super) fn outdated(machines: u64) -> World {
     World::desiring(usize::try_from(machines).unwrap())
         .with_machines(machines)
@@ -26,7 +27,7 @@ fn allowing(machines: u64, budget: usize) -> World {
     outdated(machines).pool(|pool| pool.rollout.budget = Budget::Machines(budget))
 }
 
-/// The numbers of the members that a plan writes the revision to, in its order.
+/// The numbers of the machines that a plan updates, in the order of the plan.
 pub(super) fn updated(plan: &Plan) -> Vec<u64> {
     numbers(plan, |action| match action {
         Action::Update { machine, .. } => Some(&machine.name),
@@ -34,7 +35,7 @@ pub(super) fn updated(plan: &Plan) -> Vec<u64> {
     })
 }
 
-/// Who is written to, and on which terms.
+/// The numbers of the updated machines and the disruption of each update.
 fn disruption(plan: &Plan) -> Vec<(u64, Disruption)> {
     let disruption = plan.actions.iter().filter_map(|action| match action {
         Action::Update { disruption, .. } => Some(*disruption),
@@ -57,7 +58,7 @@ fn numbers(plan: &Plan, of: impl Fn(&Action) -> Option<&Arc<str>>) -> Vec<u64> {
     plan.actions.iter().filter_map(of).map(number).collect()
 }
 
-/// Edits one of the members.
+/// Edits a machine of the pool.
 pub(super) fn with(world: World, number: u64, edit: impl FnOnce(&mut Machine)) -> World {
     world.edit(&name(number), edit)
 }
@@ -70,12 +71,12 @@ fn stopped(machine: &mut Machine) {
     machine.activity = Activity::Stopped;
 }
 
-/// `r2` was written, and the platform has not looked yet.
+/// `r2` was written, and the platform has not evaluated it.
 fn written(machine: &mut Machine) {
     (machine.written, machine.evaluated) = (Some("r2".into()), false);
 }
 
-/// `r2` was written, and a restart waits for somebody.
+/// `r2` was written, and the restart needs an approval.
 fn for_approval(machine: &mut Machine) {
     (machine.written, machine.restart_pending) = (Some("r2".into()), true);
 }
@@ -107,10 +108,10 @@ fn lose(world: World, number: u64) -> World {
 
 #[rstest]
 #[case::as_many_as_the_budget_allows(allowing(8, 3), &[0, 1, 2])]
-#[case::a_quarter_if_nobody_says_otherwise(outdated(8), &[0, 1])]
+#[case::a_quarter_by_default(outdated(8), &[0, 1])]
 #[case::at_least_one(allowing(2, 0), &[0])]
 #[case::one_that_does_not_run_takes_a_place_and_goes_first(with(allowing(4, 2), 3, idle), &[3, 0])]
-#[case::those_that_do_not_run_go_whatever_the_budget(
+#[case::machines_that_do_not_run_are_updated_independent_of_the_budget(
     with(with(with(allowing(4, 1), 3, idle), 2, idle), 1, idle), &[1, 2, 3]
 )]
 #[case::a_stopped_one_costs_nothing(with(allowing(4, 1), 3, stopped), &[3, 0])]
@@ -137,13 +138,13 @@ fn lose(world: World, number: u64) -> World {
     with(with(allowing(4, 1), 2, |m| m.evaluated = false), 3, |m| m.evaluated = false), &[]
 )]
 #[case::a_lost_answer_takes_a_place_and_is_tried_again(lose(allowing(4, 1), 2), &[2])]
-#[case::who_refused_comes_after_all_others(refuse(allowing(4, 2), 0), &[1, 2])]
-#[case::who_refused_does_not_take_a_place(refuse(with(allowing(2, 1), 1, unrecorded), 0), &[0])]
+#[case::machines_with_a_rejected_update_come_last(refuse(allowing(4, 2), 0), &[1, 2])]
+#[case::machines_with_a_rejected_update_use_no_budget(refuse(with(allowing(2, 1), 1, unrecorded), 0), &[0])]
 #[case::paused(allowing(4, 2).pool(|pool| pool.rollout.paused = true), &[])]
 #[case::a_pool_that_cannot_be_read(allowing(4, 2).pool(|pool| pool.validation_errors.push("odd".into())), &[])]
 #[case::a_pool_that_is_deleted(allowing(4, 2).pool(|pool| pool.deleting = true), &[])]
 #[case::all_have_it(World::desiring(4).with_machines(4), &[])]
-#[case::whoever_is_too_many_leaves_as_it_is(allowing(4, 4).pool(|pool| pool.desired = 2), &[0, 1])]
+#[case::surplus_machines_are_not_updated(allowing(4, 4).pool(|pool| pool.desired = 2), &[0, 1])]
 fn writes_to(#[case] world: World, #[case] expected: &[u64]) {
     assert_eq!(updated(&world.plan()), expected);
 }
@@ -166,7 +167,7 @@ fn a_rollout_stops_when(
     assert_eq!(others, !stops, "{:?}", updated(&plan));
     assert!(plan.wants.update);
     if stops {
-        // Only they are tried again, as the failures allow; another template is tried by all.
+        // Only the rejected updates are retried, after the backoff. Another template is written to all machines.
         assert!(!updated(&plan).is_empty());
         let changed = world.pool(|pool| pool.revision = "r3".into());
         assert_eq!(updated(&changed.plan())[0], 0);
@@ -175,7 +176,7 @@ fn a_rollout_stops_when(
 }
 
 #[test]
-fn a_stopped_rollout_reaches_nobody_new_not_even_who_does_not_run() {
+fn a_stopped_rollout_updates_no_other_machine() {
     let world = refuse(refuse(with(with(allowing(6, 1), 5, idle), 4, stopped), 0), 1);
     assert_eq!(updated(&world.plan()), [] as [u64; 0], "the one that does not run takes the only place");
     let world = refuse(refuse(with(allowing(6, 1), 4, stopped), 0), 1);
@@ -189,7 +190,7 @@ fn a_stopped_rollout_reaches_nobody_new_not_even_who_does_not_run() {
 fn the_pace(#[case] failed: Option<u64>, #[case] uptime: u64, #[case] expected: Result<usize, u64>) {
     let failure = Failure { reason: FailureReason::FailedTemplateUpdate, message: "no".into() };
     let mut world = allowing(8, 8);
-    // What the pools remember belongs to the revision.
+    // The recorded attempts belong to the revision.
     world.memory.observe(&world.pool, UPTIME);
     if let Some(failed) = failed {
         world.memory.updating.failed(failure, Duration::from_secs(failed), None, 0.0);
@@ -206,7 +207,7 @@ fn the_pace(#[case] failed: Option<u64>, #[case] uptime: u64, #[case] expected: 
     }
     if expected == Ok(1) {
         assert_eq!(plan.requeue_after, Some(Duration::ZERO), "the rest comes with the next pass");
-        // Another revision is a reason to try again at once.
+        // Another revision is tried without a delay.
         world.pool.revision = "r3".into();
         world.memory.observe(&world.pool, world.uptime);
         assert_eq!(updated(&world.plan()).len(), 8);
@@ -222,13 +223,13 @@ fn the_pace(#[case] failed: Option<u64>, #[case] uptime: u64, #[case] expected: 
 #[case::it_is_stopped(|m: &mut Machine| { unrecorded(m); stopped(m); }, true)]
 #[case::it_says_so_already(|m: &mut Machine| { unrecorded(m); m.revision = Some("r2".into()); }, false)]
 #[case::it_was_not_written(|_: &mut Machine| {}, false)]
-fn a_member_says_that_the_revision_is_in_effect_when(#[case] edit: fn(&mut Machine), #[case] expected: bool) {
+fn the_revision_is_recorded_when(#[case] edit: fn(&mut Machine), #[case] expected: bool) {
     let world = with(allowing(2, 1), 1, edit);
     let plan = world.plan();
     assert_eq!(advanced(&plan).contains(&1), expected);
     assert_eq!(plan.wants.record_revision, expected);
     let paused = world.pool(|pool| pool.rollout.paused = true);
-    assert_eq!(advanced(&paused.plan()).contains(&1), expected, "saying so changes nobody");
+    assert_eq!(advanced(&paused.plan()).contains(&1), expected, "recording a revision changes no machine");
 }
 
 #[test]
@@ -250,8 +251,8 @@ fn saying_so_has_a_pace_of_its_own() {
 #[case::what_was_written_counts(Some("r0"), Some("r1"), Some("r1"))]
 #[case::else_what_is_in_effect(Some("r0"), None, Some("r0"))]
 #[case::another_controller_wrote_it(Some("5c8a1d2f"), Some("5c8a1d2f"), None)]
-#[case::nobody_knows(None, None, None)]
-fn what_of_a_member_is_the_pools(
+#[case::unknown(None, None, None)]
+fn the_merge_base_of_a_machine(
     #[case] in_effect: Option<&str>,
     #[case] written: Option<&str>,
     #[case] expected: Option<&str>,
@@ -267,7 +268,7 @@ fn what_of_a_member_is_the_pools(
 }
 
 #[test]
-fn who_was_chosen_because_it_does_not_run_is_marked_as_that() {
+fn a_machine_that_does_not_run_is_updated_as_not_running() {
     let world = with(with(allowing(3, 3), 0, idle), 1, stopped);
     assert_eq!(
         disruption(&world.plan()),

@@ -12,12 +12,12 @@ fn id(of: u64) -> RevisionId {
     RevisionId::of(&json!({ "spec": { "cores": of } }))
 }
 
-/// A revision that got the id that its content gives.
+/// A stored revision whose identity is that of its content.
 fn stored(of: u64, number: i64) -> StoredRevision {
     StoredRevision { id: id(of), number, content: content(of) }
 }
 
-/// A revision that got its id from an earlier version of ours.
+/// A stored revision whose identity was computed by an earlier version of the controller.
 fn named(name: &str, of: u64, number: i64) -> StoredRevision {
     StoredRevision { id: name.into(), number, content: content(of) }
 }
@@ -48,14 +48,14 @@ fn an_id_that_another_content_has_is_not_given_twice() {
     assert_eq!(other, Resolved { id: content(7).id(2), stored: false });
     assert_ne!(other.id, id(7));
     assert!(other.id.as_str().len() == 16 && other.id.as_str().bytes().all(|b| b.is_ascii_hexdigit()));
-    // And nor is the second one.
+    // The second duplicate is not used either.
     let mut history = history;
     history.add(StoredRevision { id: other.id, number: 2, content: content(2) });
     assert_eq!(history.resolve(&content(7), None).id, content(7).id(3));
 }
 
 #[test]
-fn numbers_go_up_and_order_the_history() {
+fn numbers_increase_and_order_the_history() {
     let mut history = History::new([]);
     assert_eq!(history.next_number(), 1);
     for revision in [stored(3, 30), stored(1, 10), stored(2, 20)] {
@@ -65,7 +65,7 @@ fn numbers_go_up_and_order_the_history() {
     history.remove(&id(3));
     assert_eq!((history.ids(), history.next_number()), (vec![id(1), id(2)], 21));
     assert!(history.contains(&id(1)) && !history.contains(&id(3)));
-    // What is read twice is there once, at its later place.
+    // A revision that is read twice occurs once, at its later position.
     history.add(stored(1, 40));
     history.add(stored(1, 5));
     assert_eq!((history.ids(), history.next_number()), (vec![id(2), id(1)], 41));
@@ -87,7 +87,7 @@ fn the_revision_that_was_in_force_last_is(
 
 proptest! {
     #[test]
-    fn a_template_that_was_stored_keeps_its_id_whatever_else_is_stored_or_deleted(
+    fn a_stored_template_keeps_its_id_when_others_are_stored_or_deleted(
         steps in prop::collection::vec((0u64..6, any::<bool>()), 1..40),
     ) {
         let mut history = History::new([]);

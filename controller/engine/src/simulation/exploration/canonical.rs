@@ -1,12 +1,12 @@
-//! The text of a state without what nobody can tell apart.
+//! The canonical text of a state, without differences that have no effect.
 //!
-//! * A machine's name stands for its number, and a number for its place among those that anything still speaks of: which
-//!   names are used up between two others is all the same. Of the rest of the open block only counts whether it has one
-//!   number more, or several.
-//! * A UID stands for its place among them, and a version for its place among those of the same object.
-//! * A moment is still to come, or just now, or long ago. When machines were created, and since when disks are free, is
-//!   compared: that stands for its place.
-//! * What stands between braces has no order.
+//! * A name of a machine is replaced by its number, and a number by its rank among the numbers that are in use. Used-up
+//!   names between two others have no effect. Of the rest of the name block, it only matters whether it has one more
+//!   number or several.
+//! * A UID is replaced by its rank among the UIDs, and a version by its rank among the versions of the same object.
+//! * A time is in the future, now, or long ago. Creation times of machines and the times since when disks are free are
+//!   compared, so they are replaced by their rank.
+//! * Texts in braces have no order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -19,23 +19,23 @@ use super::moves::AN_AGE;
 use crate::model::Naming;
 use crate::names::Namer;
 
-/// Numbers left in the open block that count as several.
+/// Numbers left in the name block that count as several.
 const SEVERAL: u64 = 2;
 
 enum Token<'t> {
     Raw(&'t str),
-    /// A machine, or what is called after it.
+    /// A machine, or an object with its name as a prefix.
     Machine {
         number: u64,
         rest: &'t str,
     },
-    /// A disk that outlives its machine.
+    /// A retained disk.
     RetainedDisks(&'t str),
     Uid(u64),
-    /// The number of a machine; of the end of a block.
+    /// The number of a machine, or of the end of a name block.
     Number(u64),
     End(u64),
-    /// A version, of the object that was named last.
+    /// A version of the object that was mentioned last.
     Version {
         of: &'t str,
         version: u64,
@@ -46,7 +46,7 @@ enum Token<'t> {
     Moment(Duration),
 }
 
-/// See the module.
+/// The canonical form; see the module documentation.
 pub(super) fn canonical(text: &str, api: &Api) -> String {
     let tokens = Reader::new(text, api).read();
     let renamed = Names::of(&tokens, api).write(&tokens);
@@ -74,7 +74,7 @@ impl<'t> Reader<'t> {
 
     fn read(mut self) -> Vec<Token<'t>> {
         while self.at < self.text.len() {
-            // What is looked for begins with a letter or a digit, and after something else.
+            // A token starts with a letter or a digit after another character.
             let rest = &self.text[self.at..];
             let step = self.name(rest).or_else(|| self.labelled(rest)).or_else(|| self.moment(rest));
             match step {
@@ -89,7 +89,7 @@ impl<'t> Reader<'t> {
         self.tokens
     }
 
-    /// Goes to the next word.
+    /// Advances to the next word.
     fn skip(&mut self) {
         let bytes = self.text.as_bytes();
         let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii();
@@ -127,7 +127,7 @@ impl<'t> Reader<'t> {
         } else {
             self.push(Token::Raw(name));
         }
-        // A claim or a device names something else than what the version is of.
+        // The name in an allocation or a device is not the object of the version.
         if self.text[..self.at].ends_with("name: \"") {
             self.named = name;
         }
@@ -174,7 +174,7 @@ impl<'t> Reader<'t> {
         let length = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let seconds: f64 = rest[..length].parse().ok()?;
         let ends = rest[length..].starts_with('s');
-        // What is less is how long something takes, and not when it is.
+        // A smaller number is a duration and not a time.
         if !ends || seconds < AN_AGE.as_secs_f64() {
             return None;
         }
@@ -198,7 +198,7 @@ fn since_start(at: Timestamp) -> Duration {
     Duration::from_nanos(u64::try_from(at.as_nanosecond()).unwrap_or_default())
 }
 
-/// What stands for what.
+/// The replacements.
 struct Names<'t> {
     now: Duration,
     next: u64,
@@ -288,7 +288,7 @@ impl<'t> Names<'t> {
         self.numbers.range(..number).count()
     }
 
-    /// How many numbers of a block are left that nothing speaks of.
+    /// Number of unused numbers of a name block.
     fn left(&self, end: u64) -> u64 {
         let left = (self.next..end).filter(|number| !self.numbers.contains(number));
         left.take(usize::try_from(SEVERAL).expect("small")).count() as u64
@@ -303,7 +303,7 @@ impl<'t> Names<'t> {
     }
 }
 
-/// Copies up to the end of a group, with what stands between braces sorted.
+/// Copies up to the end of a group and sorts the texts in braces.
 fn sort(text: &str, start: usize, unordered: bool, out: &mut String) -> usize {
     let bytes = text.as_bytes();
     let mut items = vec![String::new()];

@@ -1,14 +1,14 @@
-//! Worlds that are small enough for all of their states to be visited.
+//! Configurations that are small enough to visit all their states.
 
 use crate::model::{Naming, ScaleDownPolicy};
 
-/// What users do.
+/// The actions of users.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "any of them may come with any other")]
 pub(super) struct Users {
     /// They change the number of replicas.
     pub(super) scale: bool,
-    /// They remove machines by name, one at a time.
+    /// They remove machines with targeted removals, one at a time.
     pub(super) name: bool,
     /// They delete machines.
     pub(super) delete: bool,
@@ -18,28 +18,28 @@ pub(super) struct Users {
     pub(super) end: bool,
 }
 
-/// A world that is small enough.
+/// A small configuration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Config {
     pub(super) called: &'static str,
     pub(super) naming: Naming,
     pub(super) scale_down_policy: ScaleDownPolicy,
-    /// Replicas that are there, and run, when the story begins.
+    /// Number of running machines at the start.
     pub(super) start: usize,
-    /// Most replicas that anybody asks for.
+    /// Maximum number of desired machines.
     pub(super) machines: usize,
-    /// Whether each machine has, beside the disk that ends with it, one that outlives it; without an end, or with one.
+    /// Whether each machine also has a retained disk, with or without a time to live.
     pub(super) keeps: Option<Ends>,
     pub(super) users: Users,
-    /// How often users do something; `None`: as often as they like.
+    /// Number of actions of users; `None` means unlimited.
     pub(super) edits: Option<u8>,
-    /// Crashes and lost answers.
+    /// Number of crashes and lost responses.
     pub(super) faults: u8,
-    /// How many events each watch may be behind, whenever it likes.
+    /// Maximum delay of each watch, in events.
     pub(super) behind: usize,
 }
 
-/// Whether kept disks are deleted when they have been free for long.
+/// Whether garbage collection deletes free disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
     Never,

@@ -1,4 +1,4 @@
-//! I8: from every state the world comes to rest, once nothing fails any more and users leave it alone.
+//! I8: every state converges without faults and actions of users.
 
 #[expect(clippy::disallowed_types, reason = "states are looked up, never walked")]
 use std::collections::HashSet;
@@ -9,10 +9,10 @@ use super::moves::{AN_AGE, Move, State, work};
 use crate::Plan;
 use crate::model::Uid;
 
-/// Moves after which a world must have come to rest.
+/// Maximum number of moves until convergence.
 const PATIENCE: usize = 400;
 
-/// Lets everybody do their work until nothing happens any more. Says whether nothing had to happen.
+/// Lets all components work until nothing changes. Returns whether the state had already converged.
 #[expect(clippy::disallowed_types, reason = "states are looked up, never walked")]
 pub(super) fn comes_to_rest(state: &State, restful: &mut HashSet<u128>) -> Result<bool, Broken> {
     let mut state = state.clone();
@@ -32,12 +32,12 @@ pub(super) fn comes_to_rest(state: &State, restful: &mut HashSet<u128>) -> Resul
     Err("I8: the world does not come to rest".into())
 }
 
-/// The same for a world in which nothing has happened yet.
+/// The same for an initial state.
 pub(super) fn bring_to_rest(state: &mut State) {
     while goes_on(state).expect("nothing is wrong with a world in which nothing fails").is_some() {}
 }
 
-/// The same, told.
+/// The same with a transcript.
 pub(super) fn comes_to_rest_aloud(mut state: State) -> String {
     state.world.tell(format_args!("from here on nothing fails"));
     for _ in 0..PATIENCE {
@@ -53,7 +53,7 @@ pub(super) fn comes_to_rest_aloud(mut state: State) -> String {
     state.world.transcript
 }
 
-/// Makes the next move of a world in which nothing fails; `None` if it is at rest.
+/// Makes the next move without faults; `None` if the state has converged.
 fn goes_on(state: &mut State) -> Result<Option<Move>, Broken> {
     if let Some(&step) = work(state).first() {
         state.make(step)?;
@@ -70,7 +70,7 @@ fn goes_on(state: &mut State) -> Result<Option<Move>, Broken> {
         stays_at_rest(after)?;
         return Ok(None);
     }
-    // A pass that changed nothing waits for time to pass.
+    // After a pass without changes, time passes.
     let step = if plan.actions.is_empty() && key::of(&after) == before { Move::Time } else { Move::Pass };
     state.make(step)?;
     Ok(Some(step))
@@ -85,7 +85,7 @@ fn stays_at_rest(mut state: State) -> Result<(), Broken> {
     Ok(())
 }
 
-/// I9: nothing of a pool that was deleted is left.
+/// I9: no object of a deleted pool is left.
 fn nothing_is_left(state: &State) -> Result<(), Broken> {
     let api = &state.world.api;
     let machine = api.pool_machines().next();

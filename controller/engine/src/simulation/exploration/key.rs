@@ -1,7 +1,7 @@
-//! What a state is, as far as anybody could tell the difference.
+//! The key of a state: equal keys mean that the states have the same future.
 //!
-//! All that the future depends on is printed, and names, versions and moments are then replaced by what matters of them
-//! ([`super::canonical`]). What the controller remembers is taken as it prints, so that a field that comes later counts too.
+//! All data that the future depends on is printed. Names, versions and times are then replaced by their canonical form
+//! ([`super::canonical`]). The memory of the controller is printed with `Debug`, so that new fields are included.
 
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Write as _};
@@ -15,7 +15,7 @@ use crate::Action;
 use crate::ledger::{Cache as _, Fact, Ledger, Seen};
 use crate::model::StoredTime;
 
-/// The state in so few bits that two of them never share theirs by accident.
+/// A hash of the state that is large enough to avoid collisions.
 pub(super) fn of(state: &State) -> u128 {
     fingerprint(&canonical(state))
 }
@@ -31,7 +31,7 @@ fn fingerprint(text: &str) -> u128 {
 pub(super) fn canonical(state: &State) -> String {
     let api = &state.world.api;
     let mut out = String::with_capacity(8192);
-    // First, because the disks that outlive their machines are numbered by where they come first.
+    // These come first, because retained disks are numbered in the order of their first occurrence.
     list(&mut out, "disks", by_age(&api.disks));
     list(&mut out, "machines", by_age(&api.machines));
     pool(&mut out, state);
@@ -45,7 +45,7 @@ fn put(out: &mut String, name: &str, what: &dyn Debug) {
     writeln!(out, "{name} {what:?}").expect("a string takes all");
 }
 
-/// A list whose order means nothing.
+/// A list without a significant order.
 fn list<T: Debug>(out: &mut String, name: &str, items: impl IntoIterator<Item = T>) {
     let items: Vec<String> = items.into_iter().map(|item| format!("{item:?}")).collect();
     writeln!(out, "{name} {{{}}}", items.join(", ")).expect("a string takes all");
@@ -92,7 +92,7 @@ fn shell(out: &mut String, state: &State) {
                 put(out, "outdated", &(action.object(), live != Some(*version)));
             }
         }
-        // Disks that are claimed on the way.
+        // Disks that are allocated by requests in flight.
         for (name, version) in &shell.versions {
             let live = api.disks.objects.get(name).map(|seen| seen.version);
             if live != Some(*version) {
@@ -103,7 +103,7 @@ fn shell(out: &mut String, state: &State) {
     list(out, "attempts", shell.first_basis.iter().map(|(name, rests)| (name, basis(api, *rests))));
 }
 
-/// What a cache shows where that is not the truth, and what it remembers.
+/// The outdated objects of a cache, and the deletions that it remembers.
 fn cache<T: Fact + Debug>(
     out: &mut String,
     name: &str,
@@ -123,7 +123,7 @@ fn cache<T: Fact + Debug>(
     list(out, "seen deleted", view.deleted.iter().filter(|uid| written.contains(uid.as_str())));
 }
 
-/// What a request rests on, as far as it is judged by that.
+/// The parts of a basis that the invariants use.
 fn basis(api: &Api, basis: Basis) -> impl Debug + use<> {
     let since = &api.history[basis.pool..];
     let most = since.iter().map(super::super::api::Wanted::desired).max();
@@ -155,7 +155,7 @@ fn under_way(out: &mut String, state: &State) {
     put(out, "callers", &world.removal_clients);
 }
 
-/// What the server knows beside the objects, as far as it is about what exists.
+/// The state besides objects, as far as it is about existing objects.
 fn judged(out: &mut String, api: &Api) {
     let mentioned = out.clone();
     let matters = |uid: &str| mentioned.contains(uid);
@@ -165,7 +165,7 @@ fn judged(out: &mut String, api: &Api) {
     list(out, "late", api.revisions.late.iter().filter(|uid| matters(uid.as_str())));
     list(out, "strays", api.stray_uids.iter().filter(|uid| matters(uid.as_str())));
     let kept = &api.kept;
-    // The rest is about disks that outlive their machines.
+    // The rest is about retained disks.
     if !api.retains_disks() {
         return;
     }

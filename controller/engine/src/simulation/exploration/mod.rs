@@ -1,13 +1,12 @@
-//! All states of small worlds: whatever can happen, in every order.
+//! Exhaustive exploration of all states of small configurations.
 //!
-//! A search visits every state that a small world can come to by single moves ([`moves`]): the leader's requests one
-//! by one, the watches event by event, the platform machine by machine, users at any moment, a fault or two. States are
-//! the same if they differ only in what nobody can tell apart ([`key`]): which names of the pool's own were used up
-//! before, which versions were counted, how long ago what is old enough has happened. In each state the invariants are
-//! checked, as every committed write is, and from each the world must come to rest once nothing fails any more.
+//! The search visits every state that is reachable by single moves ([`moves`]): requests of the leader, events of
+//! watches, steps of the platform, actions of users at any time, and one or two faults. Two states are equal if they
+//! differ only in data without an effect ([`key`]): used-up names, absolute versions, and the age of events that are
+//! old enough. The search checks the invariants in each state and at every committed write. Every state must converge
+//! without further faults.
 //!
-//! There is no clock. A moment takes next to nothing, and "time passes" makes everything that is under way old enough
-//! for whatever waits for it.
+//! There is no clock. A move takes almost no time, and the move "time passes" exceeds every timeout.
 
 mod canonical;
 mod config;
@@ -23,16 +22,16 @@ use super::api::Broken;
 use config::{Config, Ends, Users};
 use moves::{Move, State};
 
-/// What a search has seen.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Count {
     states: usize,
     transitions: usize,
-    /// Moves on the longest of the shortest ways to a state.
+    /// Length of the longest shortest path to a state, in moves.
     depth: usize,
-    /// States in which nothing is left to do.
+    /// Number of converged states.
     settled: usize,
-    /// Whether there was nothing left to visit.
+    /// Whether all states were visited.
     complete: bool,
 }
 
@@ -44,25 +43,25 @@ impl fmt::Display for Count {
     }
 }
 
-/// How a state was reached: from which one, and by what.
+/// How a state was reached: the previous state and the move.
 type Origin = (u32, Move);
 
-/// A search that goes on.
+/// A search in progress.
 struct Search {
     #[expect(clippy::disallowed_types, reason = "looked up, never walked")]
     visited: HashMap<u128, u32>,
     origins: Vec<Option<Origin>>,
-    /// States from which the world is known to come to rest.
+    /// States that are known to converge.
     #[expect(clippy::disallowed_types, reason = "looked up, never walked")]
     restful: HashSet<u128>,
     settled: usize,
     transitions: usize,
 }
 
-/// Visits the states of a world, nearest first, and no more than `limit` of them.
+/// Visits the states of a configuration in breadth-first order, and at most `limit` of them.
 ///
 /// # Errors
-/// A broken invariant, with the shortest story that leads to it.
+/// A broken invariant, with the shortest sequence of moves that leads to it.
 fn explore(small: &Config, limit: usize) -> Result<Count, String> {
     let first = State::new(small);
     let mut search = Search {
@@ -94,7 +93,7 @@ fn explore(small: &Config, limit: usize) -> Result<Count, String> {
 }
 
 impl Search {
-    /// Checks a state and makes every move from it. The error says which move broke something, if one did.
+    /// Checks a state and makes every move from it. The error contains the move that broke an invariant.
     fn expand(
         &mut self,
         state: &State,
@@ -116,7 +115,7 @@ impl Search {
         Ok(())
     }
 
-    /// Tells the way to a state once more, and what is wrong there.
+    /// The transcript of the path to a state, with the broken invariant.
     fn story(&self, small: &Config, mut id: u32, last: Option<Move>, broken: &str) -> String {
         let mut steps: Vec<Move> = last.into_iter().collect();
         while let Some((from, step)) = self.origins[id as usize] {

@@ -1,4 +1,4 @@
-//! Small worlds, and all that can happen in them next.
+//! The moves of small configurations.
 
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use crate::ledger::Fact;
 use crate::model::{Activity, Budget, DiskTemplate, Lifetime, Machine, ObjectId};
 use crate::testing::RETAINED;
 
-/// What a moment takes: so little that no story is long enough for it to matter.
+/// Duration of a move. It is so short that the sum of all moves has no effect.
 const TICK: Duration = Duration::from_micros(1);
 
-/// What passes when time does: more than anything waits for.
+/// Duration of the move "time passes". It is longer than every timeout.
 pub(super) const AN_AGE: Duration = Duration::from_secs(1000);
 
-/// One thing that happens. Positions are those in the lists of [`enabled`].
+/// One move. Positions are those in the lists of [`enabled`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
     Pass,
     Act(Fate),
-    /// The leader dies, with so many requests on their way.
+    /// The leader exits with this number of requests in flight.
     Crash(usize),
     Land(usize),
     SeeMachine,
@@ -32,9 +32,9 @@ pub(super) enum Move {
     Finish(usize),
     Evaluate(usize),
     Restart(usize),
-    /// The garbage collector takes what belongs to nobody.
+    /// The garbage collector deletes objects without an owner.
     Collect,
-    /// The garbage collector, or whoever deletes a pool, deletes one of its machines.
+    /// The garbage collector deletes a machine of a deleted pool.
     Sweep(usize),
     Tell(usize),
     Scale(usize),
@@ -50,9 +50,9 @@ pub(super) enum Move {
 pub(super) struct State {
     pub(super) world: World,
     pub(super) small: Config,
-    /// What users may still do.
+    /// Remaining actions of users.
     pub(super) edits: Option<u8>,
-    /// What may still go wrong.
+    /// Remaining faults.
     pub(super) faults: u8,
 }
 
@@ -80,7 +80,7 @@ impl State {
         Ok(state)
     }
 
-    /// Makes a move and checks what must hold in every state.
+    /// Makes a move and checks the invariants of every state.
     pub(super) fn make(&mut self, step: Move) -> Result<(), Broken> {
         self.world.api.now += TICK;
         match step {
@@ -107,7 +107,7 @@ impl State {
             Move::Time => {
                 self.world.api.now += AN_AGE;
                 self.world.in_flight.clear();
-                // Watches are opened anew every minute: none is late for an age.
+                // Watches are restarted every minute, so none has a longer delay.
                 self.see(usize::MAX / 2, usize::MAX / 2);
             }
             Move::Start(_)
@@ -149,7 +149,7 @@ impl State {
         match step {
             Move::Start(which) => {
                 let id = idle(&world.api)[which].clone();
-                // Whatever was written meanwhile is what it starts with.
+                // A new leader starts with the current state.
                 if world.api.machines.find(&id).is_ok_and(|machine| !machine.evaluated) {
                     world.api.edit_machine(&id, |machine| machine.evaluated = true);
                 }
@@ -194,8 +194,8 @@ impl State {
         }
     }
 
-    /// A rollout makes no more machines unavailable than it may. A leader that died may have had one request on its way,
-    /// and so may a lost answer.
+    /// A rollout makes no more machines unavailable than the budget allows. A failed leader and a lost response can
+    /// each have one request in flight.
     fn disturbs_few(&self) -> Result<(), Broken> {
         let disturbed = self.world.api.pool_machines().filter(|machine| {
             machine.activity == Activity::Running && (!machine.evaluated || machine.restart_pending)
@@ -229,7 +229,7 @@ fn restarting(api: &Api) -> Vec<ObjectId> {
     chosen(api, |machine| !machine.terminating && machine.restart_pending && machine.evaluated)
 }
 
-/// What everybody but users, faults and time can do next, in the order in which a world comes to rest.
+/// The possible moves except those of users, faults and time, in the order that leads to convergence.
 pub(super) fn work(state: &State) -> Vec<Move> {
     let World { api, shell, removal_clients, .. } = &state.world;
     let mut moves = Vec::new();
@@ -246,7 +246,8 @@ pub(super) fn work(state: &State) -> Vec<Move> {
         moves.push(Move::Act(Fate::Answered));
     }
     let leaving = api.machines.objects.values().filter(|seen| seen.facts.is_terminating()).count();
-    // The garbage collector may be late, and not without end: it has taken what one machine left before the next is gone.
+    // The garbage collector has a limited delay: it deletes the objects of one machine before the next machine is
+    // deleted.
     if api.has_garbage() {
         moves.push(Move::Collect);
     } else {
@@ -262,7 +263,7 @@ pub(super) fn work(state: &State) -> Vec<Move> {
     moves
 }
 
-/// All that can happen next.
+/// All possible moves.
 pub(super) fn enabled(state: &State) -> Vec<Move> {
     let World { api, shell, removal_clients, in_flight, .. } = &state.world;
     let mut moves = work(state);

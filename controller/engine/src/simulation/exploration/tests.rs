@@ -1,6 +1,6 @@
-//! The worlds that are explored.
+//! The explored configurations.
 //!
-//! `VMPOOL_EXPLORE=1000000` explores larger ones, and at most so many states of each; that wants an optimized build:
+//! `VMPOOL_EXPLORE=1000000` explores larger ones, up to that number of states for each. This needs an optimized build:
 //! `VMPOOL_EXPLORE=1000000 cargo test --release -p vmpool-engine --lib exploration -- --nocapture`.
 
 use rstest::rstest;
@@ -12,15 +12,15 @@ const NOBODY: Users = Users { scale: false, name: false, delete: false, revise: 
 
 const SCALE: Users = Users { scale: true, ..NOBODY };
 
-/// Whoever removes machines, by name and otherwise.
+/// Users that remove machines, with and without targeted removals.
 const REMOVE: Users = Users { scale: true, name: true, delete: true, ..NOBODY };
 
 const REVISE: Users = Users { scale: true, revise: true, ..NOBODY };
 
 const END: Users = Users { scale: true, end: true, ..NOBODY };
 
-/// A pool of at most one machine, users that grow or shrink it once, a leader that may die or wait in vain for an answer
-/// once, and watches of which each may be an event behind at any moment.
+/// A pool of at most one machine, one scale-up or scale-down, one exit of the leader or lost response, and watches that
+/// can be one event behind at any time.
 const SMALLEST: Config = Config {
     called: "",
     naming: Naming::Random,
@@ -47,7 +47,7 @@ const TWO: Config = Config { start: 1, machines: 2, edits: Some(2), behind: 0, .
 
 const THREE: Config = Config { start: 2, machines: 3, edits: Some(1), behind: 0, ..SMALLEST };
 
-/// How many states of each of the larger worlds are visited; nothing, if they are left out.
+/// Number of states to visit in each of the larger configurations; `None` if they are skipped.
 #[expect(clippy::disallowed_methods, reason = "how far a test goes decides nothing in the engine")]
 fn wanted() -> Option<usize> {
     std::env::var("VMPOOL_EXPLORE").ok()?.parse().ok()
@@ -59,7 +59,7 @@ fn explored(small: &Config, limit: usize) -> Count {
     count
 }
 
-/// More than any of the small worlds has.
+/// More states than any of the small configurations has.
 const FEW: usize = 20_000;
 
 #[rstest]
@@ -69,7 +69,7 @@ const FEW: usize = 20_000;
 #[case(Config { called: "one machine gets another template", start: 1, users: REVISE, behind: 0, ..SMALLEST })]
 #[case(Config { called: "one machine is removed by name", start: 1, users: REMOVE, behind: 0, ..EXPLICIT })]
 #[case(Config { called: "one pool is deleted", start: 1, keeps: Some(Ends::Never), users: END, behind: 0, ..SMALLEST })]
-fn whatever_happens_in_a_small_world_the_invariants_hold_and_it_comes_to_rest(#[case] small: Config) {
+fn all_states_of_a_small_configuration_keep_the_invariants_and_converge(#[case] small: Config) {
     let count = explored(&small, FEW);
     assert!(count.complete, "{} is not so small: {count}", small.called);
     assert!(count.settled > 1, "{} never comes to rest by itself: {count}", small.called);

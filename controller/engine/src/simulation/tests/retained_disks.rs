@@ -1,4 +1,4 @@
-//! Stories about disks that outlive their machines.
+//! Simulations with retained disks.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::simulation::disk_steps::DiskStep;
 use crate::simulation::step::Step;
 use crate::simulation::world::World;
 
-/// Runs a story of a pool that keeps disks to its settled end.
+/// Runs a simulation of a pool with retained disks until it converges.
 fn run(
     desired: usize,
     opened: u64,
@@ -31,7 +31,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn whatever_happens_to_disks_that_are_kept_the_invariants_hold_and_the_world_settles(
+    fn random_steps_on_retained_disks_keep_the_invariants_and_converge(
         desired in 0usize..7,
         opened in 0u64..12,
         keep in 0usize..3,
@@ -45,7 +45,7 @@ proptest! {
     }
 }
 
-/// Everybody but the leader does their work: what terminates is gone, machines run, and the watches show it.
+/// All components except the leader work: terminating objects are deleted, machines run, and the watches show it.
 const MEANWHILE: [Step; 10] = [
     Step::Finish(0),
     Step::Finish(0),
@@ -59,18 +59,18 @@ const MEANWHILE: [Step; 10] = [
     Step::Pass,
 ];
 
-/// So many rounds of a leader that gets answers.
+/// This number of rounds of a leader without faults.
 fn rounds(count: usize) -> impl Iterator<Item = Step> {
     std::iter::repeat_n(MEANWHILE.into_iter().chain([Step::Act(Fate::Answered); 8]), count).flatten()
 }
 
-/// A pool of one machine shrinks, and grows again when its disk is free.
+/// A pool of one machine is scaled down, and scaled up again when its disk is free.
 fn cycle() -> Vec<Step> {
     let shrink = rounds(2).chain([Step::Scale(0)]).chain(rounds(3));
     shrink.chain([Step::Scale(1)]).chain(rounds(2)).collect()
 }
 
-/// How many kept disks there ever were.
+/// Number of retained disks that were ever created.
 fn made(world: &World) -> usize {
     let count = world
         .transcript
@@ -87,7 +87,7 @@ fn a_disk_is_used_again() {
 }
 
 #[test]
-fn a_disk_is_used_again_whatever_write_fails_and_however() {
+fn a_disk_is_reused_after_any_failed_write() {
     let acts = |steps: &[Step]| -> Vec<usize> {
         let acts = steps.iter().enumerate().filter(|(_, step)| matches!(step, Step::Act(_)));
         acts.map(|(position, _)| position).collect()
@@ -105,7 +105,7 @@ fn a_disk_is_used_again_whatever_write_fails_and_however() {
 }
 
 #[test]
-fn a_disk_is_used_again_whenever_the_leader_dies_and_whatever_it_had_sent() {
+fn a_disk_is_reused_after_any_exit_of_the_leader() {
     let steps = cycle();
     for position in 0..steps.len() {
         for (late, lands) in [(0, 0), (1, 0), (1, 1), (1, 12), (3, 1)] {
@@ -117,13 +117,13 @@ fn a_disk_is_used_again_whenever_the_leader_dies_and_whatever_it_had_sent() {
             }
             let world = run(1, 0, |_| {}, steps).unwrap();
             assert_eq!(world.api.pool_machines().count(), 1, "{}", world.transcript);
-            // A disk that a dead leader asked for may come after its machine is gone, and then there is one to spare.
+            // A late create of a failed leader may produce a surplus disk after its machine is gone.
             assert!(world.api.retained_disks().count() <= 1 + late, "{}", world.transcript);
         }
     }
 }
 
-/// A pool of three that keeps one of its disks, and no other for longer than 20 seconds, shrinks to none.
+/// A pool of three machines with `keep: 1` and a `ttl` of 20 seconds is scaled down to zero.
 fn shrinking() -> Vec<Step> {
     let begin = (0..3).flat_map(|which| rounds(1).chain([Step::Toggle(which)]));
     begin.chain([Step::Scale(0)]).chain(rounds(4)).collect()
@@ -141,9 +141,9 @@ fn an_idle_pool_loses_the_disks_that_are_too_old_and_keeps_the_newest() {
 }
 
 #[test]
-fn who_dies_between_the_mark_and_the_deletion_leaves_nothing_undone() {
+fn a_new_leader_completes_the_deletion_of_a_marked_disk() {
     let steps = shrinking();
-    // Long enough for the mark, then for the deletion.
+    // Long enough for the mark and then for the deletion.
     let waits = [Step::Wait(21), Step::Pass, Step::Act(Fate::Answered), Step::Act(Fate::Answered)];
     let waits = waits.into_iter().chain([Step::WatchDisks(99), Step::Wait(31), Step::Pass]);
     let steps: Vec<Step> = steps.into_iter().chain(waits).chain([Step::Act(Fate::Answered); 3]).collect();
@@ -170,7 +170,7 @@ fn a_disk_that_is_wanted_while_it_is_about_to_be_deleted_stays() {
 }
 
 #[test]
-fn a_disk_that_somebody_attaches_by_hand_is_left_alone_as_long_as_it_is_attached() {
+fn an_attached_disk_is_neither_allocated_nor_deleted() {
     for which in 0..3 {
         let attached =
             [Step::Disk(DiskStep::Attach(which)), Step::WatchMachines(99), Step::Wait(39), Step::Pass];
@@ -188,13 +188,13 @@ fn a_disk_that_somebody_attaches_by_hand_is_left_alone_as_long_as_it_is_attached
 
 #[test]
 fn broken_disks_are_replaced_and_do_not_pile_up() {
-    // Whatever is made breaks before anybody runs on it, for ten rounds.
+    // For ten rounds, every new disk fails before a machine runs on it.
     let breaks = |which| [Step::Disk(DiskStep::Break(which)), Step::WatchDisks(99), Step::Wait(39)];
     let steps = (0..10).flat_map(|round| {
         let quiet = rounds(1).filter(|step| !matches!(step, Step::Toggle(_)));
         quiet.chain((0..6).flat_map(move |disk| breaks(round + disk)))
     });
     let world = run(2, 0, |_| {}, steps).unwrap();
-    // One for each machine, a replacement, and another one after the broken ones were collected ten minutes later.
+    // One disk for each machine, a replacement, and another one after the failed disks were deleted ten minutes later.
     assert!(made(&world) <= 8, "{} disks\n{}", made(&world), world.transcript);
 }

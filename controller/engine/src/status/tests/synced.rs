@@ -12,7 +12,7 @@ use crate::testing::{RETAINED, World, machine, name};
 
 const UPTIME: Duration = Duration::from_secs(100);
 
-/// A pool whose template is `r2` by now, of running members of `r1`.
+/// A pool with template `r2` whose running machines have `r1`.
 fn outdated(machines: u64) -> World {
     World::desiring(usize::try_from(machines).unwrap())
         .with_machines(machines)
@@ -36,19 +36,19 @@ fn not_evaluated(machine: &mut Machine) {
     machine.evaluated = false;
 }
 
-/// It has the template, and waits for a restart that somebody has to ask for.
+/// The machine has the template and waits for an approved restart.
 fn for_approval(machine: &mut Machine) {
     written(machine);
     machine.restart_pending = true;
 }
 
-/// It has the template, and the platform restarts it.
+/// The machine has the template, and the platform restarts it.
 fn restarting(machine: &mut Machine) {
     for_approval(machine);
     machine.restarts_itself = true;
 }
 
-/// It has the template, and boots from a disk whose template is gone.
+/// The machine has the template and boots from a disk whose template was removed.
 fn stranded(machine: &mut Machine) {
     written(machine);
     machine.disks.push(DiskRef { template: Some("old".into()), disk: "old".into(), position: 1 });
@@ -159,12 +159,12 @@ fn a_platform_that_does_not_look(#[case] age: Duration, #[case] reason: &str) {
     world.uptime = UPTIME + age;
     let condition = condition(&shown(&world), SYNCED).unwrap();
     assert!(condition.starts_with(&format!("False {reason}: ")), "{condition}");
-    let tells = format!("has not looked at changes of 1 ({}): see whether its controller runs", name(1));
+    let tells = format!("has not evaluated changes of 1 replicas ({}) for more than 10 minutes", name(1));
     assert_eq!(condition.contains(&tells), reason == "ChangesNotEvaluated", "{condition}");
 }
 
 #[test]
-fn a_platform_that_never_looks_is_told_of_although_all_are_made_from_the_template() {
+fn changes_that_are_never_evaluated_are_reported_for_new_machines_too() {
     let mut world = with(World::desiring(1).with_machines(1), &[0], |machine: &mut Machine| {
         (machine.evaluated, machine.activity) = (false, Activity::NotRunning);
     });
@@ -197,14 +197,14 @@ fn counts(#[case] edit: fn(&mut Machine), #[case] updated: usize, #[case] restar
 }
 
 #[test]
-fn a_template_that_no_revision_uses_strands_nobody_who_has_no_disk_of_it() {
+fn an_unused_template_strands_only_machines_with_its_disk() {
     let world = World::desiring(1).with_machines(1).pool(|pool| {
         pool.disks.push(DiskTemplate { used: false, ..DiskTemplate::new("data", Lifetime::Retained) });
     });
     assert_eq!(condition(&shown(&world), SYNCED).as_deref(), Some("True PoolSynced: "));
 }
 
-/// A person detached the retained disk of each of these machines.
+/// A user detached the retained disk of each of these machines.
 fn detached(machines: u64, of: &[u64]) -> World {
     let world = World::desiring(2).with_machines(machines).keeping(|_| {});
     let world = (0..machines)

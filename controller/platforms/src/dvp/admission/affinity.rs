@@ -1,15 +1,15 @@
-//! Where machines may run: what would be invalid for a pod is invalid here, since each machine becomes one.
+//! Placement rules. Each machine becomes a pod, so what is invalid for a pod is invalid here.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 use vmpool_api::names::is_dns_label;
 
-use super::machine::MACHINE;
+use super::finding::{Checked, refuse};
 use super::rule::Rule;
+use super::selectors;
 use super::syntax::is_key;
-use super::view::{at, field, list, text};
-use super::{Checked, refuse, selectors};
+use super::view::{MACHINE, at, field, list, text};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -94,7 +94,7 @@ fn term(path: &str, term: &Value) -> Checked {
     label_keys(path, term)
 }
 
-/// Keys whose values are taken from the machine are added to its selector, so they need one and must not repeat it.
+/// `matchLabelKeys` are added to the label selector, so they need a selector and must not repeat its keys.
 fn label_keys(path: &str, term: &Value) -> Checked {
     let selected: BTreeSet<&str> = list(at(term, &["labelSelector", "matchExpressions"]))
         .iter()

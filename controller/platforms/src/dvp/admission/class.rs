@@ -1,94 +1,18 @@
 //! Sizes that the class of the machines allows.
 
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use vmpool_api::Quantity;
-use vmpool_engine::admission::{Found, Known, Warning, shortened};
 
-use super::Outcome;
-use super::facts::ClassName;
-use super::machine::{MACHINE, Template, percent};
+use super::facts::{ClassName, Found, Known};
+use super::finding::{Checked, Warning, refuse, shortened};
+use super::machine::Template;
 use super::rule::Rule;
-use super::view::at;
-use super::{Checked, refuse};
+use super::sizing::{Class, Cores, Fraction, Memory, Policy, percent};
+use super::view::{MACHINE, at};
+use vmpool_engine::admission::Outcome;
 
-/// The annotation that makes a class the default of the cluster.
-const DEFAULT_CLASS: &str = "virtualmachineclass.virtualization.deckhouse.io/is-default-class";
-
-/// Fractions below 100% that a class must leave for an autoscaler to choose from.
+/// Number of fractions below 100% that a class must allow, so that an autoscaler can choose.
 const CHOICES: usize = 2;
-
-/// A VirtualMachineClass, as far as it limits machines.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Class {
-    name: String,
-    /// What is wrong with them where they could not be understood.
-    policies: Result<Vec<Policy>, String>,
-}
-
-impl Class {
-    /// Reads a stored class. One whose policies cannot be understood limits nothing.
-    pub fn read(object: &Value) -> Self {
-        let name = at(object, &["metadata", "name"]).as_str().unwrap_or_default().to_owned();
-        let policies = Option::<Vec<Policy>>::deserialize(at(object, &["spec", "sizingPolicies"]));
-        Self { name, policies: policies.map(Option::unwrap_or_default).map_err(|error| error.to_string()) }
-    }
-}
-
-/// The class that machines without a class get, of all classes of the cluster.
-pub fn default_class(classes: &[Value]) -> Option<&Value> {
-    classes.iter().find(|class| at(class, &["metadata", "annotations", DEFAULT_CLASS]) == "true")
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Policy {
-    cores: Cores,
-    memory: Option<Memory>,
-    /// Percentages; all are allowed without a list.
-    #[serde(default)]
-    core_fractions: Option<Vec<Fraction>>,
-    /// What machines get that name no fraction; 100% if absent.
-    #[serde(default)]
-    default_core_fraction: Option<Fraction>,
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-struct Cores {
-    min: i32,
-    max: i32,
-    step: Option<i32>,
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Memory {
-    min: Option<Quantity>,
-    max: Option<Quantity>,
-    step: Option<Quantity>,
-    per_core: Option<PerCore>,
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-struct PerCore {
-    min: Option<Quantity>,
-    max: Option<Quantity>,
-}
-
-/// Versions of the platform differ in how they write a fraction: `25`, or `25%`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Fraction(u32);
-
-impl<'de> Deserialize<'de> for Fraction {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        let number = match &value {
-            Value::String(text) => percent(text),
-            other => other.as_u64().and_then(|number| percent(&format!("{number}%"))),
-        };
-        number.map(Self).ok_or_else(|| serde::de::Error::custom(format_args!("{value} is no core fraction")))
-    }
-}
 
 /// The sizes, and whether `Auto` can work.
 pub(super) fn check(
@@ -125,7 +49,7 @@ pub(super) fn check(
         Some(Found::Absent) | None => {
             let detail = match wanted {
                 ClassName::Named(name) => {
-                    format!("there is no class {:?}; machines wait until there is", shortened(&name, 63))
+                    format!("there is no class {:?}; machines wait until it exists", shortened(&name, 63))
                 }
                 ClassName::Default => {
                     "no class is named and the cluster has no default class; name one".to_owned()
@@ -181,7 +105,7 @@ fn fraction(template: &Template<'_>, class: &str, policy: &Policy) -> Checked {
     let list: Vec<_> = allowed.iter().map(|fraction| format!("{}%", fraction.0)).collect();
     let list = shortened(&list.join(", "), 200);
     let Some(wanted) = template.spec.cpu.core_fraction.as_deref() else {
-        // The class fills it in when the machine is created.
+        // The platform fills it in from the class when the machine is created.
         let default = policy.default_core_fraction.unwrap_or(Fraction(100));
         if allowed.contains(&default) {
             return Ok(());
@@ -200,7 +124,7 @@ fn fraction(template: &Template<'_>, class: &str, policy: &Policy) -> Checked {
     if wanted == "Auto" {
         let choices = allowed.iter().filter(|fraction| fraction.0 < 100).count();
         if choices < CHOICES {
-            let reason = format_args!("class {class:?} allows {list}, which leaves nothing to choose from");
+            let reason = format_args!("class {class:?} allows {list}, which leaves no choice for Auto");
             return refuse_auto(
                 reason,
                 "use one of these, or a class with at least two fractions below 100%",
@@ -222,7 +146,7 @@ fn fraction(template: &Template<'_>, class: &str, policy: &Policy) -> Checked {
 
 impl Memory {
     fn check(&self, template: &Template<'_>, class: &str) -> Checked {
-        // Checked before, as C10; a class whose own amounts cannot be read does not limit.
+        // Rule C10 checks the amount. A class with unreadable amounts does not limit sizes.
         let Ok(size) = template.spec.memory.size.bytes().map(u128::from) else { return Ok(()) };
         let bytes = |quantity: &Option<Quantity>| quantity.as_ref()?.bytes().ok().map(u128::from);
         let text =

@@ -1,21 +1,20 @@
-//! The devices of the machines, and how they go with the disk templates.
+//! Rules about the devices of the machines and the disk templates.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use vmpool_engine::admission::Found;
 
-use super::facts::{Facts, ImageId, ImageKind};
-use super::machine::MACHINE;
+use super::facts::{Facts, Found, ImageId, ImageKind};
+use super::finding::{Checked, refuse};
 use super::rule::Rule;
-use super::view::{Pool, field, text};
-use super::{Checked, Outcome, refuse};
+use super::view::{MACHINE, Pool, field, text};
+use vmpool_engine::admission::Outcome;
 
 fn is_disk(device: &Value) -> bool {
     text(device, "kind") == Some("VirtualDisk")
 }
 
-/// What [`check_attached`] depends on: names of attached disks and of disk templates.
+/// The input of [`check_attached`]: names of attached disks and of disk templates.
 pub(super) fn attached(pool: Pool<'_>) -> (Vec<&str>, Vec<&str>) {
     let devices = pool.devices().iter().filter(|device| is_disk(device));
     (
@@ -24,7 +23,7 @@ pub(super) fn attached(pool: Pool<'_>) -> (Vec<&str>, Vec<&str>) {
     )
 }
 
-/// Disk templates and devices of kind VirtualDisk belong together one by one.
+/// Each disk template has exactly one device of kind VirtualDisk, and vice versa.
 pub(super) fn check_attached(pool: Pool<'_>) -> Checked {
     let (devices, templates) = attached(pool);
     for template in &templates {
@@ -68,7 +67,7 @@ pub(super) fn check_attached(pool: Pool<'_>) -> Checked {
     Ok(())
 }
 
-/// The list by itself.
+/// Checks the device list alone.
 pub(super) fn check_list(devices: &[Value]) -> Checked {
     let (mut seen, mut orders) = (BTreeSet::new(), BTreeSet::new());
     for (index, device) in devices.iter().enumerate() {
@@ -92,7 +91,7 @@ pub(super) fn check_list(devices: &[Value]) -> Checked {
                 path(),
                 order,
                 "boot orders begin at 1",
-                "use 1 for what is tried first",
+                "use 1 for the device to boot from first",
             );
         }
         if !orders.insert(order.as_i64()) {
@@ -108,7 +107,7 @@ pub(super) fn check_list(devices: &[Value]) -> Checked {
     Ok(())
 }
 
-/// The device that the machines boot from, with its place: that of the smallest boot order, or else the first.
+/// The device that the machines boot from, with its index: the one with the smallest boot order, or else the first.
 fn boot_device(pool: Pool<'_>) -> Option<(usize, &Value)> {
     let devices = || pool.devices().iter().enumerate();
     let ordered = devices().filter_map(|(index, device)| Some((field(device, "bootOrder").as_i64()?, index)));
@@ -123,8 +122,8 @@ pub(super) fn boot_image(pool: Pool<'_>) -> Option<ImageId> {
     Some(ImageId { kind, name: text(device, "name")?.to_owned() })
 }
 
-/// An image is read-only: a machine cannot boot from one unless it is made for that. One that is not there or not ready
-/// says nothing yet.
+/// A machine cannot boot from a read-only image that is not a CD-ROM. The rule does not apply to images that do not
+/// exist or are not ready.
 pub(super) fn check_boot(pool: Pool<'_>, facts: &Facts) -> Result<(), Box<Outcome>> {
     let (Some(id), Some((index, _))) = (boot_image(pool), boot_device(pool)) else { return Ok(()) };
     match facts.images.get(&id) {

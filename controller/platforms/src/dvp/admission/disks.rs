@@ -1,4 +1,4 @@
-//! The disk templates, as far as they can be judged by themselves.
+//! Rules about disk templates that need no other objects.
 
 use std::cmp::Ordering;
 
@@ -6,19 +6,18 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use vmpool_api::v1alpha2::{Reclaim, VirtualDiskSpec};
 use vmpool_api::{GoDuration, Quantity, labels};
-use vmpool_engine::admission::{Warning, shortened};
 
-use super::machine::unreadable;
+use super::finding::{Checked, Warning, refuse, shortened, unreadable};
 use super::rule::Rule;
+use super::schema;
 use super::view::{DiskTemplate, Pool, field, text};
-use super::{Checked, refuse, schema};
 
 /// Disk templates that an update removes.
 pub(super) fn removed(old: Pool<'_>, new: Pool<'_>, warnings: &mut Vec<Warning>) {
     for gone in old.disks().filter(|disk| disk.retains() && new.disk(disk.name).is_none()) {
         let detail = format!(
-            "the template goes, renamed perhaps: its disks and their data are deleted, those of machines too. How many that \
-             are: kubectl get vd -l {}={}",
+            "the disk template is removed or renamed: its disks and their data are deleted, including those of \
+             machines. To list them: kubectl get vd -l {}={}",
             labels::DISK_TEMPLATE,
             gone.name
         );
@@ -26,7 +25,7 @@ pub(super) fn removed(old: Pool<'_>, new: Pool<'_>, warnings: &mut Vec<Warning>)
     }
 }
 
-/// One disk template that is new, or differs from what it was before.
+/// Checks a new or changed disk template.
 pub(super) fn check(
     before: Option<DiskTemplate<'_>>,
     disk: DiskTemplate<'_>,
@@ -57,7 +56,7 @@ fn reclaim(before: Option<DiskTemplate<'_>>, disk: DiskTemplate<'_>) -> Checked 
             disk.path(".reclaim.onScaleDown"),
             field(value, "onScaleDown"),
             format_args!(
-                "it was {}, and absent means Delete; the disks that exist belong to others by it",
+                "it was {}, and absent means Delete; existing disks keep the owner that the old value gave them",
                 before.on_scale_down()
             ),
             "add a disk template with another name, and remove this one",
@@ -73,7 +72,7 @@ fn reclaim(before: Option<DiskTemplate<'_>>, disk: DiskTemplate<'_>) -> Checked 
             Rule::ReclaimWithoutRetain,
             disk.path(&format!(".reclaim.{name}")),
             field(value, name),
-            "it is about disks that stay behind, and with onScaleDown Delete none does",
+            "it applies to retained disks, and with onScaleDown Delete there are none",
             format_args!("set onScaleDown to Retain, or remove {name}"),
         );
     }
@@ -83,7 +82,7 @@ fn reclaim(before: Option<DiskTemplate<'_>>, disk: DiskTemplate<'_>) -> Checked 
                 Rule::KeepWithoutTtl,
                 disk.path(".reclaim.keep"),
                 field(value, "keep"),
-                "without a ttl no free disk is ever deleted, so there is nothing to spare",
+                "without a ttl no free disk is ever deleted, so keep has no effect",
                 "add ttl, or remove keep",
             );
         }
@@ -96,12 +95,12 @@ fn reclaim(before: Option<DiskTemplate<'_>>, disk: DiskTemplate<'_>) -> Checked 
             disk.path(".reclaim.ttl"),
             field(value, "ttl"),
             shortened(&error.to_string(), 200),
-            "use a duration such as 90s, 30m or 1h30m; without ttl free disks stay for ever",
+            "use a duration such as 90s, 30m or 1h30m; without ttl free disks are never deleted",
         ),
     }
 }
 
-/// Types of data sources, and the part that each of them needs.
+/// Types of data sources, each with the part that it needs.
 const SOURCES: [(&str, &str); 4] = [
     ("HTTP", "http"),
     ("ContainerImage", "containerImage"),
@@ -132,7 +131,7 @@ fn source(disk: DiskTemplate<'_>) -> Checked {
             Rule::DataSource,
             path,
             given,
-            "it does not say which source is meant",
+            "the type of the data source is missing",
             "set type to HTTP, ContainerImage or ObjectRef, or remove dataSource for a disk that starts empty",
         );
     };
@@ -189,7 +188,7 @@ fn size(disk: DiskTemplate<'_>, spec: &VirtualDiskSpec) -> Checked {
     refuse(Rule::DiskSize, path(), disk.size(), reason, "use an amount greater than zero, such as 10Gi")
 }
 
-/// Disks only grow; the smaller size is that of new ones.
+/// Existing disks are never shrunk. The smaller size applies to new disks.
 fn smaller(before: DiskTemplate<'_>, disk: DiskTemplate<'_>, warnings: &mut Vec<Warning>) {
     let read = |disk: DiskTemplate<'_>| Quantity::deserialize(disk.size()).ok();
     let (Some(was), Some(is)) = (read(before), read(disk)) else { return };

@@ -1,27 +1,29 @@
-//! What rules know beyond the object itself: settings of the cluster, and objects that were read for the request.
+//! Inputs of the rules besides the pool: settings of the cluster, and objects that were read for the request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use vmpool_engine::admission::{Found, Known, Users};
+use vmpool_engine::admission::Users;
 
-use super::class::Class;
+pub use vmpool_engine::admission::{Found, Known};
+
+use super::sizing::Class;
 use super::view::{at, field, list, text};
 
-/// Properties of the cluster that no object tells.
+/// Capabilities of the cluster that cannot be detected through the API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
-    /// Software-defined networks: machines may have networks besides the main one.
+    /// Software-defined networks: machines can have additional networks.
     pub sdn: Known,
-    /// Address ranges for machines: they may be on the main network.
+    /// Address ranges for machines: machines can use the main network.
     pub machine_cidrs: Known,
-    /// GPUs can be passed to machines.
+    /// GPUs: machines can use GPUs.
     pub gpus: Known,
-    /// The size of a running machine can change, and a vertical autoscaler changes it.
+    /// In-place resize: a vertical autoscaler can change the size of a running machine.
     pub in_place_resize: Known,
 }
 
-/// What is fixed for the life of the process.
+/// Settings that do not change while the process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// The users with more rights than other users.
@@ -30,12 +32,12 @@ pub struct Settings {
     pub cluster: Cluster,
 }
 
-/// Which kind of image.
+/// The kind of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ImageKind {
-    /// Of the pool's namespace.
+    /// An image of the pool's namespace.
     Namespace,
-    /// Of the cluster.
+    /// An image of the cluster.
     Cluster,
 }
 
@@ -67,25 +69,25 @@ pub struct ImageId {
     pub name: String,
 }
 
-/// What a rule reads of an image.
+/// The facts of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
     /// Its phase is Ready.
     pub ready: bool,
     /// It is a CD-ROM.
     pub cdrom: bool,
-    /// Bytes of a disk made from it.
+    /// Size of a disk that is created from it, in bytes.
     pub unpacked: Option<u64>,
 }
 
-/// What a rule reads of a snapshot of a disk.
+/// The facts of a snapshot of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Bytes that a disk made from it needs at least.
+    /// Minimum size of a disk that is created from it, in bytes.
     pub restore_size: Option<u64>,
 }
 
-/// What a rule reads of a stored revision of a machine template.
+/// The facts of a stored revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Revision {
     /// UID of the pool that it belongs to.
@@ -95,7 +97,7 @@ pub struct Revision {
 }
 
 impl Revision {
-    /// Reads a ControllerRevision of `apps/v1`, leniently as all objects are read here.
+    /// Reads a ControllerRevision of `apps/v1` leniently.
     pub fn read(object: &Value) -> Self {
         let owners = list(at(object, &["metadata", "ownerReferences"]));
         let controller = owners.iter().find(|owner| field(owner, "controller") == true);
@@ -111,16 +113,16 @@ impl Revision {
     }
 }
 
-/// The class that machines of the template would get.
+/// The class of the machines of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClassName {
-    /// The one that is named.
+    /// The class with this name.
     Named(String),
-    /// The cluster's default.
+    /// The default class of the cluster.
     Default,
 }
 
-/// What the rules want to have read.
+/// The objects that the rules need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// The class.
@@ -129,13 +131,13 @@ pub struct Needs {
     pub images: BTreeSet<ImageId>,
     /// Names of VirtualDiskSnapshots of the pool's namespace.
     pub snapshots: BTreeSet<String>,
-    /// Names that a ControllerRevision of the pool's namespace may have, in their order. The first that is the pool's
-    /// counts.
+    /// Possible names of a ControllerRevision in the pool's namespace, in order. The first one that belongs to the pool
+    /// is used.
     pub revisions: Vec<String>,
 }
 
 impl Needs {
-    /// Whether nothing has to be read.
+    /// Whether the rules need no objects.
     pub fn is_empty(&self) -> bool {
         self.class.is_none()
             && self.images.is_empty()
@@ -144,7 +146,7 @@ impl Needs {
     }
 }
 
-/// What was read. What is missing here counts as absent.
+/// The objects that were read. A missing entry counts as absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// The class.
@@ -153,6 +155,6 @@ pub struct Facts {
     pub images: BTreeMap<ImageId, Found<Image>>,
     /// Snapshots by name.
     pub snapshots: BTreeMap<String, Found<Snapshot>>,
-    /// What was found under each of [`Needs::revisions`].
+    /// The results for [`Needs::revisions`], in the same order.
     pub revisions: Vec<Found<Revision>>,
 }

@@ -6,8 +6,8 @@ use serde_json::Value;
 use vmpool_api::Quantity;
 use vmpool_engine::admission::{Found, Lookup, LookupResult, Subject};
 
-use super::class::{Class, default_class};
 use super::facts::{ClassName, Facts, Image, ImageId, ImageKind, Needs, Revision, Snapshot};
+use super::sizing::{Class, default_class};
 use super::view::{at, list};
 use crate::dvp::API_VERSION;
 

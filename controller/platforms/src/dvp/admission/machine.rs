@@ -1,4 +1,4 @@
-//! The machine template, as far as it can be judged by itself.
+//! Rules about the machine template that need no other objects.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,22 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use vmpool_api::v1alpha2::VirtualMachineSpec;
 use vmpool_api::{PREFIX, Quantity, is_reserved};
-use vmpool_engine::admission::{Known, Warning, shortened};
 
-use super::facts::{ClassName, Cluster};
+use super::facts::{ClassName, Cluster, Known};
+use super::finding::{Checked, Warning, refuse, unreadable};
 use super::rule::Rule;
-use super::view::{at, field};
-use super::{Checked, affinity, devices, networks, provisioning, refuse, schema, syntax};
-
-/// Path of the machine's spec in a pool.
-pub(super) const MACHINE: &str = "spec.virtualMachineTemplate.spec";
+use super::sizing::percent;
+use super::view::{MACHINE, at, field};
+use super::{affinity, devices, networks, provisioning, schema, syntax};
 
 const MOST_CORES: i32 = 248;
 
 /// A template that the rules of this module accept.
 #[derive(Clone, Debug)]
 pub(super) struct Template<'a> {
-    /// The machine's spec as it was sent.
+    /// The spec of the machines in the request.
     pub(super) value: &'a Value,
-    /// The same, read.
+    /// The parsed spec.
     pub(super) spec: VirtualMachineSpec,
 }
 
@@ -65,23 +63,6 @@ pub(super) fn check<'a>(
     gpus(&spec, value, cluster.gpus)?;
     schema::machine(MACHINE, value)?;
     Ok(Template { value, spec })
-}
-
-/// The refusal of a part whose shape is not that of the API. The error of the decoder says what it wanted.
-pub(super) fn unreadable<T>(path: &str, value: &Value, error: &serde_json::Error) -> Checked<T> {
-    // Of something large only what it is: it may hold what is none of a log's business.
-    let value = match value {
-        Value::Object(map) => Value::from(format!("an object of {} fields", map.len())),
-        Value::Array(list) => Value::from(format!("a list of {} entries", list.len())),
-        other => other.clone(),
-    };
-    refuse(
-        Rule::Unreadable,
-        path,
-        &value,
-        format_args!("it cannot be read: {}", shortened(&error.to_string(), 200)),
-        "correct it; kubectl explain virtualmachinepools.virtualization.deckhouse.io --recursive shows the types",
-    )
 }
 
 fn metadata(template: &Value) -> Checked {
@@ -132,7 +113,7 @@ const KEYS: &str =
     "use at most 63 letters, digits, '-', '_' and '.', with a DNS name and a slash in front if you like";
 const VALUES: &str = "use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends";
 
-/// Over how many sockets the platform spreads so many cores.
+/// Number of sockets that the platform uses for this number of cores.
 pub(super) const fn sockets(cores: i32) -> i32 {
     match cores {
         ..=16 => 1,
@@ -142,7 +123,7 @@ pub(super) const fn sockets(cores: i32) -> i32 {
     }
 }
 
-/// Whether a machine can have so many cores.
+/// Whether a machine can have this number of cores.
 const fn fills_sockets(cores: i32) -> bool {
     cores >= 1 && cores <= MOST_CORES && cores % sockets(cores) == 0
 }
@@ -173,13 +154,6 @@ fn cores(cores: i32, spec: &Value) -> Checked {
     )
 }
 
-/// The percentage of a core fraction, `None` if it is none from 1% to 100%, or not written the only way.
-pub(super) fn percent(text: &str) -> Option<u32> {
-    let digits = text.strip_suffix('%')?;
-    let plain = digits.bytes().all(|digit| digit.is_ascii_digit()) && !digits.starts_with('0');
-    digits.parse().ok().filter(|percent| plain && (1..=100).contains(percent))
-}
-
 fn core_fraction(fraction: Option<&str>, spec: &Value) -> Checked {
     match fraction {
         None | Some("Auto") => Ok(()),
@@ -198,7 +172,7 @@ fn memory(size: &Quantity, spec: &Value) -> Checked {
     let reason = match size.bytes() {
         Ok(0) => "a machine needs memory".to_owned(),
         Ok(_) => return Ok(()),
-        Err(error) => shortened(&error.to_string(), 200),
+        Err(error) => super::finding::shortened(&error.to_string(), 200),
     };
     refuse(
         Rule::NoMemory,
@@ -209,10 +183,10 @@ fn memory(size: &Quantity, spec: &Value) -> Checked {
     )
 }
 
-/// What only one machine can have: with it, one replica would run and the others wait for ever.
+/// Fields that only one machine can use. With them, one machine would run and the others would wait forever.
 fn identities(spec: &VirtualMachineSpec, value: &Value) -> Checked {
     const REASON: &str = "it fits one machine only";
-    // An empty name is left out of the machines.
+    // Machines are created without empty names.
     let names = |name: &Option<String>| name.as_ref().is_some_and(|name| !name.is_empty());
     if names(&spec.virtual_machine_ip_address_name) {
         return refuse(
@@ -245,7 +219,7 @@ fn identities(spec: &VirtualMachineSpec, value: &Value) -> Checked {
             format!("{MACHINE}.usbDevices"),
             field(value, "usbDevices"),
             "a USB device fits one machine only",
-            "remove usbDevices; a machine with one is made outside of the pool",
+            "remove usbDevices; create a machine with one outside of the pool",
         );
     }
     Ok(())

@@ -1,12 +1,12 @@
-//! The name of a pool. It cannot change, so that creates are all that there is to look at.
+//! Rules about the name of a pool. They apply only to creates, because a name cannot change.
 
 use serde_json::Value;
 
+use super::finding::{Checked, refuse};
 use super::rule::Rule;
 use super::view::Pool;
-use super::{Checked, refuse};
 
-/// A machine adds a dash and five characters, and its own name has at most 63.
+/// The name of a machine has six more characters, and at most 63.
 const LONGEST: usize = 57;
 
 pub(super) fn check(pool: Pool<'_>) -> Checked {

@@ -1,15 +1,14 @@
-//! The networks of the machines.
+//! Rules about the networks of the machines.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 use vmpool_api::v1alpha2::virtual_machine::VirtualMachineNetworks as Network;
-use vmpool_engine::admission::Known;
 
-use super::facts::Cluster;
-use super::machine::MACHINE;
+use super::facts::{Cluster, Known};
+use super::finding::{Checked, refuse};
 use super::rule::Rule;
-use super::{Checked, refuse};
+use super::view::MACHINE;
 
 /// The number of the main network.
 const MAIN_ID: i64 = 1;

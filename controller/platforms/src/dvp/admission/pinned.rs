@@ -1,21 +1,22 @@
-//! The revision that a pool is held at: it has to be there, and machines of it have to be possible.
+//! Rules about the revision that a pool is pinned to: it must be stored, and its disks must have templates.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use vmpool_engine::admission::Found;
-use vmpool_engine::revision::RevisionId;
 
-use super::facts::{Facts, Needs, Revision};
+use super::facts::{Facts, Found, Needs, Revision};
+use super::finding::{Checked, refuse};
+use super::rollout;
 use super::rule::Rule;
 use super::view::{Pool, at};
-use super::{Checked, Outcome, refuse, rollout};
+use vmpool_engine::admission::Outcome;
+use vmpool_engine::revision::RevisionId;
 
-/// What is said about a revision that is not there.
+/// The advice for a revision that is not stored.
 const WAY_OUT: &str = "take the name of one of the pool's ControllerRevisions, which kubectl get controllerrevisions shows, \
                        or remove this";
 
-/// What the revision's object may be called.
+/// The possible names of the object of the revision.
 fn names_of(pool: Pool<'_>, id: &str) -> [String; 2] {
     let uid = at(pool.0, &["metadata", "uid"]).as_str().unwrap_or_default();
     RevisionId::from(id).object_names(pool.name(), uid)
@@ -25,13 +26,13 @@ fn names(pool: Pool<'_>) -> BTreeSet<&str> {
     pool.disks().map(|disk| disk.name).collect()
 }
 
-/// Whether the request changes what the rule is about.
+/// Whether the request changes the input of the rule.
 pub(super) fn touched(old: Option<Pool<'_>>, new: Pool<'_>) -> bool {
     let pinned = rollout::pinned(new);
     pinned.is_some() && old.is_none_or(|old| rollout::pinned(old) != pinned || names(old) != names(new))
 }
 
-/// The object to read, for a pool that is there.
+/// The objects to read, for an existing pool.
 pub(super) fn needs(old: Option<Pool<'_>>, new: Pool<'_>, needs: &mut Needs) -> Checked {
     if !touched(old, new) {
         return Ok(());
@@ -51,7 +52,7 @@ fn unknown(pool: Pool<'_>, id: &str, reason: &str) -> Checked {
 pub(super) fn check(pool: Pool<'_>, facts: &Facts) -> Result<(), Box<Outcome>> {
     let Some(id) = rollout::pinned(pool) else { return Ok(()) };
     let uid = at(pool.0, &["metadata", "uid"]);
-    // One of another pool, perhaps of a predecessor with the same name, is none of this one.
+    // A revision of another pool, for example of an earlier pool with the same name, does not count.
     let ours = facts.revisions.iter().find_map(|found| match found {
         Found::There(revision) => (uid.as_str() == revision.owner.as_deref()).then_some(revision),
         Found::Absent | Found::Failed(_) => None,
@@ -70,7 +71,7 @@ pub(super) fn check(pool: Pool<'_>, facts: &Facts) -> Result<(), Box<Outcome>> {
     Ok(unknown(pool, &id, "the pool has no stored revision of this name")?)
 }
 
-/// Machines of the revision need a template for each of their disks.
+/// Machines of the revision need a disk template for each of their disks.
 fn fits(pool: Pool<'_>, id: &str, revision: &Revision) -> Checked {
     let there = names(pool);
     match revision.disks.iter().find(|disk| !there.contains(disk.as_str())) {

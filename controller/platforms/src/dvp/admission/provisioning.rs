@@ -1,17 +1,16 @@
-//! What the guests are told at their first start.
+//! Rules about the provisioning data of guests.
 
 use serde_json::Value;
 use vmpool_api::v1alpha2::virtual_machine::VirtualMachineProvisioning;
-use vmpool_engine::admission::Warning;
 
-use super::machine::MACHINE;
+use super::finding::{Checked, Warning, refuse};
 use super::rule::Rule;
-use super::{Checked, refuse};
+use super::view::MACHINE;
 
-/// Bytes of inline user data that a machine may have.
+/// Maximum size of inline user data, in bytes.
 const LONGEST: usize = 2048;
 
-/// First lines by which cloud-init knows what it was given.
+/// First lines that identify formats of cloud-init.
 const HEADERS: [&str; 10] = [
     "#!",
     "#cloud-config",
@@ -65,7 +64,7 @@ pub(super) fn check(
     }
 }
 
-/// The text itself is never repeated in a message: it may hold secrets, though it should not.
+/// Messages never quote the text, because it can contain secrets.
 fn user_data(text: &str, warnings: &mut Vec<Warning>) -> Checked {
     let path = format!("{MACHINE}.provisioning.userData");
     if text.len() > LONGEST {
@@ -92,7 +91,7 @@ fn user_data(text: &str, warnings: &mut Vec<Warning>) -> Checked {
     Ok(())
 }
 
-/// Nothing but comments is a mapping without entries.
+/// A text with only comments is an empty mapping.
 fn is_mapping(text: &str) -> bool {
     matches!(
         serde_yaml_ng::from_str::<serde_yaml_ng::Value>(text),

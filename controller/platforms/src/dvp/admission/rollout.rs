@@ -1,31 +1,30 @@
-//! How a change of the template reaches machines: the fields, and the annotations that stand for them where the
-//! cluster's definition of a pool has no such fields.
+//! Rules about the settings of the rollout: the fields, and their equivalent annotations for clusters whose definition
+//! of pools lacks the fields.
 //!
-//! Annotations may change while the spec does not, so this is asked before an unchanged spec lets a request through.
+//! Annotations can change without the spec, so these rules are evaluated before an unchanged spec is allowed.
 
 use serde_json::Value;
 use vmpool_api::names::is_dns_label;
 use vmpool_api::{Share, ShareError, annotations};
-use vmpool_engine::admission::Warning;
 
+use super::finding::{Checked, Warning, refuse};
 use super::rule::Rule;
 use super::view::{Pool, at, field};
-use super::{Checked, refuse};
 
-/// A field and the annotation that stands for it.
+/// A field and its equivalent annotation.
 struct Twin {
-    /// Where the field is, below the spec.
+    /// The path of the field below the spec.
     path: &'static [&'static str],
     annotation: &'static str,
     /// The rule about the field.
     rule: Rule,
-    /// What is wrong with a value of the field.
+    /// Validates a value of the field.
     of_field: fn(&Value) -> Option<Wrong>,
-    /// The value that an annotation stands for, in the form of the field.
+    /// Converts the text of the annotation into the value of the field.
     of_annotation: fn(&str) -> Result<Value, Wrong>,
 }
 
-/// Why a value will not do, and what will.
+/// Why a value is invalid, and which values are valid.
 struct Wrong {
     reason: &'static str,
     way_out: &'static str,
@@ -50,7 +49,7 @@ impl Twin {
         format!("metadata.annotations[{}]", self.annotation)
     }
 
-    /// What holds: the field if there is one, otherwise what the annotation says if that can be read.
+    /// The effective value: the field if it is present, otherwise the annotation if it is readable.
     fn effective(&self, pool: Pool<'_>) -> Value {
         let value = self.value(pool);
         if !value.is_null() {
@@ -74,14 +73,14 @@ const MAX_UNAVAILABLE: Twin = Twin {
     },
 };
 
-/// The error itself quotes the value, which every refusal does.
+/// The error quotes the value, and the refusal quotes it as well.
 fn no_share(error: &ShareError) -> Wrong {
     let reason = match error {
         ShareError::NotAShare { .. } => "it is neither a number of machines nor a percentage",
         ShareError::TooSmall { .. } => "it is less than one machine",
         ShareError::TooLarge { .. } => "it is more than all machines",
     };
-    Wrong::new(reason, "use a number from 1, or 1% to 100%; to change no machine at all, pause the rollout")
+    Wrong::new(reason, "use a number from 1, or 1% to 100%; to update no machine, pause the rollout")
 }
 
 const PAUSED: Twin = Twin {
@@ -111,7 +110,8 @@ const REVISION: Twin = Twin {
     },
 };
 const NO_NAME: &str = "no revision has such a name";
-const NAMES: &str = "use what status.desiredTemplateHash showed while that template was in force; the ControllerRevisions of the \
+const NAMES: &str = "use the value of status.desiredTemplateHash while that template was current; the \
+ControllerRevisions of the \
                      pool end in it";
 
 const HISTORY: Twin = Twin {
@@ -123,17 +123,18 @@ const HISTORY: Twin = Twin {
         count.is_none_or(|count| count < 0).then(|| Wrong::new(NO_COUNT, COUNTS))
     },
     of_annotation: |text| match text.parse::<i32>() {
-        // A sign in front is read by Rust, and by nobody else.
+        // Rust parses a leading sign, but no other implementation does.
         Ok(count) if text.bytes().all(|digit| digit.is_ascii_digit()) => Ok(Value::from(count)),
         _ => Err(Wrong::new(NO_COUNT, COUNTS)),
     },
 };
 const NO_COUNT: &str = "not a number of revisions";
-const COUNTS: &str = "use a whole number from 0; 0 keeps only what machines have, so that no way leads back";
+const COUNTS: &str =
+    "use a whole number from 0; 0 keeps only what machines have, so that no rollback is possible";
 
 const TWINS: [Twin; 4] = [MAX_UNAVAILABLE, PAUSED, REVISION, HISTORY];
 
-/// The revision that machines are to have in place of the template.
+/// The pinned revision.
 pub(super) fn pinned(pool: Pool<'_>) -> Option<String> {
     match REVISION.effective(pool) {
         Value::String(name) => Some(name),
@@ -141,12 +142,12 @@ pub(super) fn pinned(pool: Pool<'_>) -> Option<String> {
     }
 }
 
-/// Where that is said.
+/// The path of the field or annotation that sets it.
 pub(super) fn pinned_by(pool: Pool<'_>) -> String {
     if REVISION.value(pool).is_null() { REVISION.annotation_field() } else { REVISION.field() }
 }
 
-/// Each value that the request changes.
+/// Checks each value that the request changes.
 pub(super) fn check(old: Option<Pool<'_>>, new: Pool<'_>, warnings: &mut Vec<Warning>) -> Checked {
     let rollout = field(new.spec(), "rollout");
     if !rollout.is_null()
@@ -190,29 +191,31 @@ pub(super) fn check(old: Option<Pool<'_>>, new: Pool<'_>, warnings: &mut Vec<War
     Ok(())
 }
 
-/// The field wins, which whoever wrote the annotation may not expect.
+/// Warns if an annotation has no effect because the field is set.
 fn contradiction(twin: &Twin, pool: Pool<'_>, warnings: &mut Vec<Warning>) {
     let (value, annotation) = (twin.value(pool), pool.annotation(twin.annotation));
     let Some(text) = annotation.as_str().filter(|_| !value.is_null()) else { return };
     if (twin.of_annotation)(text).is_ok_and(|stands_for| stands_for != *value) {
-        let detail =
-            format!("{} says something else, and the field wins; remove the annotation", twin.field());
+        let detail = format!(
+            "{} has another value, and the field overrides the annotation; remove the annotation",
+            twin.field()
+        );
         warnings.push(Warning::new(Rule::RolloutContradiction, twin.annotation_field(), detail));
     }
 }
 
-/// A template that changes, and does not reach the machines that exist.
+/// Warns if a template changes while existing machines are not updated.
 pub(super) fn held(old: Pool<'_>, new: Pool<'_>, warnings: &mut Vec<Warning>) {
     if old.template() == new.template() {
         return;
     }
     let detail = if let Some(name) = pinned(new) {
         format!(
-            "it changes, and no machine gets it: {} holds all at revision {name}; remove that to go on",
+            "it changes, but {} pins all machines to revision {name}; remove that to roll the change out",
             pinned_by(new)
         )
     } else if PAUSED.effective(new) == Value::Bool(true) {
-        "it changes while the rollout is paused: only new machines get it until the rollout goes on"
+        "it changes while the rollout is paused: until you continue the rollout, only new machines get it"
             .to_owned()
     } else {
         return;

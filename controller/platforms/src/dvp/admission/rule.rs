@@ -1,13 +1,13 @@
-//! The catalogue of rules: what each is called, what it does and when it is asked.
+//! The catalogue of rules: their names, their effects and the requests that they apply to.
 
 use std::fmt;
 
 use vmpool_engine::admission::{Rule as Described, Severity};
 
-/// Which requests a rule looks at.
+/// The requests that a rule applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Every create and every update, before anything else allows the request.
+    /// Every create and every update, before any rule that allows a request.
     Always,
     /// Creates.
     Create,
@@ -21,14 +21,14 @@ pub enum Scope {
     DiskTemplate,
     /// Creates, and updates that change the part in question.
     Part,
-    /// The same for one setting of the rollout, be it a field or an annotation.
+    /// Creates, and updates that change the setting of the rollout, as a field or an annotation.
     Rollout,
     /// Updates of the scale subresource.
     Scale,
 }
 
 impl Scope {
-    /// The words for the documentation.
+    /// The text for the documentation.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Always => "every request",
@@ -49,11 +49,11 @@ macro_rules! rules {
         shared { $($shared:ident $known:ident $at:ident;)+ }
         own { $($name:ident $id:literal $severity:ident $scope:ident $check:literal;)+ }
     ) => {
-        /// One rule about pools. The order is that in which they are listed for readers.
+        /// A rule about pools. The order is the order in the documentation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Rule {
             $(
-                #[doc = concat!("[`vmpool_engine::admission::Rule::", stringify!($known), "`].")]
+                #[doc = concat!("[`Described::", stringify!($known), "`].")]
                 $shared,
             )+
             $(#[doc = $check] $name,)+
@@ -70,7 +70,7 @@ macro_rules! rules {
                 }
             }
 
-            /// Which requests it looks at.
+            /// The requests that it applies to.
             pub const fn scope(self) -> Scope {
                 match self {
                     $(Self::$shared => Scope::$at,)+
@@ -90,8 +90,9 @@ rules! {
         EmptiedPool EMPTIED_POOL Update;
     }
     own {
-        Unreadable "P" Invalid Part "Every part has the type that the API gives it";
-        Schema "P1" Invalid Part "Every value is one that the definition of vmpool allows: a known word, of an allowed length, number or form";
+        Unreadable "P" Invalid Part "Every part has the type that the API defines";
+        Schema "P1" Invalid Part "Every value is one that the definition of vmpool allows: its words, lengths, numbers \
+    and patterns";
         NameLength "W0" Invalid Create "The name of a pool has at most 57 characters";
         NameDots "W0a" Invalid Create "The name of a pool has no dot";
         SpecSize "L1" Invalid Part "The spec of a pool has at most 128 KiB of JSON";
@@ -114,42 +115,43 @@ rules! {
         Devices "W1" Invalid Template "No device is listed twice; boot orders begin at 1 and differ";
         PlatformKeys "W2" Invalid Template "Labels and annotations of machines contain no kubevirt.io";
         Cores "W3" Invalid Template "There are 1 to 248 cores, and they fill the sockets evenly";
-        Placement "W4" Invalid Template "Affinity and topology spread constraints are such as a pod may have";
+        Placement "W4" Invalid Template "Affinity and topology spread constraints are valid for a pod";
         Sizing "W5" Invalid Template "Cores, core fraction and memory fit the sizing policies of the class";
-        ClassUnknown "W5w" Warning Template "The class exists, and its sizing policies are understood";
+        ClassUnknown "W5w" Warning Template "The class exists, and its sizing policies can be read";
         AutoFraction "W5a" Invalid Template "coreFraction Auto needs in-place resize, and a class that leaves at least two fractions below 100%";
         Networks "W6" Invalid Template "The networks fit each other and the cluster";
         BootsFromImage "W7" Invalid Template "The device that machines boot from is not an image that is ready and no CD-ROM";
-        Gpus "W8" Invalid Template "GPUs are asked for only where the cluster has them";
+        Gpus "W8" Invalid Template "GPUs are requested only if the cluster has them";
         UserData "W9" Warning Template "Inline user data looks like something that cloud-init understands";
-        Identities "W10" Invalid Template "Nothing in the template belongs to one single machine";
-        ReservedKeys "W11" Invalid Template "Labels and annotations of machines leave the prefix of pools alone";
-        DiskSmaller "W13" Warning DiskTemplate "A disk size does not go down";
+        Identities "W10" Invalid Template "The template contains nothing that only one machine can use";
+        ReservedKeys "W11" Invalid Template "Labels and annotations of machines do not use the prefix of pools";
+        DiskSmaller "W13" Warning DiskTemplate "A disk size is not reduced";
         RetainRemoved "W14" Warning Update "No disk template with onScaleDown Retain is removed";
         Upload "W15" Invalid DiskTemplate "No data source has type Upload";
-        DiskSize "D1" Invalid DiskTemplate "A disk size is greater than zero, and there without a data source";
-        DiskBelowSource "D2" Warning DiskTemplate "A disk is not smaller than what it is made from";
-        DiskFromIso "D3" Warning DiskTemplate "A disk is not made from the image of a CD-ROM";
-        RolloutAnnotation "W18" Invalid Rollout "Annotations that stand for fields of the rollout hold values that these fields could have";
-        RolloutContradiction "W19" Warning Rollout "Such an annotation says nothing else than its field";
-        PinnedRevision "W20" Invalid Rollout "A revision that machines are held at is stored, and its disks have templates";
-        RolloutHeld "W21" Warning Update "The machine template does not change while machines are held at a revision, or the rollout is paused";
+        DiskSize "D1" Invalid DiskTemplate "A disk size is greater than zero, and present if there is no data source";
+        DiskBelowSource "D2" Warning DiskTemplate "A disk is not smaller than its source";
+        DiskFromIso "D3" Warning DiskTemplate "A disk is not created from the image of a CD-ROM";
+        RolloutAnnotation "W18" Invalid Rollout "Annotations of the rollout have values that their fields could have";
+        RolloutContradiction "W19" Warning Rollout "Annotations of the rollout do not contradict their fields";
+        PinnedRevision "W20" Invalid Rollout "A pinned revision is stored, and its disks have templates";
+        RolloutHeld "W21" Warning Update "The machine template does not change while a revision is pinned or the \
+    rollout is paused";
         MetadataKeys "W22" Invalid Template "Labels and annotations of machines have keys and values that Kubernetes allows";
     }
 }
 
 impl Rule {
-    /// The name of the rule in messages and in the documentation.
+    /// The identifier of the rule in messages and documentation.
     pub const fn id(self) -> &'static str {
         self.described().id()
     }
 
-    /// What happens when it is broken.
+    /// The effect of breaking the rule.
     pub const fn severity(self) -> Severity {
         self.described().severity()
     }
 
-    /// What it says, a sentence without its full stop.
+    /// The rule as a sentence without a full stop.
     pub const fn check(self) -> &'static str {
         self.described().check()
     }

@@ -1,4 +1,4 @@
-//! The values that the definition of vmpool allows, for a cluster whose definition of a pool checks less.
+//! The values that the definition of vmpool allows, for clusters whose definition of pools checks less.
 //!
 //! Enums, lengths, ranges, numbers of entries and patterns are read from the definition itself, so that both say the same.
 //! Its CEL rules are not evaluated here: each has a rule of its own in the other modules.
@@ -9,9 +9,9 @@ use serde_json::Value;
 use vmpool_api::names::{is_dns_label, is_dns_subdomain};
 use vmpool_api::{Quantity, crds};
 
+use super::finding::{Checked, refuse};
 use super::rule::Rule;
 use super::view::{at, field, list, text};
-use super::{Checked, refuse};
 
 static POOL: LazyLock<Value> = LazyLock::new(|| definition(crds::POOL_CRD.yaml));
 
@@ -23,7 +23,7 @@ fn definition(yaml: &str) -> Value {
     schema.map_or(Value::Null, |schema| at(schema, &["properties", "spec"]).clone())
 }
 
-/// A field of the spec, alone.
+/// Checks one field of the spec.
 pub(super) fn spec_field(name: &str, value: &Value) -> Checked {
     if value.is_null() && list(field(&POOL, "required")).iter().any(|required| required == name) {
         return wrong(&format!("spec.{name}"), value, "it is required", "add it");
@@ -31,13 +31,13 @@ pub(super) fn spec_field(name: &str, value: &Value) -> Checked {
     walk(at(&POOL, &["properties", name]), &format!("spec.{name}"), value)
 }
 
-/// The spec of the machine template.
+/// Checks the spec of the machine template.
 pub(super) fn machine(path: &str, value: &Value) -> Checked {
     let template = at(&POOL, &["properties", "virtualMachineTemplate", "properties", "spec"]);
     walk(template, path, value)
 }
 
-/// The list of disk templates, without what its entries hold.
+/// Checks the list of disk templates, without its entries.
 pub(super) fn disk_list(value: &Value) -> Checked {
     let schema = at(&POOL, &["properties", "virtualDiskTemplates"]);
     let path = "spec.virtualDiskTemplates";
@@ -61,12 +61,12 @@ pub(super) fn disk_list(value: &Value) -> Checked {
     Ok(())
 }
 
-/// One part of a disk template.
+/// Checks one part of a disk template.
 pub(super) fn disk_part(part: &str, path: &str, value: &Value) -> Checked {
     walk(at(&POOL, &["properties", "virtualDiskTemplates", "items", "properties", part]), path, value)
 }
 
-/// One value and all below it.
+/// Checks a value and all values below it.
 fn walk(schema: &Value, path: &str, value: &Value) -> Checked {
     match value {
         Value::Null | Value::Bool(_) => Ok(()),
@@ -90,7 +90,7 @@ fn walk(schema: &Value, path: &str, value: &Value) -> Checked {
                 |name: &str| list(field(schema, "required")).iter().any(|required| required == name);
             for (name, value) in map {
                 let schema = at(schema, &["properties", name]);
-                // What may be left out and is empty is left out of the machines.
+                // Optional empty values are omitted in machines.
                 if value == "" && !required(name) && field(schema, "minLength") == 1 {
                     continue;
                 }
@@ -161,7 +161,7 @@ fn wrong(
     refuse(Rule::Schema, path, value, reason, way_out)
 }
 
-/// A pattern of the definition, and what it means.
+/// A pattern of the definition, with messages.
 struct Pattern {
     regex: &'static str,
     accepts: fn(&str) -> bool,
@@ -218,7 +218,7 @@ const PATTERNS: [Pattern; 9] = [
 const URL: &str = r"^https?://[a-zA-Z0-9\[][a-zA-Z0-9$-_!]*$";
 const IMAGE: &str = r"^((localhost|[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+)(:[0-9]+)?/|[A-Za-z0-9_]+:[0-9]+/)?[a-z0-9_.-]+(/[a-z0-9_.-]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@[A-Za-z][A-Za-z0-9]*([+._][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?$";
 
-/// The range from `$` to `_` holds the digits, the capital letters and most of the punctuation.
+/// The range from `$` to `_` contains the digits, the capital letters and most of the punctuation.
 fn is_url(text: &str) -> bool {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     let part = |byte: u8| byte.is_ascii_lowercase() || byte == b'!' || (b'$'..=b'_').contains(&byte);
@@ -243,7 +243,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// A host with a dot, `localhost`, or a host of one word with a port: anything else is a part of the repository.
+/// A host has a dot or a port, or is `localhost`. Any other first part belongs to the repository.
 fn is_host(host: &str) -> bool {
     let (name, port) = host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port)));
     let labels = |name: &str| {

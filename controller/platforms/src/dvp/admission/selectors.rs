@@ -1,14 +1,14 @@
-//! Selectors of labels and of nodes.
+//! Rules about selectors of labels and of nodes.
 
 use serde_json::Value;
 use vmpool_api::names::is_dns_subdomain;
 
+use super::finding::{Checked, refuse};
 use super::rule::Rule;
 use super::syntax::{is_key, is_value};
 use super::view::{field, list, text};
-use super::{Checked, refuse};
 
-/// How one requirement of a selector may look.
+/// The kind of a requirement in a selector.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operators {
     /// Of labels of machines and pods.
@@ -19,7 +19,7 @@ enum Operators {
     NodeFields,
 }
 
-/// What is wrong with one requirement: the field below it, and words for the user.
+/// The error of a requirement: the field below it, the reason and the advice.
 type Wrong = (&'static str, &'static str, &'static str);
 
 /// A selector of machines, pods or namespaces; absent ones are fine.
@@ -118,6 +118,6 @@ fn wrong(requirement: &Value, operators: Operators) -> Option<Wrong> {
     texts()
         .any(|value| !is_value(value))
         .then_some(("values", "no label can have one of these values", VALUE))
-        // What Gt and Lt compare with is a number and may be negative.
+        // Gt and Lt compare with a number, which can be negative.
         .filter(|_| !matches!(operator, "Gt" | "Lt"))
 }

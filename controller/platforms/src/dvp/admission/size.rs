@@ -1,13 +1,13 @@
-//! The size of a pool. The schema limits every part; this rule limits all of them together.
+//! The rule about the size of a pool. The schema limits every part, and this rule limits the whole spec.
 
 use serde_json::Value;
 
+use super::finding::{Checked, refuse};
 use super::rule::Rule;
 use super::view::Pool;
-use super::{Checked, refuse};
 use vmpool_engine::limits;
 
-/// Checks the spec of `new` where the templates are not those of `old`.
+/// Checks the spec of `new` if its templates differ from those of `old`.
 pub(super) fn check(old: Option<Pool<'_>>, new: Pool<'_>) -> Checked {
     const PARTS: [&str; 2] = ["virtualMachineTemplate", "virtualDiskTemplates"];
     let spec = new.spec();

@@ -1,18 +1,18 @@
-//! What disks are made from, as far as it exists. Nothing here refuses: an image may be replaced before it is used.
+//! Rules about the existing sources of disks. They only warn, because an image can be replaced before it is used.
 
 use serde::Deserialize as _;
 use serde_json::Value;
 use vmpool_api::Quantity;
-use vmpool_engine::admission::{Found, Warning, shortened};
 
-use super::facts::{Facts, ImageId, ImageKind, Needs};
+use super::facts::{Facts, Found, ImageId, ImageKind, Needs};
+use super::finding::{Warning, shortened};
 use super::rule::Rule;
 use super::view::{DiskTemplate, at, text};
 
-/// Where a disk template names its source.
+/// The path of the source in a disk template.
 const SOURCE: &str = ".spec.dataSource.objectRef.name";
 
-/// An object that a disk is made from.
+/// The object that a disk is created from.
 enum Source {
     Image(ImageId),
     Snapshot(String),

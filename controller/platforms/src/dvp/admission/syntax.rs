@@ -1,11 +1,11 @@
-//! The forms of keys and values of labels, as Kubernetes defines them.
+//! The syntax of keys and values of labels in Kubernetes.
 
 use vmpool_api::names::is_dns_subdomain;
 
 /// Maximum length of the name part of a key, and of a value, in bytes.
 const LONGEST: usize = 63;
 
-/// A key of a label: a name, with a DNS subdomain and a slash in front or without.
+/// Whether `text` is a key of a label: a name with an optional prefix, which is a DNS subdomain and a slash.
 pub(super) fn is_key(text: &str) -> bool {
     match text.split_once('/') {
         None => is_name(text),
@@ -13,7 +13,7 @@ pub(super) fn is_key(text: &str) -> bool {
     }
 }
 
-/// A value of a label.
+/// Whether `text` is a value of a label.
 pub(super) fn is_value(text: &str) -> bool {
     text.is_empty() || is_name(text)
 }

@@ -16,7 +16,7 @@ use super::{
     Snapshot, Verdict, begin,
 };
 
-/// The program that removes named machines.
+/// The user of the removal handler, which removes machines by name.
 const HANDLER: &str = "system:serviceaccount:vmpool-system:vmpool-apiserver";
 const CONTROLLER: &str = "system:serviceaccount:vmpool-system:vmpool-controller";
 const PAUSED: &str = vmpool_api::annotations::ROLLOUT_PAUSED;
@@ -64,7 +64,7 @@ fn pool() -> Value {
     })
 }
 
-/// The same with one part, given as a JSON pointer, changed; `null` removes it.
+/// The pool with another value at a JSON pointer; `null` removes the field.
 fn with(mut pool: Value, pointer: &str, value: Value) -> Value {
     let (parent, name) = pointer.rsplit_once('/').unwrap();
     let name = name.replace("~1", "/");
@@ -89,7 +89,7 @@ fn disk(index: usize, below: &str, value: Value) -> Value {
     with(pool(), &format!("/spec/virtualDiskTemplates/{index}{below}"), value)
 }
 
-/// What the cluster is like and what it holds.
+/// The facts about the cluster that admission can read.
 #[derive(Clone)]
 struct World {
     settings: Settings,
@@ -97,7 +97,7 @@ struct World {
 }
 
 impl World {
-    /// All is known and there.
+    /// All facts are known and all referenced objects exist.
     fn complete() -> Self {
         let cluster = Cluster {
             sdn: Known::Yes,
@@ -120,7 +120,7 @@ impl World {
         self
     }
 
-    /// The revision that is asked for, whatever its name.
+    /// The revision that admission reads, regardless of its name.
     fn revision(mut self, owner: &str, disks: &[&str]) -> Self {
         let disks = disks.iter().map(|&name| name.to_owned()).collect();
         self.facts.revisions = vec![Found::There(Revision { owner: Some(owner.to_owned()), disks })];
@@ -183,10 +183,10 @@ fn small() -> Value {
 
 /// The rule of this platform.
 fn known(rule: vmpool_engine::admission::Rule) -> Rule {
-    *Rule::ALL.iter().find(|known| rule == **known).unwrap_or_else(|| panic!("{rule} is no rule of DVP"))
+    *Rule::ALL.iter().find(|known| rule == **known).unwrap_or_else(|| panic!("{rule} is not a rule of DVP"))
 }
 
-/// The rule that refused, if one did.
+/// The rule that refused the request; `None` if the request is allowed.
 fn refused(verdict: &Verdict) -> Option<Rule> {
     match &verdict.outcome {
         Outcome::Refused(refusal) => Some(known(refusal.rule)),

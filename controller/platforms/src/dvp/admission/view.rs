@@ -1,7 +1,10 @@
-//! Reading a pool object as it came, without trusting its shape: the cluster's definition may not be ours.
+//! Lenient access to a pool object, because the cluster may have another definition of pools.
 
 use serde_json::Value;
 use vmpool_engine::admission::count::Count;
+
+/// Path of the spec of machines in a pool.
+pub(super) const MACHINE: &str = "spec.virtualMachineTemplate.spec";
 
 static NULL: Value = Value::Null;
 
@@ -10,22 +13,22 @@ pub(super) fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
     value.get(name).unwrap_or(&NULL)
 }
 
-/// A field some steps down.
+/// The value at a path of fields.
 pub(super) fn at<'a>(value: &'a Value, path: &[&str]) -> &'a Value {
     path.iter().fold(value, |value, name| field(value, name))
 }
 
-/// The entries of a list, none where there is no list.
+/// The entries of a list; none if the value is not a list.
 pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The text of a field, none where there is no text.
+/// The text of a field; `None` if the value is not a text.
 pub(super) fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
     field(value, name).as_str()
 }
 
-/// One state of a pool.
+/// A pool object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pool<'a>(pub(super) &'a Value);
 
@@ -53,12 +56,12 @@ impl<'a> Pool<'a> {
         field(self.0, "spec")
     }
 
-    /// Absent means none, as everywhere.
+    /// An absent count means zero.
     pub(super) fn replicas(self) -> i64 {
         field(self.spec(), "replicas").as_i64().unwrap_or(0)
     }
 
-    /// Members that the controller last saw, if it ever looked.
+    /// The number of machines in the status, if the controller has published one.
     pub(super) fn current_replicas(self) -> Option<i64> {
         at(self.0, &["status", "replicas"]).as_i64()
     }
@@ -76,7 +79,7 @@ impl<'a> Pool<'a> {
         field(self.spec(), "virtualMachineTemplate")
     }
 
-    /// The machine's devices.
+    /// The devices of the machines.
     pub(super) fn devices(self) -> &'a [Value] {
         list(at(self.template(), &["spec", "blockDeviceRefs"]))
     }
@@ -106,7 +109,7 @@ impl<'a> DiskTemplate<'a> {
         field(self.value, "reclaim")
     }
 
-    /// The word for what becomes of its disks; absent means Delete.
+    /// The reclaim policy; `Delete` if it is absent.
     pub(super) fn on_scale_down(self) -> &'a str {
         text(self.reclaim(), "onScaleDown").unwrap_or("Delete")
     }

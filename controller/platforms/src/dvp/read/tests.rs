@@ -174,7 +174,7 @@ fn a_size_is_in_bytes(#[case] spec: Value, #[case] size: Option<u64>) {
 }
 
 #[test]
-fn the_template_that_a_status_names_is_known_whoever_wrote_it() {
+fn the_template_hash_of_a_status_of_another_controller_is_known() {
     let status = |status: Value| {
         let object = json!({ "metadata": { "name": "farm", "uid": "p" }, "spec": {}, "status": status });
         super::pool(&serde_json::from_value::<PoolObject>(object).unwrap()).published
@@ -300,7 +300,7 @@ fn a_disk_is_what_its_phase_says(#[case] phase: &str, #[case] state: DiskState) 
 }
 
 #[test]
-fn a_disk_that_grows_is_changing_whatever_its_phase() {
+fn a_disk_that_is_resized_is_changing_in_any_phase() {
     let conditions = json!([{ "type": "Resizing", "status": "True", "reason": "InProgress" }]);
     let disk = disk(&json!({ "status": { "phase": "Ready", "conditions": conditions } }));
     assert_eq!(disk.state, DiskState::Changing);
@@ -344,7 +344,7 @@ fn sizes_of_a_disk_are_in_bytes() {
 }
 
 #[test]
-fn the_marks_of_a_disk_are_read_and_what_is_no_moment_is_told_apart_from_none() {
+fn the_annotations_of_a_disk_are_read_and_an_unreadable_time_differs_from_none() {
     let marked =
         |annotations: Value| disk(&json!({ "metadata": { "annotations": annotations } })).annotations;
     let annotations = marked(json!({

@@ -120,7 +120,7 @@ async fn a_disk_whose_users_cannot_be_looked_for_is_not_deleted() {
 }
 
 #[tokio::test]
-async fn a_disk_that_a_machine_of_somebody_else_uses_is_left_alone() {
+async fn a_disk_that_a_foreign_machine_uses_is_not_deleted() {
     let world = world(1, &json!({ "ttl": "10m" })).await;
     world.scale(0);
     world.calm().await;

@@ -28,7 +28,7 @@ fn disk(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn two_members_that_refer_to_one_disk_by_hand_have_two_again_and_the_running_one_is_not_touched() {
+async fn two_machines_with_one_disk_get_two_again_and_the_running_one_is_unchanged() {
     let (world, machines, disks) = pair().await;
     refer(&world, &machines[1], &json!([disk(&disks[0])]));
     world.calm().await;
@@ -45,7 +45,7 @@ async fn two_members_that_refer_to_one_disk_by_hand_have_two_again_and_the_runni
 }
 
 #[tokio::test]
-async fn a_device_that_was_added_by_hand_for_the_disk_of_another_member_is_taken_away() {
+async fn a_device_that_a_user_added_for_the_disk_of_another_machine_is_removed() {
     let (world, machines, disks) = pair().await;
     refer(&world, &machines[1], &json!([disk(&disks[1]), disk(&disks[0])]));
     world.calm().await;

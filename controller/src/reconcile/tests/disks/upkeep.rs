@@ -7,7 +7,7 @@ use super::{MINUTE, PREFIX, annotation, device, events, kept, names, run, shows,
 use crate::testing::{Fate, JSON_PATCH, MERGE_PATCH, Refusal, World};
 
 #[tokio::test]
-async fn disks_grow_with_their_template_and_a_refusal_of_one_holds_up_nobody() {
+async fn disks_expand_with_their_template_and_a_rejection_delays_no_other() {
     let world = world(3, &json!({})).await;
     let stubborn = names(&world.disks()).remove(0);
     let refused = stubborn.clone();
@@ -55,7 +55,7 @@ async fn a_machine_that_is_taken_out_of_the_pool_keeps_its_disk() {
 }
 
 #[tokio::test]
-async fn a_machine_that_is_taken_out_of_the_pool_takes_no_disk_from_a_member() {
+async fn a_released_machine_takes_no_disk_of_another_machine() {
     let world = world(2, &json!({})).await;
     let machines = world.machines();
     let (left, machine) = (&machines[0], &machines[1]);
@@ -184,7 +184,7 @@ async fn a_machine_that_left_keeps_its_disk_although_the_first_attempt_to_hand_i
 }
 
 #[tokio::test]
-async fn a_failed_ephemeral_disk_of_a_machine_that_never_ran_is_replaced_and_told() {
+async fn a_failed_ephemeral_disk_of_a_machine_that_never_ran_is_replaced_and_reported() {
     let mut world = World::new();
     world.server.create("virtualmachinepools", crate::testing::pool("web", 1));
     world.lead();

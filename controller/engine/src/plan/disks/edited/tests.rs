@@ -14,7 +14,7 @@ fn world() -> World {
         .edit_disk("web-data-2", |disk| disk.mounted_by = None)
 }
 
-/// A person lets the retained device of a machine refer to another disk.
+/// A user changes the retained device of a machine to another disk.
 fn refer(world: World, machine: &str, disk: &str) -> World {
     world.edit(machine, |machine| {
         let device = machine.disks.last_mut().expect("it has disks");
@@ -29,7 +29,7 @@ fn shared() -> World {
     refer(world(), &name(1), "web-data-1")
 }
 
-/// A person adds a device to the second machine.
+/// A user adds a device to the second machine.
 fn added(disk: &str) -> World {
     world().edit(&name(1), |machine| {
         machine.disks.push(DiskRef { template: None, disk: disk.into(), position: 2 });
@@ -57,7 +57,7 @@ fn repoint(machine: u64, from: &str, to: DiskDraft) -> Action {
 }
 
 #[test]
-fn of_two_members_with_one_disk_the_one_that_was_edited_gets_its_own_disk_back() {
+fn of_two_machines_with_one_disk_the_edited_one_gets_its_own_disk_back() {
     assert_eq!(shared().plan().actions, [repoint(1, "web-data-1", held("web-data-2"))]);
     let mut backwards = shared();
     backwards.machines.reverse();
@@ -65,7 +65,7 @@ fn of_two_members_with_one_disk_the_one_that_was_edited_gets_its_own_disk_back()
 }
 
 #[test]
-fn a_running_member_keeps_the_disk_before_one_that_does_not_run() {
+fn a_running_machine_keeps_a_shared_disk() {
     let unmounted = |world: World| world.edit_disk("web-data-1", |disk| disk.mounted_by = None);
     let edited_runs =
         idle(unmounted(shared()), &name(0)).edit(&name(0), |machine| machine.devices_ready = true);
@@ -73,7 +73,8 @@ fn a_running_member_keeps_the_disk_before_one_that_does_not_run() {
     let [Action::Repoint { machine, from, to, .. }] = &plan.actions[..] else { panic!("{plan:?}") };
     assert_eq!((&*machine.name, &**from), (&*name(0), "web-data-1"));
     assert_ne!(&*to.name, "web-data-2", "the disk map of the other machine names it");
-    // While both run and the platform does not say which one has the disk mounted, neither of them is touched.
+    // While both machines run and the platform does not report which one has the disk mounted, the plan changes neither
+    // of them.
     assert_eq!(unmounted(shared()).plan().actions, []);
     let neither_runs = idle(idle(unmounted(shared()), &name(0)), &name(1));
     assert_eq!(
@@ -96,24 +97,24 @@ fn a_running_member_keeps_the_disk_before_one_that_does_not_run() {
 #[case::it_is_mounted_elsewhere(
     |world: World| world.edit_disk("web-data-2", |disk| disk.mounted_by = Some("web-gone".into()))
 )]
-fn a_member_whose_own_disk_cannot_be_used_gets_another_one(#[case] edit: fn(World) -> World) {
+fn a_machine_whose_disk_cannot_be_used_gets_another_one(#[case] edit: fn(World) -> World) {
     let plan = edit(shared()).free("web-data-3", 60).plan();
     let to = DiskDraft { source: DiskSource::Free(retained_disk("web-data-3").id), ..held("web-data-3") };
     assert!(plan.actions.contains(&repoint(1, "web-data-1", to)), "{plan:?}");
 }
 
 #[test]
-fn a_member_whose_own_disk_does_not_exist_gets_a_new_one_of_that_name() {
+fn a_machine_whose_disk_does_not_exist_gets_a_new_one_of_that_name() {
     let world = shared().disk("web-data-2", |_| None);
     let to = DiskDraft::new("web-data-2".into(), RETAINED.into());
     assert_eq!(world.plan().actions, [repoint(1, "web-data-1", to)]);
 }
 
 #[test]
-fn a_device_that_was_added_for_the_disk_of_another_member_is_taken_away() {
+fn a_device_that_was_added_for_the_disk_of_another_machine_is_removed() {
     let detach = Action::Detach { machine: target(&name(1)), position: 2, disk: "web-data-1".into() };
     assert_eq!(added("web-data-1").plan().actions, [detach]);
-    // So is one for a disk that ends with its machine.
+    // The same holds for an ephemeral disk.
     let root = format!("{}-root", name(0));
     assert_eq!(
         added(&root).plan().actions,
@@ -122,7 +123,7 @@ fn a_device_that_was_added_for_the_disk_of_another_member_is_taken_away() {
 }
 
 #[test]
-fn a_device_that_was_added_for_a_disk_that_no_other_member_has_stays() {
+fn a_device_that_was_added_for_an_unused_disk_stays() {
     let world = added("web-data-3").free("web-data-3", 60).edit_disk("web-data-3", |disk| {
         disk.annotations = crate::model::DiskAnnotations::default();
     });
@@ -158,7 +159,7 @@ fn a_disk_that_ends_with_its_machine_is_not_taken_from_another_machine_that_runs
 }
 
 #[test]
-fn a_disk_that_only_a_disk_map_names_is_neither_marked_nor_handed_out_nor_given_to_another_member() {
+fn a_disk_that_only_a_disk_map_names_is_neither_marked_nor_allocated() {
     for world in [shared(), detach(world(), &name(1))] {
         let world = world.pool(|pool| {
             pool.desired = 3;
@@ -182,7 +183,7 @@ fn a_disk_that_only_a_disk_map_names_is_neither_marked_nor_handed_out_nor_given_
 fn a_device_that_was_removed_by_hand_stays_removed() {
     let world = detach(world(), &name(1));
     assert_eq!(world.plan().actions, []);
-    // A disk that was promised to the machine before does not take its place.
+    // A disk that an earlier claim gave to the machine does not replace the detached disk.
     let claimed = world.free("web-data-3", 60).edit_disk("web-data-3", |disk| {
         disk.annotations =
             crate::model::DiskAnnotations { claimed_by: Some(name(1).into()), ..Default::default() };
@@ -209,8 +210,8 @@ fn a_rollout_does_not_attach_a_device_that_was_removed_by_hand() {
 }
 
 #[test]
-fn a_disk_map_that_names_the_disk_of_another_member_is_corrected() {
-    // The device stays as it is, and a person edits the map.
+fn a_disk_map_that_names_the_disk_of_another_machine_is_corrected() {
+    // The device stays unchanged, and a user edits the disk map.
     let world = world().edit(&name(1), |machine| {
         machine.disks[1].template = None;
         machine.detached.push(DetachedDisk { template: RETAINED.into(), disk: "web-data-1".into() });
@@ -227,7 +228,7 @@ fn a_disk_map_that_names_a_disk_of_its_own_stays_although_another_device_could_f
 }
 
 #[test]
-fn a_member_that_lost_two_devices_gets_the_one_of_the_same_template_back() {
+fn a_machine_that_lost_two_devices_gets_the_one_of_the_same_template_back() {
     let second = name(1);
     let owner = machine(&second, 1);
     let world = shared()

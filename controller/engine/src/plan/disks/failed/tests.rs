@@ -3,7 +3,7 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::*;
-use crate::backoff::FailureReason;
+use crate::failure::FailureReason;
 use crate::model::{Activity, ObjectId};
 use crate::plan::DiskDeleteReason;
 use crate::testing::{World, ago, machine, now, own_disk, target};
@@ -19,7 +19,7 @@ fn fail(disk: &mut Disk) {
     (disk.failure, disk.capacity) = (Some("no space left on node n1".into()), None);
 }
 
-/// A machine that does not run, because its own disk failed ten minutes ago.
+/// A machine that does not run because its own disk failed ten minutes ago.
 fn world() -> World {
     World::desiring(1)
         .with_machine("web-a", 1)
@@ -30,7 +30,7 @@ fn world() -> World {
         })
 }
 
-/// The disk of an attempt: the first replacement is the second one.
+/// The disk of an attempt; the first replacement is attempt 2.
 fn attempt(number: u64, age: i64) -> World {
     let name = format!("{DISK}-{number}");
     let owner = machine("web-a", 1);
@@ -98,7 +98,7 @@ fn a_disk_that_may_hold_data_is_not_replaced(#[case] world: World, #[case] told:
 }
 
 #[test]
-fn a_retained_disk_that_failed_is_told_while_nothing_can_replace_it() {
+fn a_failed_retained_disk_is_reported_until_it_can_be_replaced() {
     let failed = |disk: &mut Disk| fail(disk);
     let world = world()
         .keeping(|_| {})
@@ -113,7 +113,7 @@ fn a_retained_disk_that_failed_is_told_while_nothing_can_replace_it() {
     assert!(complaint.message.contains("disk web-data-1 of machine web-a"), "{complaint:?}");
 }
 
-/// The machine has its second disk, and the first one is left.
+/// The machine has its second disk, and the first disk still exists.
 fn replaced(edit: impl FnOnce(&mut Disk)) -> World {
     let second = own_disk("web-a-root-2", &machine("web-a", 1));
     world()
@@ -123,7 +123,7 @@ fn replaced(edit: impl FnOnce(&mut Disk)) -> World {
 }
 
 #[test]
-fn a_disk_that_was_replaced_is_deleted_and_told_until_the_machine_runs() {
+fn a_replaced_disk_is_deleted_and_reported_until_the_machine_runs() {
     let marked = |edit: fn(&mut Disk)| replaced(edit).plan();
     let plan = marked(|_| {});
     assert!(
@@ -138,7 +138,7 @@ fn a_disk_that_was_replaced_is_deleted_and_told_until_the_machine_runs() {
     assert_eq!(plan.actions, [Action::DeleteDisk { disk: id, reason: DiskDeleteReason::Broken }]);
     let running = replaced(|_| {}).edit("web-a", |machine| machine.activity = Activity::Running);
     assert_eq!(running.plan().failure, None);
-    // What holds data, or may, is never deleted this way.
+    // A disk that has or may have data is never deleted as a failed disk.
     assert_eq!(replaced(|disk| disk.state = DiskState::Ready).plan().actions, []);
     assert_eq!(replaced(|disk| disk.capacity = Some(1)).plan().actions, []);
     let mapped = replaced(|_| {}).edit("web-a", |machine| {

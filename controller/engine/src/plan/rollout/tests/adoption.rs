@@ -1,9 +1,10 @@
-//! Machines that another controller made, and that may need nothing but our markers.
+//! Machines that another controller created, and that may need only markers.
 
 use super::*;
+use crate::plan::attempts::UpdateOutcome;
 
-/// Running members that carry another controller's marker and no disk map. The last one does not run, and with it the
-/// budget is used up.
+/// Running machines with another controller's marker and without a disk map. The last machine does not run and uses the
+/// whole budget.
 fn left_behind(machines: u64) -> World {
     let world = (0..machines).fold(allowing(machines, 1), |world, number| with(world, number, anothers));
     with(world, machines - 1, idle)
@@ -16,7 +17,7 @@ fn anothers(machine: &mut Machine) {
     }
 }
 
-/// All differ in more than markers.
+/// All machines differ from the template in more than markers.
 fn differing(world: World) -> World {
     (0..3).fold(world, |world, number| answering(world, number, UpdateOutcome::Differs))
 }
@@ -27,13 +28,13 @@ fn markers_wait_for_no_place_in_the_budget() {
     let markers = [0, 1, 2].map(|number| (number, Disruption::MetadataOnly));
     assert_eq!(disruption(&plan), [&markers[..], &[(3, Disruption::NotRunning)]].concat());
     assert!(plan.wants.update);
-    // With one more place one of them may get all that it lacks.
+    // With a larger budget one machine may get the whole update.
     let roomy = left_behind(4).pool(|pool| pool.rollout.budget = Budget::Machines(2));
     assert_eq!(disruption(&roomy.plan())[..2], [(0, Disruption::Budgeted), (1, Disruption::MetadataOnly)]);
 }
 
 #[test]
-fn who_differs_in_more_waits_for_a_place() {
+fn a_machine_with_another_spec_waits_for_budget() {
     let world = differing(left_behind(4));
     assert_eq!(disruption(&world.plan()), [(3, Disruption::NotRunning)]);
     assert!(world.plan().wants.update);
@@ -42,7 +43,7 @@ fn who_differs_in_more_waits_for_a_place() {
         disruption(&roomy.plan()),
         [(0, Disruption::Budgeted), (1, Disruption::Budgeted), (3, Disruption::NotRunning)]
     );
-    // What differed from one revision need not differ from the next.
+    // A machine that differs from one revision may match the next.
     let changed = roomy.pool(|pool| {
         pool.revision = "r3".into();
         pool.rollout.budget = Budget::Machines(1);
@@ -52,7 +53,7 @@ fn who_differs_in_more_waits_for_a_place() {
 
 #[rstest]
 #[case::the_pool_has_written_to_it(|world: World| with(world, 0, |machine| machine.written = Some("r1".into())), false)]
-#[case::nobody_has_written_to_it(|world: World| with(world, 0, |machine| machine.written = None), true)]
+#[case::it_was_never_updated(|world: World| with(world, 0, |machine| machine.written = None), true)]
 #[case::a_disk_is_to_be_added(
     |world: World| world.pool(|pool| pool.disks.push(DiskTemplate::new("data", Lifetime::Ephemeral))), false
 )]
@@ -71,7 +72,7 @@ fn may_need_markers_only(#[case] edit: fn(World) -> World, #[case] expected: boo
 }
 
 #[test]
-fn who_refuses_the_markers_lets_the_others_go_first() {
+fn a_machine_that_rejects_labels_comes_last() {
     let mut world = refuse(left_behind(4), 0);
     let failure = Failure { reason: FailureReason::FailedTemplateUpdate, message: "no".into() };
     world.memory.updating.failed(failure, UPTIME, None, 0.0);

@@ -1,6 +1,7 @@
-//! Which disks a member has once a revision was written to it.
+//! The disks of a machine after a revision was written to it.
 
 use super::*;
+use crate::plan::attempts::UpdateOutcome;
 
 const OURS: &str = crate::testing::POOL_UID;
 
@@ -47,7 +48,7 @@ fn free(world: World, disk: &str, template: &str) -> World {
     })
 }
 
-/// A member that has a second disk, of this template, at the end of its list.
+/// A machine with a second disk of this template at the end of its list.
 fn having(world: World, template: Option<&str>, disk: &str) -> World {
     let device = DiskRef { template: template.map(Arc::from), disk: disk.into(), position: 1 };
     let world = with(world, 0, |machine| machine.disks.push(device));
@@ -71,7 +72,7 @@ fn a_template_that_was_added_gets_a_disk() {
 }
 
 #[test]
-fn a_kept_template_that_was_added_gets_a_free_disk_and_two_members_get_two() {
+fn an_added_template_gets_free_disks_and_two_machines_get_two() {
     let world = free(adding("data", Lifetime::Retained), "web-data-aaaaaa", "data");
     assert_eq!(shown(&draft(&world)), ["data=web-data-aaaaaa (free)", "root=web-x-root (held)"]);
 
@@ -104,7 +105,7 @@ fn a_disk_that_a_user_added_is_not_the_pools_to_name() {
     assert_eq!(shown(&draft(&world)), ["root=web-x-root (held)"]);
 }
 
-/// A member that boots from a disk whose template is gone.
+/// A machine that boots from a disk whose template was removed.
 fn booting_from_what_is_gone(edit: impl FnOnce(&mut Machine)) -> World {
     let world = having(outdated(1), Some("old"), "web-old");
     with(world, 0, |machine| {
@@ -125,13 +126,13 @@ fn the_boot_disk(#[case] edit: fn(&mut Machine), #[case] kept: bool) {
 }
 
 #[test]
-fn a_boot_disk_that_does_not_exist_keeps_nobody() {
+fn a_boot_disk_that_does_not_exist_is_not_kept() {
     let world = booting_from_what_is_gone(|_| {}).disk("web-old", |_| None);
     assert_eq!(shown(&draft(&world)), ["root=web-x-root (held)"]);
 }
 
 #[rstest]
-#[case::keeps_its_boot_disk_and_is_left_alone(|_: &mut Machine| {}, &[])]
+#[case::keeps_its_boot_disk_and_is_unchanged(|_: &mut Machine| {}, &[])]
 #[case::loses_it_once_it_is_stopped(stopped, &[0])]
 #[case::loses_what_it_did_not_boot_from(|machine: &mut Machine| machine.boot_disk = None, &[0])]
 fn one_that_has_the_revision_and_a_disk_of_an_old_template(
@@ -147,7 +148,7 @@ fn one_that_has_the_revision_and_a_disk_of_an_old_template(
     assert_eq!(advanced(&plan), [] as [u64; 0], "it is not what the template says");
 }
 
-/// A member that another controller made: its markers mean nothing to us, and it has no disk map.
+/// A machine that another controller created: with unknown markers and without a disk map.
 fn foreign(disks: &[&str]) -> World {
     let world = outdated(1).pool(|pool| pool.disks.push(DiskTemplate::new("data", Lifetime::Retained)));
     let world = with(world, 0, |machine| {
@@ -169,7 +170,7 @@ fn foreign(disks: &[&str]) -> World {
 fn the_disks_of_a_machine_that_another_controller_made_are_known_by_their_names_owners_and_labels() {
     let world = foreign(&["web-x-root", "web-data-bbbbbb", "somebodys"]);
     assert_eq!(shown(&draft(&world)), ["data=web-data-bbbbbb (held)", "root=web-x-root (held)"]);
-    // One that was never made is made under the name that it has, before anything is written to the machine.
+    // A missing disk is created with the name in the machine's spec before the machine is updated.
     let root = format!("{}-root", name(0));
     let lost = foreign(&["web-x-root", "web-data-bbbbbb"]).disk(&root, |_| None);
     let plan = lost.plan();
@@ -178,7 +179,7 @@ fn the_disks_of_a_machine_that_another_controller_made_are_known_by_their_names_
 }
 
 #[test]
-fn a_disk_of_somebody_else_fills_nothing_whatever_it_is_called_or_labelled() {
+fn a_foreign_disk_fills_no_template() {
     let stranger = |disk: Option<crate::model::Disk>| {
         disk.map(|disk| crate::model::Disk { owner: Some(crate::ObjectId::new("other", "other")), ..disk })
     };
@@ -194,10 +195,10 @@ fn a_disk_of_somebody_else_fills_nothing_whatever_it_is_called_or_labelled() {
 fn a_name_that_was_left_for_later_is_resolved_before_anything_else() {
     let world = foreign(&["root", "data"]);
     let drafts = shown(&draft(&world));
-    // Its disk exists already, and is nobody else's; the map did not say so.
+    // The disk of the machine already exists and no other machine uses it, but the disk map lacked it.
     assert_eq!(drafts[0], "data=web-data-bbbbbb (free)");
     assert!(drafts[1].starts_with("root=web-x-root"), "{drafts:?}");
-    // It goes first, pays nothing, and does not wait for the owner to go on.
+    // The machine comes first, uses no budget, and is updated in a paused rollout too.
     let mut world = with(foreign(&["root", "data"]), 0, |machine| machine.activity = Activity::Running)
         .with_machine(&name(1), -5)
         .pool(|pool| {
@@ -216,13 +217,13 @@ fn a_name_that_was_left_for_later_is_resolved_before_anything_else() {
 }
 
 #[test]
-fn who_waits_for_a_disk_takes_nothing_from_the_others() {
+fn a_machine_that_waits_for_a_disk_uses_no_other_disk() {
     let world = outdated(2).pool(|pool| {
         pool.disks.push(DiskTemplate::new("data", Lifetime::Retained));
         pool.disks.push(DiskTemplate::new("logs", Lifetime::Retained));
         pool.rollout.budget = Budget::Machines(2);
     });
-    // One disk of each is there; that for the logs is still mounted by a machine that is gone.
+    // One disk of each template exists. A deleted machine still has the disk for the logs mounted.
     let world = free(free(world, "web-data-cccccc", "data"), "web-logs-cccccc", "logs");
     let world = world.disk("web-logs-cccccc", |disk| {
         disk.map(|disk| crate::model::Disk { mounted_by: Some("web-gone".into()), ..disk })
@@ -238,9 +239,9 @@ fn who_waits_for_a_disk_takes_nothing_from_the_others() {
     assert_eq!(&*data.name, "web-data-cccccc", "what the first one was given is there for the second");
 }
 
-/// Its disk is to be made first, and that has just failed.
+/// The create of the disk must come first, and it has just failed.
 #[test]
-fn a_member_whose_disks_cannot_be_put_right_now_is_not_tried_again_at_once() {
+fn a_machine_with_blocked_repairs_causes_no_immediate_pass() {
     let root = format!("{}-root", name(0));
     let world = outdated(1).disk(&root, |_| None).memory(|memory| {
         let cause = Failure { reason: FailureReason::DiskFailure, message: "no".into() };

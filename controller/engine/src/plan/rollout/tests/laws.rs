@@ -1,4 +1,4 @@
-//! What holds for every rollout.
+//! Properties of every rollout.
 
 use proptest::prelude::*;
 
@@ -29,9 +29,9 @@ proptest! {
         prop_assert_eq!(status.summary.updated, machines);
     }
 
-    /// One machine of a pool that was taken over does not come up: the others get their markers, and are left alone.
+    /// A machine of an adopted pool does not start. The other machines get markers and no other change.
     #[test]
-    fn markers_of_machines_that_another_controller_made_disturb_nobody(machines in 2usize..7) {
+    fn labels_of_machines_of_another_controller_cause_no_disruption(machines in 2usize..7) {
         let mut model = Model::new(machines, 1);
         for machine in &mut model.machines {
             machine.make_anothers();

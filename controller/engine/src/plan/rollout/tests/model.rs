@@ -1,11 +1,14 @@
-//! A small model of machines that evaluate, restart, refuse, stop and crash, and of requests that get lost.
+//! A small model of machines that evaluate, restart, refuse, stop and crash, and of lost requests.
 
 use super::*;
+use crate::plan::attempts::UpdateOutcome;
 
-/// A template is a number; three neighbours differ in what needs no restart, and odd ones leave restarts to people.
+/// A template is a number. Three consecutive numbers differ only in fields that need no restart. With an odd number,
+/// restarts need an approval.
 pub(super) type Template = u64;
 
-/// What another controller called a template. It is no revision of the pool, and the same as [`SAME`].
+/// The template of a machine that another controller created. It is no revision of the pool, and its content is that of
+/// [`SAME`].
 const ANOTHERS: Template = 9;
 pub(super) const SAME: Template = 4;
 
@@ -31,10 +34,10 @@ fn restarts_itself(template: Template) -> bool {
 
 pub(super) struct ModelMachine {
     pub(super) facts: Machine,
-    /// What it was started with.
+    /// The template that the machine runs with.
     runs: Template,
     version: u64,
-    /// Whether the rollout took it away and it is not back.
+    /// Whether the rollout made the machine unavailable and it is not available again.
     disturbed: bool,
     pub(super) stubborn: bool,
     pub(super) updates: usize,
@@ -81,7 +84,7 @@ impl ModelMachine {
         self.change(|machine| machine.facts.written = Some(to.clone()));
     }
 
-    /// Another controller made it.
+    /// Turns the machine into one that another controller created.
     pub(super) fn make_anothers(&mut self) {
         (self.facts.revision, self.facts.written) = (Some(id(ANOTHERS)), Some(id(ANOTHERS)));
         self.facts.restarts_itself = restarts_itself(ANOTHERS);
@@ -116,10 +119,10 @@ pub(super) enum Fate {
 pub(super) struct Model {
     pub(super) world: World,
     pub(super) machines: Vec<ModelMachine>,
-    /// Requests on their way: machine, version that they demand, revision, terms, uptime.
+    /// Delayed requests: machine, required resource version, revision, disruption, uptime.
     late: Vec<(usize, u64, RevisionId, Disruption, Duration)>,
     budget: usize,
-    /// When the cache showed everything.
+    /// The uptime at which the cache was last complete.
     watched: Duration,
 }
 
@@ -151,7 +154,7 @@ impl Model {
         model
     }
 
-    /// The cache shows everything.
+    /// Makes the cache complete.
     pub(super) fn watch(&mut self) {
         self.watched = self.world.uptime;
         self.world.machines = self.machines.iter().map(|machine| Arc::new(machine.facts.clone())).collect();
@@ -185,7 +188,7 @@ impl Model {
         plan
     }
 
-    /// Sends one request; false if it failed.
+    /// Sends one request; `false` if it failed.
     fn act(&mut self, action: &Action, fate: Fate) -> bool {
         let uptime = self.world.uptime;
         let index = |machine: &crate::ObjectId| {
@@ -202,7 +205,7 @@ impl Model {
             Action::Update { machine, to, disruption, .. } => {
                 let index = index(machine);
                 let known = &mut self.machines[index];
-                // The version that the patch demands is that of a machine which does not run.
+                // The patch requires the resource version of a machine that does not run.
                 if *disruption == Disruption::NotRunning && known.facts.activity == Activity::Running {
                     self.show(index);
                     return true;
@@ -238,7 +241,7 @@ impl Model {
         }
     }
 
-    /// A late request is carried out, if the machine is still the one that it was sent for.
+    /// Executes a delayed request if the machine still has the required resource version.
     fn land(&mut self) {
         for (index, version, to, disruption, sent) in std::mem::take(&mut self.late) {
             let machine = &mut self.machines[index];
@@ -249,7 +252,7 @@ impl Model {
         }
     }
 
-    /// Time passes. No cache lags for as long as a request may be late.
+    /// Advances the time. The cache is never stale for longer than a request may be delayed.
     fn wait(&mut self, time: Duration) {
         self.world.uptime += time;
         if self.world.uptime.saturating_sub(self.watched) >= crate::ledger::REQUEST_TIMEOUT / 2 {
@@ -282,7 +285,8 @@ impl Model {
             15..=16 if machine.facts.restart_pending && machine.facts.restarts_itself => {
                 machine.go(Activity::NotRunning);
             }
-            // Whoever approves a restart takes the machine away, not the rollout.
+            // If a user approves a restart, the machine becomes unavailable because of the user and not because of the
+            // rollout.
             17 if machine.facts.restart_pending => {
                 machine.go(Activity::NotRunning);
                 machine.disturbed = false;
@@ -303,7 +307,7 @@ impl Model {
         assert!(disturbed <= self.budget, "{disturbed} machines were taken away, {} may be", self.budget);
     }
 
-    /// Nothing fails any more: everything comes to rest, with the template everywhere.
+    /// Runs passes without faults until nothing changes. All machines must then have the template.
     pub(super) fn settle(&mut self) {
         self.late.clear();
         self.world.pool.rollout.paused = false;

@@ -1,15 +1,16 @@
-//! Whole rollouts, told round by round: a pass, and then everybody else does their work once.
+//! Transcripts of complete rollouts. In each round the controller runs a pass, and then the platform runs once.
 
 use super::model::{Fate, Model};
 use super::*;
 use crate::condition;
 
-/// A template that differs in what needs a restart, which the platform does by itself.
+/// A template with a change that needs a restart, which the platform does by itself.
 const AUTOMATIC: u64 = 6;
-/// Another one, which leaves restarts to people.
+/// A template with a change that needs an approved restart.
 const MANUAL: u64 = 3;
 
-/// One round: what the pass does, what the pool shows then, and what the machines are after the platform has looked.
+/// Runs a round and records the pass's actions, the pool's condition, and the machines after the platform evaluated
+/// them.
 fn round(model: &mut Model, told: &mut Vec<String>) -> bool {
     model.watch();
     let plan = model.pass(|| Fate::Answered);
@@ -65,7 +66,7 @@ fn machines_are_restarted_two_at_a_time() {
 }
 
 #[test]
-fn where_restarts_are_left_to_people_the_template_reaches_all_and_waits() {
+fn with_manual_restarts_all_machines_are_updated_and_wait() {
     let (mut model, mut lines) = (Model::new(4, 2), Vec::new());
     roll(&mut model, MANUAL);
     told(&mut model, &mut lines);
@@ -81,7 +82,7 @@ fn where_restarts_are_left_to_people_the_template_reaches_all_and_waits() {
 }
 
 #[test]
-fn a_template_that_machines_refuse_stops_and_a_better_one_goes_on() {
+fn a_rejected_template_stops_the_rollout_and_a_better_one_continues() {
     let (mut model, mut lines) = (Model::new(6, 3), Vec::new());
     for index in [0, 2, 4] {
         model.machines[index].stubborn = true;
@@ -100,7 +101,7 @@ fn a_template_that_machines_refuse_stops_and_a_better_one_goes_on() {
 }
 
 #[test]
-fn a_paused_rollout_finishes_what_it_began_and_goes_on_later() {
+fn a_paused_rollout_finishes_started_updates_and_continues_later() {
     let (mut model, mut lines) = (Model::new(3, 1), Vec::new());
     roll(&mut model, AUTOMATIC);
     round(&mut model, &mut lines);

@@ -73,12 +73,12 @@ fn of_kind(kind: &str) -> Value {
     crds::ALL_CRDS.iter().find(|crd| crd.kind == kind).map(|crd| definition(crd.yaml)).unwrap()
 }
 
-/// What the schema of machines says of the machines of a pool. Empty strings of optional fields are left out of them.
+/// The findings of the machine schema in the machines of a pool. Empty strings of optional fields are omitted first.
 pub(in super::super) fn machine_schema(pool: &Value) -> Checked {
     walk(&of_kind("VirtualMachine"), "spec", &pool["spec"]["virtualMachineTemplate"]["spec"])
 }
 
-/// What the schema of disks says of the disks of a pool. That a data source has a type is one of its CEL rules.
+/// The findings of the disk schema in the disks of a pool. The type of a data source is required by a CEL rule.
 pub(in super::super) fn disk_schema(pool: &Value) -> Checked {
     let schema = of_kind("VirtualDisk");
     for template in list(&pool["spec"]["virtualDiskTemplates"]) {

@@ -1,4 +1,5 @@
-//! One specimen for each rule: a request that breaks it, and what the user sees. The documentation shows the same.
+//! One specimen for each rule: a request that breaks the rule, and the text that the user sees. The documentation shows
+//! the same texts.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,7 @@ use super::*;
 /// A request that breaks one rule.
 pub(super) struct Specimen {
     pub(super) rule: Rule,
-    /// Nearly the same request, which breaks none.
+    /// A similar request that breaks no rule.
     good: Request,
     bad: Request,
 }
@@ -44,7 +45,7 @@ impl Request {
 }
 
 impl Specimen {
-    /// What the user sees of it.
+    /// The text that the user sees.
     pub(super) fn text(&self) -> String {
         let verdict = self.bad.verdict();
         match (&verdict.outcome, verdict.warnings.as_slice()) {
@@ -121,7 +122,7 @@ pub(super) fn specimens() -> Vec<Specimen> {
             Rule::DeviceWithoutTemplate,
             machine("/blockDeviceRefs/-", json!({ "kind": "VirtualDisk", "name": "rooot" })),
         ),
-        // A create with this is refused as a duplicate device before; here the devices were stored so.
+        // A create with these devices is refused as a duplicate device first. Here the devices are already stored.
         update(
             Rule::DiskAttachedTwice,
             with(twice.clone(), "/spec/virtualDiskTemplates", json!([])),
@@ -297,7 +298,7 @@ fn a_specimen_breaks_its_rule_and_its_neighbour_none() {
     }
 }
 
-/// Field, value, and a way out, in this order.
+/// The text has the field, the value and a permitted alternative, in this order.
 #[test]
 fn every_message_names_a_field_and_a_way_out() {
     for specimen in specimens() {
@@ -316,7 +317,7 @@ fn every_message_names_a_field_and_a_way_out() {
     }
 }
 
-/// Pools that break one refusing rule by what they are, and not by how they change.
+/// Pools that break one refusing rule by their content and not by a change.
 pub(super) fn broken() -> Vec<(Rule, Value)> {
     let states = specimens().into_iter().filter(|specimen| specimen.rule.severity() == Severity::Invalid);
     let states: Vec<_> = states
@@ -325,7 +326,7 @@ pub(super) fn broken() -> Vec<(Rule, Value)> {
             Request::Update(_, _, pool) if rule == Rule::DiskAttachedTwice => Some((rule, pool)),
             Request::Update(..) | Request::By(..) | Request::Scale(..) => None,
         })
-        // These depend on the cluster, and hold no more when it is complete.
+        // These rules depend on the cluster and allow the pool when all facts are known.
         .filter(|(rule, _)| !matches!(rule, Rule::AutoFraction | Rule::Gpus))
         .collect();
     assert!(states.len() > 20, "{} are left", states.len());

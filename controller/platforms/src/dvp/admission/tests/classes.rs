@@ -1,4 +1,4 @@
-//! Sizing policies, the default class, and what happens when a class cannot be read.
+//! Sizing policies, the default class, and classes that cannot be read.
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -158,7 +158,7 @@ fn a_read_that_failed_decides_nothing_where_a_rule_would_refuse() {
         ]),
     );
     assert!(matches!(world.create(&bootable).outcome, Outcome::Undecided(_)));
-    // Where a rule only warns, the user is told that it could not be asked.
+    // If a rule that only warns cannot be evaluated, the verdict has a warning about that.
     let id = ImageId { kind: ImageKind::Cluster, name: "debian".to_owned() };
     world.facts.images.insert(id, Found::Failed(failed()));
     let verdict = world.create(&pool());

@@ -1,20 +1,20 @@
-//! Pairs of verdicts: what the rules say of a pool, and what becomes of the machines and disks that are built from it. A
-//! pool is accepted if and only if its machines are.
+//! Pairs of verdicts: the finding of the rules for a pool, and the result for the machines and disks that the
+//! controller builds from it. A pool is accepted if and only if its machines and disks are accepted.
 //!
-//! The schemas of machine and disk are those of `api/crds`. What the platform refuses besides, in its webhooks or while a
-//! machine starts, is written down here as it was found.
+//! The schemas of machine and disk are those of `api/crds`. The table also lists what the platform's webhooks refuse
+//! and which machines never start, as observed.
 
 use serde_json::{Value, json};
 
 use super::super::schema;
 use super::*;
 
-/// What becomes of the machines and disks of a pool.
+/// The result for the machines and disks of a pool.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Built {
-    /// The platform takes them.
+    /// The platform accepts them.
     NamesInUse,
-    /// The schema of the machine or of the disk refuses them.
+    /// The schema of the machine or the disk refuses them.
     BySchema,
     /// The platform refuses them for another reason, or they never start.
     ByPlatform(&'static str),
@@ -46,7 +46,7 @@ fn devices(orders: [Option<i64>; 3]) -> Value {
     machine("/blockDeviceRefs", json!(devices))
 }
 
-/// A name, the pool, the rule that refuses it, and what becomes of its machines.
+/// A name, the pool, the rule that refuses it, and the result for its machines.
 #[expect(clippy::too_many_lines, reason = "a table with a row for each pair")]
 fn corpus() -> Vec<(&'static str, Value, Option<Rule>, Built)> {
     const LARGE_SPEC: Built =
@@ -57,7 +57,7 @@ fn corpus() -> Vec<(&'static str, Value, Option<Rule>, Built)> {
     let annotated = |bytes: usize| with(pool(), ANNOTATIONS, json!({ "note": "x".repeat(bytes) }));
     vec![
         ("the pool of all tests", pool(), None, NamesInUse),
-        // Empty strings of optional fields are left out of the machine.
+        // The controller omits empty strings of optional fields from the machine.
         ("an empty priority class", machine("/priorityClassName", json!("")), None, NamesInUse),
         ("an empty class", machine("/virtualMachineClassName", json!("")), None, NamesInUse),
         ("an empty address name", machine("/virtualMachineIPAddressName", json!("")), None, NamesInUse),
@@ -245,7 +245,7 @@ fn a_pool_is_accepted_if_and_only_if_its_machines_are() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The default of a class counts where the template has no core fraction.
+/// If the template has no core fraction, the rules use the default of the class.
 #[test]
 fn a_class_without_a_usable_default_fraction_needs_a_core_fraction() {
     let class = |default: Value| {
@@ -256,7 +256,7 @@ fn a_class_without_a_usable_default_fraction_needs_a_core_fraction() {
     let without = machine("/cpu/coreFraction", Value::Null);
     for (default, expected) in [
         (json!("25%"), None),
-        // Without a default the platform takes 100%.
+        // Without a default the platform uses 100%.
         (Value::Null, Some(Rule::Sizing)),
         (json!("50%"), Some(Rule::Sizing)),
     ] {

@@ -1,11 +1,11 @@
-//! The corners of single rules: what is refused at which field, and what is just not.
+//! Limits of single rules: the field of a refusal, and values that are just allowed.
 
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
 
-/// The field and the rule of a refused create, or nothing.
+/// The field and the rule of a refused create; `None` if the create is allowed.
 fn blame(pool: &Value) -> Option<(String, Rule)> {
     match World::complete().create(pool).outcome {
         Outcome::Refused(refusal) => {
@@ -43,7 +43,7 @@ fn boot_orders(#[case] orders: Value, #[case] field: Option<&str>) {
     assert_blames(&pool, field, Rule::Devices);
 }
 
-/// A disk and an image may share a name.
+/// A disk and an image can have the same name.
 #[test]
 fn kinds_have_names_of_their_own() {
     assert_blames(&machine("/blockDeviceRefs/1/name", json!("root")), None, Rule::Devices);
@@ -228,7 +228,7 @@ fn ttls_are_durations(#[case] ttl: &str, #[case] is_refused: bool) {
     assert_blames(&disk(1, "/reclaim/ttl", json!(ttl)), field, Rule::BadTtl);
 }
 
-/// An empty reclaim, and none, are both Delete.
+/// An empty reclaim and a missing one both mean Delete.
 #[test]
 fn an_absent_policy_is_delete() {
     let world = World::complete();

@@ -1,15 +1,16 @@
-//! What holds for any pool.
+//! Properties of any pool.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::machine::{percent, sockets};
+use super::super::machine::sockets;
+use super::super::sizing::percent;
 use super::super::syntax;
 use super::catalogue::broken;
 use super::*;
 
 proptest! {
-    /// Sockets of the same size: the machine could not be made otherwise.
+    /// The sockets have the same size; otherwise the platform could not create the machine.
     #[test]
     fn accepted_cores_fill_their_sockets(cores in -10..300) {
         let mut world = World::complete();
@@ -18,7 +19,7 @@ proptest! {
         let fits = (1..=248).contains(&cores) && cores % sockets(cores) == 0;
         prop_assert_eq!(refused(&verdict), (!fits).then_some(Rule::Cores));
         if let Outcome::Refused(refusal) = verdict.outcome && (1..=248).contains(&cores) {
-            // The ways out are ways out.
+            // The alternatives in a refusal are permitted values.
             let numbers = refusal.detail.rsplit("use ").next().unwrap().split(" or ");
             for number in numbers.map(|number| number.parse::<i32>().unwrap()) {
                 prop_assert_eq!(number % sockets(number), 0);
@@ -64,7 +65,7 @@ proptest! {
         }
     }
 
-    /// Scaling is nobody's victim: whatever is wrong with the template, the count can change.
+    /// An update of `replicas` is allowed even if the template is invalid.
     #[test]
     fn replicas_alone_never_fail_because_of_the_rest(
         choice in any::<prop::sample::Index>(),
@@ -81,7 +82,7 @@ proptest! {
         prop_assert_eq!(refused(&verdict), expected, "{}", rule);
     }
 
-    /// The same request gets the same answer, and an answer whatever is in it.
+    /// Any request gets an answer, and the same request always gets the same answer.
     #[test]
     fn anything_is_answered_and_twice_alike(
         place in any::<prop::sample::Index>(),
@@ -105,7 +106,7 @@ proptest! {
     }
 }
 
-/// Any JSON that is not deep.
+/// Any JSON value of limited depth.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -123,7 +124,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The places of all parts of a value.
+/// The JSON pointers of all parts of a value.
 fn pointers(value: &Value, path: String, all: &mut Vec<String>) {
     match value {
         Value::Object(map) => {

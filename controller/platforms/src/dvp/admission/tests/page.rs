@@ -1,4 +1,4 @@
-//! The table in the documentation is what the rules say.
+//! The table in the documentation matches the rules.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ const PAGE: &str = include_str!("../../../../../../docs/admission.md");
 const BEGIN: &str = "<!-- rules: begin. Checked by vmpool-platforms, dvp::admission::tests::page -->\n";
 const END: &str = "<!-- rules: end -->\n";
 
-/// The table, and the texts below it.
+/// The table and the texts below it.
 fn table() -> String {
     let mut page = String::from("| Rule | What it says | Looked at | Broken |\n| --- | --- | --- | --- |\n");
     for rule in Rule::ALL {
@@ -18,7 +18,7 @@ fn table() -> String {
             Severity::Forbidden => "forbidden",
             Severity::Warning => "warning",
         };
-        // A String takes every write.
+        // Writes to a `String` always succeed.
         let _ = writeln!(page, "| {} | {} | {} | {result} |", rule.id(), rule.check(), rule.scope().as_str());
     }
     page.push_str(

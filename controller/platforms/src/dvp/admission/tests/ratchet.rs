@@ -1,4 +1,4 @@
-//! Updates: what is not touched is not judged, and who may do what.
+//! Updates: rules check only changed parts, and some changes are reserved for certain users.
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::super::Scope;
 use super::catalogue::broken;
 use super::*;
 
-/// A stored pool breaks every rule that one pool can break at once: none of them may stop an update of something else.
+/// A stored pool breaks all rules that one pool can break at once. None of them may refuse an update of another part.
 #[rstest]
 #[case::labels("/metadata/labels", json!({ "team": "a" }))]
 #[case::finalizers("/metadata/finalizers", json!(["a/b"]))]
@@ -26,11 +26,11 @@ fn all_off() -> Cluster {
     Cluster { sdn: Known::No, machine_cidrs: Known::No, gpus: Known::No, in_place_resize: Known::No }
 }
 
-/// The other half: the rule is asked again as soon as its part changes.
+/// The counterpart: a rule is evaluated again when its part changes.
 #[test]
 fn a_changed_part_is_judged_whole() {
     for (rule, pool) in broken() {
-        // A setting is a value: it changes by becoming what it is.
+        // A setting is a single value. It changes from another value to the stored one.
         if rule.scope() == Scope::Rollout {
             assert_eq!(refused(&World::complete().update(&super::pool(), &pool)), Some(rule));
             continue;
@@ -39,7 +39,7 @@ fn a_changed_part_is_judged_whole() {
             Scope::Template | Scope::Part => {
                 with(pool.clone(), &format!("{MACHINE}/priorityClassName"), json!("high"))
             }
-            // Every entry of the list is touched.
+            // The update changes all entries of the list.
             Scope::DiskTemplate => {
                 let mut pool = pool.clone();
                 for disk in pool["spec"]["virtualDiskTemplates"].as_array_mut().unwrap() {
@@ -55,7 +55,7 @@ fn a_changed_part_is_judged_whole() {
             Scope::Always | Scope::Create | Scope::Update | Scope::Scale | Scope::Rollout => continue,
         };
         let verdict = World::complete().update(&pool, &touched);
-        // The addition to the devices breaks C1 itself, which comes first.
+        // The added device breaks C1, which is evaluated first.
         let expected =
             if rule.scope() == Scope::Devices { vec![rule, Rule::DiskNotAttached] } else { vec![rule] };
         assert!(refused(&verdict).is_some_and(|found| expected.contains(&found)), "{rule}: {verdict:?}");
@@ -85,25 +85,26 @@ fn the_record_is_guarded_before_every_shortcut(#[case] old: Value) {
         let verdict = world.judge(user, None, &new);
         assert_eq!(refused(&verdict), (!allowed).then_some(Rule::TargetsRecord), "{user} creates with it");
     }
-    // It may be carried along.
+    // An update may keep the record unchanged.
     assert_allowed(&world.update(&new, &with(new.clone(), "/metadata/labels", json!({ "a": "b" }))));
 }
 
 #[test]
-fn a_record_that_a_replace_has_lost_is_spoken_of() {
+fn a_replacement_that_drops_the_record_gets_a_hint() {
     let old = with(pool(), "/metadata/annotations", json!({ RECORD: "[]" }));
     let Outcome::Refused(refusal) = World::complete().update(&old, &pool()).outcome else {
         panic!("it is allowed")
     };
     let text = refusal.to_string();
     assert!(
-        text.contains("has lost the record") && text.contains("a patch or an apply instead of a replacement"),
+        text.contains("drops its removal record")
+            && text.contains("a patch or an apply instead of a replacement"),
         "{text}"
     );
 }
 
 #[test]
-fn nobody_is_exempt_when_nobody_was_named() {
+fn no_user_is_exempt_without_configured_users() {
     let mut world = World::complete();
     world.settings = Settings { cluster: world.settings.cluster, ..Settings::default() };
     let explicit = with(pool(), "/spec/scaleDownPolicy", json!("Explicit"));
@@ -145,7 +146,7 @@ fn explicit_pools_shrink_by_name_only(
     );
 }
 
-/// What nobody said about the cluster allows what depends on it.
+/// If a fact about the cluster is unknown, the rules that depend on it allow the request.
 #[test]
 fn the_unknown_allows() {
     let mut world = World::without(|cluster| *cluster = Cluster::default());

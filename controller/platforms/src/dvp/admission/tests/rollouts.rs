@@ -1,4 +1,4 @@
-//! How changes are rolled out: fields, annotations that stand for them, and the revision that a pool is held at.
+//! Rollout settings: fields, the annotations that replace them, and the revision that a pool requests.
 
 use rstest::rstest;
 use serde_json::json;
@@ -47,7 +47,7 @@ fn fields_are_refused(#[case] fields: Value, #[case] rule: Rule) {
     let bad = rollout(fields);
     assert_eq!(refused(&World::complete().create(&bad)), Some(rule));
     assert_eq!(refused(&World::complete().update(&pool(), &bad)), Some(rule));
-    // Stored, it stops nothing else.
+    // A stored value refuses no other change.
     assert_allowed(&World::complete().update(&bad, &with(bad.clone(), "/spec/replicas", json!(4))));
 }
 
@@ -72,9 +72,10 @@ fn annotations_hold_what_fields_could(#[case] key: &str, #[case] value: &str, #[
     let annotated = annotated(pool(), key, value);
     let expected = (!good).then_some(Rule::RolloutAnnotation);
     assert_eq!(refused(&world.create(&annotated)), expected);
-    // Also where nothing of the spec changes, which otherwise lets everything through.
+    // The rule also applies if the spec does not change. An update that leaves the spec unchanged is otherwise always
+    // allowed.
     assert_eq!(refused(&world.update(&pool(), &annotated)), expected);
-    // What is stored already is not judged again, and may be taken away.
+    // A stored value is not evaluated again and can be removed.
     assert_allowed(
         &world.update(&annotated, &with(annotated.clone(), "/metadata/labels", json!({ "a": "b" }))),
     );
@@ -111,7 +112,7 @@ fn the_field_wins_and_that_is_said(
     assert_eq!(warned(&World::complete().update(&both, &later)), [], "it was said once");
 }
 
-/// By the field, and by the annotation with a spec that stays as it is.
+/// Held by the field, and held by the annotation with an unchanged spec.
 fn held() -> [Value; 2] {
     [rollout(json!({ "revision": ID })), annotated(pool(), REVISION, ID)]
 }
@@ -140,13 +141,13 @@ fn a_revision_that_cannot_be_made_is_refused(#[case] change: fn(&mut World), #[c
         assert_eq!(refused(&verdict), Some(Rule::PinnedRevision));
         let Outcome::Refused(refusal) = verdict.outcome else { unreachable!("it is refused") };
         assert!(refusal.to_string().contains(words), "{refusal}");
-        // It stops nothing else, and the way out is open.
+        // The stored value refuses no other change, and it can be removed.
         assert_allowed(&world.update(&held, &with(held.clone(), "/spec/replicas", json!(4))));
         assert_allowed(&world.update(&held, &pool()));
     }
 }
 
-/// A predecessor of the same name has left its revision under the name that ours would have.
+/// A revision of a deleted pool of the same name already has the name that the new revision would get.
 #[test]
 fn a_revision_that_had_to_take_the_second_name_is_found() {
     let theirs = World::complete().revision("before", &["root"]).facts.revisions;
@@ -192,7 +193,8 @@ fn a_revision_that_cannot_be_read_decides_nothing() {
     );
 }
 
-/// A template that the revision needs cannot go while machines are made from it.
+/// A disk template that the requested revision uses cannot be removed while the controller creates machines from that
+/// revision.
 #[test]
 fn disks_of_the_revision_are_kept() {
     let smaller = |pool: Value| {
@@ -231,14 +233,14 @@ fn only_then_is_the_revision_read() {
 fn moving_from_the_annotation_to_the_field_changes_nothing() {
     let [by_field, by_annotation] = held();
     let mut world = World::complete();
-    // It would be refused if it were asked for.
+    // If admission read the revision, it would refuse the request.
     world.facts.revisions.clear();
     assert_allowed(&world.update(&by_annotation, &by_field));
 }
 
 #[rstest]
-#[case::held_by_the_field(held()[0].clone(), "spec.rollout.revision holds all at revision 0123456789abcdef")]
-#[case::held_by_the_annotation(held()[1].clone(), "holds all at revision 0123456789abcdef")]
+#[case::held_by_the_field(held()[0].clone(), "spec.rollout.revision pins all machines to revision 0123456789abcdef")]
+#[case::held_by_the_annotation(held()[1].clone(), "pins all machines to revision 0123456789abcdef")]
 #[case::paused(rollout(json!({ "paused": true })), "while the rollout is paused")]
 #[case::paused_by_the_annotation(annotated(pool(), PAUSED, "true"), "while the rollout is paused")]
 fn a_template_that_goes_nowhere_is_spoken_of(#[case] old: Value, #[case] words: &str) {
@@ -275,7 +277,7 @@ fn a_pool_that_is_being_deleted_may_have_any_annotation() {
     Some("u"),
     &["root"]
 )]
-#[case::of_nobody(json!({ "metadata": { "ownerReferences": [{ "uid": "x" }] }, "data": null }), None, &[])]
+#[case::without_owner(json!({ "metadata": { "ownerReferences": [{ "uid": "x" }] }, "data": null }), None, &[])]
 #[case::something_else(json!([1]), None, &[])]
 fn a_stored_revision_is_read(#[case] object: Value, #[case] owner: Option<&str>, #[case] disks: &[&str]) {
     let revision = Revision::read(&object);

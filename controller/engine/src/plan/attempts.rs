@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::ids::Uid;
 use crate::ledger::REQUEST_TIMEOUT;
-use crate::model::{Machine, Uid};
+use crate::model::Machine;
 use crate::revision::RevisionId;
 
 /// How long the platform may take to evaluate a change before the pool reports it.
@@ -99,7 +100,7 @@ impl RolloutAttempts {
     }
 
     /// Time until the API server can no longer carry out the first unconfirmed update.
-    pub(in crate::plan) fn next_confirmed(&self, uptime: Duration) -> Option<Duration> {
+    pub(super) fn next_confirmed(&self, uptime: Duration) -> Option<Duration> {
         self.unconfirmed.values().filter_map(|since| (*since + REQUEST_TIMEOUT).checked_sub(uptime)).min()
     }
 

@@ -148,13 +148,13 @@ fn long_names_leave_room_for_other_annotations() {
     let mut record = RemovalRecord::default();
     assert!(record.reserve("r", &many).unwrap_err().bytes > LIMIT_BYTES);
     assert!(record.is_empty());
-    // The longest names that the platform's machines can have fit.
+    // Machines with names of the maximum length fit.
     let many: Vec<ObjectId> =
         (0..LIMIT).map(|number| ObjectId::new(&format!("{number:063}"), &format!("{number:036}"))).collect();
     assert_eq!(record.reserve(&"r".repeat(36), &many), Ok(()));
 }
 
-/// Who asked for each entry.
+/// The requester of each entry.
 fn askers(record: &RemovalRecord) -> Vec<Option<&str>> {
     record.entries().iter().map(|entry| entry.by.as_deref()).collect()
 }
@@ -172,7 +172,8 @@ fn a_name_is_written_once_for_the_entries_that_follow_it() {
     );
     assert_eq!(record.to_string(), text);
     assert_eq!(RemovalRecord::parse(text), Ok(record.clone()));
-    // Whoever is accepted first has asked for it, and a name stays with its entries when others leave.
+    // The request that is accepted first becomes the requester, and a requester stays with its entries when other
+    // entries are removed.
     assert_eq!((record.accept("r3"), record.accept("r1")), (2, 1));
     record.prune(&uids(&["a"]));
     assert_eq!(askers(&record), [None, Some("carol"), Some("carol")]);
@@ -180,7 +181,7 @@ fn a_name_is_written_once_for_the_entries_that_follow_it() {
 }
 
 #[test]
-fn a_record_of_an_earlier_version_names_nobody_and_takes_names() {
+fn a_record_of_an_earlier_version_has_no_users_and_accepts_users() {
     let mut record =
         RemovalRecord::parse(r#"[{"name":"a","uid":"uid-a"},{"name":"b","uid":"uid-b"}]"#).unwrap();
     record.reserve_for("jane", "r", &ids(&["c"])).unwrap();
@@ -188,7 +189,7 @@ fn a_record_of_an_earlier_version_names_nobody_and_takes_names() {
 }
 
 #[test]
-fn the_largest_record_has_room_for_who_asked_however_long_the_name() {
+fn the_largest_record_has_space_for_users_with_the_longest_names() {
     let many: Vec<ObjectId> =
         (0..LIMIT).map(|number| ObjectId::new(&format!("{number:063}"), &format!("{number:036}"))).collect();
     let mut record = RemovalRecord::default();
@@ -199,7 +200,7 @@ fn the_largest_record_has_room_for_who_asked_however_long_the_name() {
     assert!(record.to_string().len() <= LIMIT_BYTES);
 }
 
-/// Nearly as many people as machines: that is no reason to refuse one of them.
+/// Many different requesters are no reason to refuse an entry.
 #[test]
 fn names_that_there_is_no_room_for_are_left_out() {
     const BEFORE: usize = LIMIT - 200;
@@ -215,7 +216,7 @@ fn names_that_there_is_no_room_for_are_left_out() {
     assert!(askers(&record)[BEFORE].is_some() && askers(&record)[LIMIT - 1].is_none());
 }
 
-/// What can happen to a record.
+/// An operation on a record.
 #[derive(Clone, Debug)]
 enum Event {
     Reserve(u8, Vec<u8>),

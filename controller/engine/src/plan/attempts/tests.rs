@@ -33,7 +33,7 @@ fn a_refusal_is_of_one_revision_and_ends_when_the_machine_takes_it_or_goes() {
     let written = seen("b", |machine| machine.written = Some(revision()));
     attempts.observe([machines[0].clone(), written].iter(), T0);
     assert!(!attempts.refuses(&uid("a"), &revision()), "it accepted");
-    assert!(!attempts.refuses(&uid("b"), &revision()), "it has the revision, however it got it");
+    assert!(!attempts.refuses(&uid("b"), &revision()), "the machine has the revision");
     assert!(!attempts.refuses(&uid("c"), &revision()), "it is gone");
     assert!(attempts.refused.is_empty());
 }
@@ -60,13 +60,13 @@ fn a_lost_answer_counts_until_the_request_cannot_be_carried_out_any_more() {
     assert!(attempts.is_unconfirmed(&uid("a"), T0 + REQUEST_TIMEOUT / 2));
     assert_eq!(attempts.next_confirmed(T0 + REQUEST_TIMEOUT / 2), Some(REQUEST_TIMEOUT / 2));
     assert!(!attempts.is_unconfirmed(&uid("a"), T0 + REQUEST_TIMEOUT));
-    // A later refusal says nothing about it; a later success overtook it.
+    // A later refusal does not resolve an unconfirmed update, and a later success does.
     attempts.record(&uid("a"), &revision(), UpdateOutcome::Refused, T0);
     assert!(attempts.is_unconfirmed(&uid("a"), T0));
     attempts.record(&uid("a"), &revision(), UpdateOutcome::Accepted, T0);
     assert!(!attempts.is_unconfirmed(&uid("a"), T0));
     assert_eq!(attempts.next_confirmed(T0), None);
-    // It is forgotten in the end.
+    // An unconfirmed update expires.
     attempts.record(&uid("a"), &revision(), UpdateOutcome::Unconfirmed, T0);
     attempts.observe([seen("a", |_| {})].iter(), T0 + REQUEST_TIMEOUT);
     assert!(attempts.unconfirmed.is_empty());
@@ -86,7 +86,7 @@ fn what_is_not_evaluated_is_overdue_after_ten_minutes_of_our_own_clock() {
     assert_eq!(attempts.overdue(T0 + Duration::from_mins(14)), (2, Some(&uid("a"))));
     assert_eq!(attempts.next_overdue(T0 + Duration::from_mins(14)), None);
 
-    // Whoever was looked at starts afresh, and who leaves is nobody's business.
+    // The attempts of an evaluated machine start again, and the attempts of a machine that left are forgotten.
     attempts.observe([seen("a", |_| {}), changed("b")].iter(), T0 + Duration::from_mins(14));
     assert_eq!(attempts.overdue(T0 + Duration::from_mins(14)), (1, Some(&uid("b"))));
     let leaving = seen("b", |machine| (machine.evaluated, machine.terminating) = (false, true));

@@ -3,7 +3,7 @@ use serde_json::json;
 
 #[test]
 fn the_id_of_a_template_never_changes() {
-    // A fixed value on purpose: changing the hash would make every pool of every user look outdated.
+    // The value is fixed: another hash would make all pools of all users outdated.
     let id = RevisionId::of(&json!({"spec": {"cpu": {"cores": 1}}, "metadata": {"labels": {"a": "b"}}}));
     assert_eq!(id.as_str(), "a2b9efb21fdcca10");
 }

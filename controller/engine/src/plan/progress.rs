@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Observed;
+use super::observed::Observed;
 use crate::model::{Activity, DiskRef, Machine, Pool};
-use crate::revision::RevisionId;
 
 /// The rollout state of a live machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +47,6 @@ impl RolloutState {
             (_, false) => Self::InProgress,
         }
     }
-}
-
-/// Whether another controller created the machine: no known revision of the pool was written to it.
-pub(in crate::plan) fn is_anothers(observed: &Observed<'_>, machine: &Machine) -> bool {
-    let ours = |written: &RevisionId| *written == observed.pool.revision || observed.stored.contains(written);
-    !machine.written.as_ref().is_some_and(ours)
 }
 
 /// Whether the revision that was last written is in effect.

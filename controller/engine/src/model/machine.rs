@@ -1,0 +1,119 @@
+//! Machines: the facts that the engine reads.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::ids::{ObjectId, Uid};
+use crate::revision::RevisionId;
+
+/// What a machine is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Activity {
+    /// Its guest runs, or is being live-migrated.
+    Running,
+    /// It is stopped until a user starts it. An update of a stopped machine disrupts no workload.
+    Stopped,
+    /// It is not started, starting, stopping or failed.
+    NotRunning,
+}
+
+/// A device of a machine that is a disk object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskRef {
+    /// The disk template that it fills, from the disk map of the machine. `None` for a disk that is not in the disk
+    /// map.
+    pub template: Option<Arc<str>>,
+    /// Name of the disk.
+    pub disk: Arc<str>,
+    /// Position in the machine's list of devices.
+    pub position: usize,
+}
+
+/// A disk that the disk map of a machine names and that no device of the machine refers to, because a user removed the
+/// device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DetachedDisk {
+    /// The disk template that it fills.
+    pub template: Arc<str>,
+    /// Name of the disk.
+    pub disk: Arc<str>,
+}
+
+/// One machine of the namespace. It belongs to the pool if its controller owner reference names the pool.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts: any of them may come with any other")]
+pub struct Machine {
+    /// Name and UID.
+    pub id: ObjectId,
+    /// `metadata.creationTimestamp`; whole seconds, as the API server keeps it.
+    pub created: Timestamp,
+    /// Whether it has a deletionTimestamp.
+    pub terminating: bool,
+    /// UID in its controller owner reference.
+    pub owner: Option<Uid>,
+    /// The managed label that holds a pool's UID.
+    pub pool_uid_label: Option<Uid>,
+    /// The managed label that holds a pool's name.
+    pub pool_label: Option<Arc<str>>,
+    /// The revision that is in effect in it.
+    pub revision: Option<RevisionId>,
+    /// The revision that the controller last wrote to it.
+    pub written: Option<RevisionId>,
+    /// Whether the platform has evaluated its current spec.
+    pub evaluated: bool,
+    /// Its state.
+    pub activity: Activity,
+    /// Whether a change of its spec takes effect only after a restart.
+    pub restart_pending: bool,
+    /// Whether the platform restarts it for such a change without approval.
+    pub restarts_itself: bool,
+    /// Its disks.
+    pub disks: Vec<DiskRef>,
+    /// The disks of its disk map that no device refers to.
+    pub detached: Vec<DetachedDisk>,
+    /// The disk that it boots from: the one with the smallest boot order, or else the first device. `None` if it does
+    /// not boot from a disk.
+    pub boot_disk: Option<Arc<str>>,
+    /// Disks that its status still shows and its spec does not. They may still be mounted.
+    pub lingering: Vec<Arc<str>>,
+    /// Whether the platform reports that all its devices are ready.
+    pub devices_ready: bool,
+}
+
+impl Machine {
+    /// A machine without owner, labels, revision and disks that does not run. Its creation time is the Unix epoch.
+    pub fn blank(id: ObjectId) -> Self {
+        Self {
+            id,
+            created: Timestamp::UNIX_EPOCH,
+            terminating: false,
+            owner: None,
+            pool_uid_label: None,
+            pool_label: None,
+            revision: None,
+            written: None,
+            evaluated: false,
+            activity: Activity::NotRunning,
+            restart_pending: false,
+            restarts_itself: false,
+            disks: Vec::new(),
+            detached: Vec::new(),
+            boot_disk: None,
+            lingering: Vec::new(),
+            devices_ready: false,
+        }
+    }
+
+    /// Whether its guest runs.
+    pub(crate) fn runs(&self) -> bool {
+        self.activity == Activity::Running
+    }
+
+    /// The disks that are not free while the machine exists: those of its devices, those that only its disk map names,
+    /// and those that may still be mounted. A disk can occur twice.
+    pub fn held_disks(&self) -> impl Iterator<Item = &Arc<str>> {
+        let devices = self.disks.iter().map(|device| &device.disk);
+        devices.chain(self.detached.iter().map(|detached| &detached.disk)).chain(&self.lingering)
+    }
+}

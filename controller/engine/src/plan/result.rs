@@ -1,0 +1,199 @@
+//! The result of planning: actions, blockers, and the time of the next pass.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::action::{Action, DeleteReason, Stage, Wants};
+use super::observed::Observed;
+use crate::failure::{Failure, FailureReason};
+use crate::ids::ObjectId;
+
+/// Why the plan does not contain a step yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Blocker {
+    /// The stage is in backoff after a failure.
+    Backoff {
+        /// The stage.
+        stage: Stage,
+        /// The remaining delay.
+        left: Duration,
+    },
+    /// A disk of an earlier machine with the same name is not deleted yet.
+    TerminatingDisk {
+        /// The machine that needs the name.
+        machine: ObjectId,
+        /// The disk.
+        disk: Arc<str>,
+    },
+    /// A user must change something. The text says what.
+    UserAction(String),
+    /// A request has a reservation of a machine, and has neither accepted nor withdrawn it.
+    Reservation {
+        /// The machine.
+        machine: Arc<str>,
+    },
+    /// The plan no longer needs an unconfirmed create, but the API server may still carry it out.
+    UnconfirmedCreate {
+        /// The machine that the API server may still create.
+        name: Arc<str>,
+    },
+    /// A disk will become free soon, so the plan does not create another one.
+    PendingDisk {
+        /// The machine that needs a disk.
+        machine: Arc<str>,
+        /// The disk.
+        disk: Arc<str>,
+    },
+}
+
+impl fmt::Display for Blocker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Backoff { stage, left } => {
+                write!(f, "stage {stage:?} is in backoff for {left:?} after a failure")
+            }
+            Self::TerminatingDisk { machine, disk } => {
+                write!(f, "machine {machine} waits until disk {disk} of an earlier machine is deleted")
+            }
+            Self::UserAction(what) => f.write_str(what),
+            Self::Reservation { machine } => {
+                write!(
+                    f,
+                    "machine {machine} is reserved by a targeted removal: no machine is created or deleted in its \
+                     place"
+                )
+            }
+            Self::PendingDisk { machine, disk } => {
+                write!(f, "machine {machine} waits for disk {disk}, which will become free soon")
+            }
+            Self::UnconfirmedCreate { name } => {
+                write!(
+                    f,
+                    "the create of machine {name} is unconfirmed, and the API server may still carry it out"
+                )
+            }
+        }
+    }
+}
+
+/// What to write now, when to plan again, and which steps are blocked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// The writes, by stage.
+    pub actions: Vec<Action>,
+    /// When to plan again, even without an event.
+    pub requeue_after: Option<Duration>,
+    /// The blocked steps, each with its reason.
+    pub blockers: Vec<Blocker>,
+    /// The kinds of writes that the plan wants.
+    pub wants: Wants,
+    /// The first failure that only a user can correct.
+    pub failure: Option<Failure>,
+    /// Disks that are neither free nor in use yet, for example a disk that a deleted machine still mounts.
+    /// [`Memory::await_disks`] records since when.
+    pub awaited: Vec<Arc<str>>,
+}
+
+/// Which part of the necessary repairs a plan contains.
+#[derive(Clone, Copy)]
+pub(super) enum Repairs {
+    /// All of them.
+    Complete,
+    /// The next pass plans the rest.
+    Truncated,
+    /// None: repairs are in backoff for this time.
+    Paused(Duration),
+}
+
+impl Plan {
+    /// Whether the controller must read the pool live and plan again before it writes, because the snapshot of the
+    /// machines can be newer than the cached pool.
+    pub fn needs_live_pool(&self) -> bool {
+        self.actions.iter().any(|action| match action {
+            Action::Create { .. }
+            | Action::Delete { .. }
+            // The templates determine which disks may be deleted.
+            | Action::DeleteDisk { .. }
+            | Action::OpenNameBlock { .. }
+            | Action::PruneRecord { .. } => true,
+            Action::Relabel { .. }
+            | Action::Release { .. }
+            | Action::CreateDisk { .. }
+            | Action::Repoint { .. }
+            | Action::Detach { .. }
+            | Action::Update { .. }
+            | Action::RecordRevision { .. }
+            | Action::AnnotateDisk { .. }
+            | Action::ExpandDisk { .. }
+            | Action::StoreRevision { .. }
+            | Action::PruneRevision { .. } => false,
+        })
+    }
+
+    /// Whether the plan deletes surplus machines. If so, the controller must first list the machines live, call
+    /// [`Observed::count_live`] and plan again. Otherwise a machine that another client has just deleted, and that the
+    /// snapshot still shows, would count as one that stays.
+    pub fn deletes_surplus(&self) -> bool {
+        let mut actions = self.actions.iter();
+        actions.any(|action| matches!(action, Action::Delete { reason: DeleteReason::Surplus, .. }))
+    }
+
+    /// Plans as many of `repairs` as their backoff allows. Repairs of objects that rejected the last write come last.
+    pub(super) fn repair(&mut self, observed: &Observed<'_>, mut repairs: Vec<Action>) -> Repairs {
+        if repairs.is_empty() {
+            return Repairs::Complete;
+        }
+        self.wants.repair = true;
+        repairs.sort_by_key(|action| observed.memory.was_refused(action.object()));
+        match observed.memory.repairing.batch_size(observed.uptime) {
+            Ok(width) => {
+                let outcome = if repairs.len() > width { Repairs::Truncated } else { Repairs::Complete };
+                self.actions.extend(repairs.into_iter().take(width));
+                outcome
+            }
+            Err(left) => {
+                self.back_off(Stage::Repair, left);
+                Repairs::Paused(left)
+            }
+        }
+    }
+
+    /// Plans as many of `actions` as the backoff of their stage allows. Actions on objects that rejected the last write
+    /// come last.
+    pub(super) fn extend_by(
+        &mut self,
+        observed: &Observed<'_>,
+        stage: Stage,
+        pace: Result<usize, Duration>,
+        mut actions: Vec<Action>,
+    ) {
+        let width = match pace {
+            Ok(width) => width,
+            Err(left) => return self.back_off(stage, left),
+        };
+        let refused = |action: &Action| observed.memory.was_refused(action.object());
+        actions.sort_by(|a, b| refused(a).cmp(&refused(b)).then_with(|| a.object().cmp(b.object())));
+        if actions.len() > width {
+            // The next pass, which starts at once, plans the rest.
+            self.requeue_in(Duration::ZERO);
+        }
+        self.actions.extend(actions.into_iter().take(width));
+    }
+
+    pub(super) fn report_failure(&mut self, reason: FailureReason, message: &str) {
+        self.failure.get_or_insert_with(|| Failure { reason, message: message.to_owned() });
+    }
+
+    pub(super) fn requeue_in(&mut self, after: Duration) {
+        self.requeue_after = Some(self.requeue_after.map_or(after, |sooner| sooner.min(after)));
+    }
+
+    pub(super) fn back_off(&mut self, stage: Stage, left: Duration) {
+        let blocker = Blocker::Backoff { stage, left };
+        if !self.blockers.contains(&blocker) {
+            self.blockers.push(blocker);
+        }
+        self.requeue_in(left);
+    }
+}

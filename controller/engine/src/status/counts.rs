@@ -1,0 +1,45 @@
+//! Counts of a pool's machines.
+
+use crate::model::{Activity, Machine};
+use crate::plan::observed::Observed;
+use crate::plan::progress::RolloutState;
+
+/// Counts of the pool's machines.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MachineCounts {
+    pub(super) total: usize,
+    /// Live machines. The following counts include only these.
+    pub(super) live: usize,
+    pub(super) ready: usize,
+    pub(super) updated: usize,
+    /// Machines with the current revision that need a restart.
+    pub(super) restart_pending: usize,
+    /// Machines of these that need an approval for the restart.
+    pub(super) for_approval: usize,
+    /// Machines that keep a disk of an earlier template.
+    pub(super) stranded: usize,
+}
+
+impl MachineCounts {
+    pub(super) fn of(observed: &Observed<'_>) -> Self {
+        let pool = observed.pool;
+        let mut counts = Self::default();
+        for machine in observed.pool_machines() {
+            counts.total += 1;
+            if !machine.terminating {
+                counts.count(RolloutState::of(pool, machine), machine);
+            }
+        }
+        counts
+    }
+
+    fn count(&mut self, state: RolloutState, machine: &Machine) {
+        let waits = machine.restart_pending && state != RolloutState::Outdated;
+        self.live += 1;
+        self.ready += usize::from(machine.activity == Activity::Running);
+        self.updated += usize::from(state == RolloutState::Current);
+        self.restart_pending += usize::from(waits);
+        self.for_approval += usize::from(waits && !machine.restarts_itself);
+        self.stranded += usize::from(state == RolloutState::Stranded);
+    }
+}

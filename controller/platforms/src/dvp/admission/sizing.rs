@@ -1,0 +1,89 @@
+//! The sizing policies of a class.
+
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use vmpool_api::Quantity;
+
+use super::view::at;
+
+/// The annotation that makes a class the default of the cluster.
+const DEFAULT_CLASS: &str = "virtualmachineclass.virtualization.deckhouse.io/is-default-class";
+
+/// The sizing policies of a VirtualMachineClass.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Class {
+    pub(super) name: String,
+    /// The error, if the policies could not be parsed.
+    pub(super) policies: Result<Vec<Policy>, String>,
+}
+
+impl Class {
+    /// Reads a stored class. If its policies cannot be parsed, it does not limit sizes.
+    pub fn read(object: &Value) -> Self {
+        let name = at(object, &["metadata", "name"]).as_str().unwrap_or_default().to_owned();
+        let policies = Option::<Vec<Policy>>::deserialize(at(object, &["spec", "sizingPolicies"]));
+        Self { name, policies: policies.map(Option::unwrap_or_default).map_err(|error| error.to_string()) }
+    }
+}
+
+/// The default class among all classes of the cluster.
+pub fn default_class(classes: &[Value]) -> Option<&Value> {
+    classes.iter().find(|class| at(class, &["metadata", "annotations", DEFAULT_CLASS]) == "true")
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Policy {
+    pub(super) cores: Cores,
+    pub(super) memory: Option<Memory>,
+    /// Allowed percentages. Without a list, all are allowed.
+    #[serde(default)]
+    pub(super) core_fractions: Option<Vec<Fraction>>,
+    /// The default for machines without a fraction; 100% if absent.
+    #[serde(default)]
+    pub(super) default_core_fraction: Option<Fraction>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(super) struct Cores {
+    pub(super) min: i32,
+    pub(super) max: i32,
+    pub(super) step: Option<i32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Memory {
+    pub(super) min: Option<Quantity>,
+    pub(super) max: Option<Quantity>,
+    pub(super) step: Option<Quantity>,
+    pub(super) per_core: Option<PerCore>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(super) struct PerCore {
+    pub(super) min: Option<Quantity>,
+    pub(super) max: Option<Quantity>,
+}
+
+/// Depending on the version of the platform, a fraction is `25` or `25%`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Fraction(pub(super) u32);
+
+impl<'de> Deserialize<'de> for Fraction {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        let number = match &value {
+            Value::String(text) => percent(text),
+            other => other.as_u64().and_then(|number| percent(&format!("{number}%"))),
+        };
+        number.map(Self).ok_or_else(|| serde::de::Error::custom(format_args!("{value} is no core fraction")))
+    }
+}
+
+/// The percentage of a core fraction; `None` if it is not in the canonical form of 1% to 100%.
+pub(super) fn percent(text: &str) -> Option<u32> {
+    let digits = text.strip_suffix('%')?;
+    let plain = digits.bytes().all(|digit| digit.is_ascii_digit()) && !digits.starts_with('0');
+    digits.parse().ok().filter(|percent| plain && (1..=100).contains(percent))
+}
