@@ -8,16 +8,20 @@ use tracing::Instrument;
 use vmpool_engine::failure::{Failure, FailureReason};
 use vmpool_engine::status::detached;
 use vmpool_engine::{Action, Machine, Plan, Pool, Uid, plan, status};
+use vmpool_platforms::{Platform, controller_of};
 
 use crate::apply::{Applied, apply};
-use crate::context::{Context, MetadataOnly, Names, PoolEntry, PoolMemory, ReadError};
+use crate::context::{Context, Names, PoolMemory};
+use crate::live::{MetadataOnly, ReadError};
 use crate::metrics::{PassResult, PassStep, PassTimer, PoolReport};
+use crate::object::version;
 use crate::observe::{Snapshot, settle_overdue};
-use crate::platform::{Platform, controller_of};
+use crate::pool_entry::PoolEntry;
 use crate::queue::Requeue;
 use crate::report::{detached_disk_events, invalid_settings_event, report};
-use crate::revisions::{self, Revisions, Templates};
-use crate::watch::version;
+use crate::revisions;
+use crate::revisions::known::Revisions;
+use crate::revisions::templates::Templates;
 
 /// Time until the next pass after a failed read.
 const AFTER_FAILED_READ: Duration = Duration::from_secs(1);
@@ -123,7 +127,7 @@ async fn pass<P: Platform>(
         timer.record(&context.env, PassStep::Plan);
     }
     if plan.deletes_surplus() && must_count(&pool.facts, proven, context.env.uptime()) {
-        let staying = live_members(context, &pool.facts).await;
+        let staying = live_machines(context, &pool.facts).await;
         timer.record(&context.env, PassStep::Observe);
         let staying = match staying {
             Ok(staying) => staying,
@@ -340,7 +344,7 @@ fn must_count(pool: &Pool, proven: Option<Duration>, uptime: Duration) -> bool {
 }
 
 /// Lists the live machines of the pool from the API server.
-async fn live_members<P: Platform>(context: &Context<P>, pool: &Pool) -> Result<BTreeSet<Uid>, Duration> {
+async fn live_machines<P: Platform>(context: &Context<P>, pool: &Pool) -> Result<BTreeSet<Uid>, Duration> {
     let mut staying = BTreeSet::new();
     let visit = |machine: MetadataOnly| {
         let meta = &machine.metadata;
