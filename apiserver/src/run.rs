@@ -70,7 +70,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     if !settings.enabled {
         tracing::warn!("feature gate VirtualMachinePool is off: the server has no resources");
     }
-    let clients = ClientCas::demanding();
+    let clients = ClientCas::requiring();
     let state = State::new(program.client(), env.clone(), settings, health.clone(), metrics);
     let _front_proxy = env.spawn("front proxy", state.follow_front_proxy(clients.clone()));
     let service = Service { router: router(state), clients, limits: limits(), certificates, traffic };

@@ -44,6 +44,23 @@ pub(crate) struct PoolMemory {
     pub(crate) detached: BTreeSet<(Uid, Arc<str>)>,
 }
 
+impl PoolMemory {
+    /// The times until something in the memory is due: the end of a backoff or of a status conflict, or a live read of a
+    /// pending write.
+    pub(crate) fn deadlines(&self, uptime: Duration) -> impl Iterator<Item = Duration> + use<> {
+        let memory = &self.memory;
+        let conflict = self.status_conflict.remaining(uptime).filter(|_| self.status_conflict.is_active());
+        [
+            memory.remaining_backoff(uptime),
+            conflict,
+            memory.machines.due_in(uptime),
+            memory.disks.due_in(uptime),
+        ]
+        .into_iter()
+        .flatten()
+    }
+}
+
 /// The last written status.
 pub(crate) struct LastStatus {
     pub(crate) wrote: Status,

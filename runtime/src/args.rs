@@ -1,4 +1,4 @@
-//! Flags that several binaries share. Each group becomes a checked configuration before anything starts.
+//! Flags that several programs share. Each group is validated before the servers start.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,25 +11,25 @@ use crate::env::Env;
 use crate::lease::LeaseConfig;
 use crate::telemetry::{self, LogFormat, TelemetryError};
 
-/// The shortest lease: a shorter one could not be told from a released one.
-const SHORTEST_LEASE: Duration = Duration::from_secs(2);
+/// The minimum duration of a lease. A shorter one could not be distinguished from a released one.
+const MIN_LEASE: Duration = Duration::from_secs(2);
 
-/// The shortest life of a reservation: some round trips lie between it and its acceptance.
-const SHORTEST_RESERVATION: Duration = Duration::from_secs(1);
+/// The minimum lifetime of a reservation. A removal needs several round trips between reservation and acceptance.
+const MIN_RESERVATION: Duration = Duration::from_secs(1);
 
-/// How many renewals must fit into a lease, so that one lost answer does not cost leadership.
+/// The minimum number of renewal intervals in the duration of a lease, so that one lost response does not end leadership.
 const RENEWALS_PER_LEASE: u32 = 3;
 
-/// The flag about feature gates.
+/// The flag of feature gates.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct GateArgs {
-    /// Switch features on or off, for example VirtualMachinePool=true. The gates are listed below.
+    /// Features to turn on or off, for example VirtualMachinePool=true. The gates are listed below.
     #[arg(long, env = "VMPOOL_FEATURE_GATES", default_value = "", value_name = "GATE=BOOL,...")]
     pub feature_gates: String,
 }
 
 impl GateArgs {
-    /// The gates, checked.
+    /// The validated gates.
     ///
     /// # Errors
     /// [`ArgsError::Gates`].
@@ -38,14 +38,14 @@ impl GateArgs {
     }
 }
 
-/// The flags that every program has at the end of its own.
+/// The flags that all programs have.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ProgramArgs {
-    /// The way to the API server.
+    /// Client of the API server.
     #[command(flatten)]
     pub client: ClientArgs,
 
-    /// Probes.
+    /// Health endpoints.
     #[command(flatten)]
     pub health: HealthArgs,
 
@@ -54,15 +54,15 @@ pub struct ProgramArgs {
     pub log: LogArgs,
 }
 
-/// Flags about logs.
+/// Flags of logs.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Logs")]
 pub struct LogArgs {
-    /// How log lines look: `text` for people, `json` for machines
+    /// Format of log lines: `text` for users, `json` for programs
     #[arg(long, env = "VMPOOL_LOG_FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
 
-    /// What to log: off, error, warn, info, debug or trace, also per target, as in `info,vmpool_controller=debug`
+    /// Log level: off, error, warn, info, debug or trace. It can be set for each target: `info,vmpool_controller=debug`
     #[arg(
         long,
         env = "VMPOOL_LOG_LEVEL",
@@ -74,7 +74,7 @@ pub struct LogArgs {
 }
 
 impl LogArgs {
-    /// Sets up the logs of the process.
+    /// Sets up logging for the process.
     ///
     /// # Errors
     /// [`TelemetryError`].
@@ -83,51 +83,51 @@ impl LogArgs {
     }
 }
 
-/// Flags about the health endpoints.
+/// Flags of the health endpoints.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Health")]
 pub struct HealthArgs {
-    /// Where to serve /livez, /readyz and /metrics; port 0 takes a free one and logs it
+    /// Address and port for /livez, /readyz and /metrics. Port 0 selects a free port, which is logged
     #[arg(long, env = "VMPOOL_HEALTH_ADDRESS", value_name = "IP:PORT", default_value = "0.0.0.0:8080")]
     pub health_address: SocketAddr,
 }
 
-/// Flags about the way to the API server.
+/// Flags of the client of the API server.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Kubernetes API")]
 pub struct ClientArgs {
-    /// The kubeconfig to use; without it $KUBECONFIG, then ~/.kube/config, then the pod's ServiceAccount
+    /// Kubeconfig file. The default is $KUBECONFIG, then ~/.kube/config, then the ServiceAccount of the pod
     #[arg(long, env = "VMPOOL_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 }
 
-/// Flags about machines that are reserved on their pool, to be removed by name.
+/// Flags of reservations for targeted removal.
 #[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "Removal by name")]
+#[command(next_help_heading = "Targeted removal")]
 pub struct ReservationArgs {
-    /// Drop a reservation that nobody accepts after this time; the same in controller and API server
+    /// How long a reservation lasts that is not accepted. Use the same value for controller and API server
     #[arg(long, env = "VMPOOL_RESERVATION_TIMEOUT", value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     pub reservation_timeout: Duration,
 }
 
 impl ReservationArgs {
-    /// The time, checked.
+    /// The validated duration.
     ///
     /// # Errors
     /// [`ArgsError::Reservation`].
     pub fn timeout(&self) -> Result<Duration, ArgsError> {
-        if self.reservation_timeout < SHORTEST_RESERVATION {
+        if self.reservation_timeout < MIN_RESERVATION {
             return Err(ArgsError::Reservation(self.reservation_timeout));
         }
         Ok(self.reservation_timeout)
     }
 }
 
-/// Flags about leader election.
+/// Flags of leader election.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Leader election")]
 pub struct LeaseArgs {
-    /// Namespace of the Lease; without it the namespace that is served alone, or that of the kubeconfig or pod
+    /// Namespace of the Lease. The default is the only namespace that the controller serves, or that of the kubeconfig or pod
     #[arg(long, env = "VMPOOL_LEASE_NAMESPACE", value_name = "NAMESPACE")]
     pub lease_namespace: Option<String>,
 
@@ -135,51 +135,51 @@ pub struct LeaseArgs {
     #[arg(long, env = "VMPOOL_LEASE_NAME", value_name = "NAME", default_value = "vmpool-controller")]
     pub lease_name: String,
 
-    /// How long others wait for a leader that has fallen silent, in whole seconds
+    /// How long standby replicas wait before they replace an unresponsive leader, in whole seconds
     #[arg(long, env = "VMPOOL_LEASE_DURATION", value_name = "DURATION", default_value = "15s", value_parser = duration::parse)]
     pub lease_duration: Duration,
 
-    /// How often the leader renews; at most a third of the lease's duration
+    /// Interval at which the leader renews the lease, at most a third of the lease duration
     #[arg(long, env = "VMPOOL_LEASE_RENEW_INTERVAL", value_name = "DURATION", default_value = "3s", value_parser = duration::parse)]
     pub lease_renew_interval: Duration,
 
-    /// Name of this process in the Lease; without it the host's name and a random suffix
+    /// Identity of this process in the Lease. The default is the host name with a random suffix
     #[arg(long, env = "VMPOOL_IDENTITY", value_name = "NAME")]
     pub identity: Option<String>,
 }
 
-/// What is wrong with flags that are right one by one.
+/// Why flags are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArgsError {
-    /// `--feature-gates` is wrong.
+    /// `--feature-gates` is invalid.
     #[error("--feature-gates: {0}")]
     Gates(#[from] vmpool_feature_gates::ParseError),
-    /// A name is empty.
+    /// A value is empty.
     #[error("--{0} must not be empty")]
     Empty(&'static str),
-    /// The Lease stores whole seconds.
-    #[error("--lease-duration must be in whole seconds and at least {SHORTEST_LEASE:?}, not {0:?}")]
+    /// The lease duration is too short or has fractions of a second, which the Lease cannot store.
+    #[error("--lease-duration must be in whole seconds and at least {MIN_LEASE:?}, not {0:?}")]
     LeaseDuration(Duration),
-    /// A reservation would not last until it can be accepted.
-    #[error("--reservation-timeout must be at least {SHORTEST_RESERVATION:?}, not {0:?}")]
+    /// The reservation timeout is too short.
+    #[error("--reservation-timeout must be at least {MIN_RESERVATION:?}, not {0:?}")]
     Reservation(Duration),
-    /// One lost answer would cost leadership.
+    /// The renewal interval is outside its range.
     #[error(
         "--lease-renew-interval must be between 100ms and a third of --lease-duration, which is {limit:?}, not {interval:?}"
     )]
     RenewInterval {
-        /// The wanted interval.
+        /// The interval.
         interval: Duration,
-        /// The longest that suits the duration.
+        /// The maximum for the lease duration.
         limit: Duration,
     },
 }
 
 impl LeaseArgs {
-    /// Checks the flags and fills in what depends on the surroundings: `namespace` is the client's default one.
+    /// Validates the flags and adds defaults. `namespace` is the default namespace of the client.
     ///
     /// # Errors
-    /// [`ArgsError`], one line that names the flag.
+    /// [`ArgsError`], which names the flag.
     pub fn config(&self, env: &Env, namespace: &str) -> Result<LeaseConfig, ArgsError> {
         let Self { lease_namespace, lease_name, lease_duration, lease_renew_interval, identity } = self;
         let namespace = lease_namespace.as_deref().unwrap_or(namespace);
@@ -191,7 +191,7 @@ impl LeaseArgs {
                 return Err(ArgsError::Empty(flag));
             }
         }
-        if lease_duration.subsec_nanos() != 0 || *lease_duration < SHORTEST_LEASE {
+        if lease_duration.subsec_nanos() != 0 || *lease_duration < MIN_LEASE {
             return Err(ArgsError::LeaseDuration(*lease_duration));
         }
         let limit = *lease_duration / RENEWALS_PER_LEASE;
@@ -201,14 +201,15 @@ impl LeaseArgs {
         Ok(LeaseConfig {
             duration: *lease_duration,
             renew_interval: *lease_renew_interval,
-            // So that a renewal without an answer is repeated when the next would have been due.
+            // A renewal without a response is retried when the next renewal is due.
             request_deadline: *lease_renew_interval,
             ..LeaseConfig::new(namespace, lease_name, identity)
         })
     }
 }
 
-/// The host's name, which in a pod is the pod's, and a suffix, because a restarted container has the same host.
+/// The host name, which in a pod is the name of the pod, with a random suffix, because a restarted container has the same
+/// host name.
 fn default_identity(env: &Env) -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{host}_{:016x}", env.random())

@@ -1,43 +1,44 @@
-//! The serving certificate of a process, kept right for ever.
+//! The serving certificate of a process: it is created or read, and renewed.
 //!
-//! Without help, the replicas of a program make their certificates themselves: an authority (CA) and a serving
-//! certificate of it in one Secret that all of them share, and the authority's certificate in the `caBundle` of those
-//! who call them. Or the certificate comes in files, from cert-manager, and they follow the files.
+//! In self-signed mode, the replicas of a program share one Secret with a certificate authority (CA) and a serving
+//! certificate. They also maintain the CA certificate in the `caBundle` of the objects through which the API server calls
+//! them. In file mode, the process reads the certificate from files, for example of cert-manager, and follows their changes.
 //!
 //! ```text
-//!  one pass, once a minute        every write is guarded by the version that was read; the loser reads again
+//!  one pass, once a minute        every write is guarded by the version that was read; after a conflict, the next pass retries
 //!
-//!  read the configurations ─> read the Secret ─> plan ─> write the Secret ─> show it ─> patch the configurations
-//!   (whose bundle is theirs?)   (and the clock     (pure)  (if anything is due)  (Identity)  (if they differ)
-//!                                of the API server)
+//!  read the objects ─> read the Secret ─> plan ─> write the Secret ─> serve the certificate ─> patch the objects
+//!  (caBundle fields)   (and the clock     (pure)  (if necessary)      (Identity)               (if they differ)
+//!                       of the API server)
 //! ```
 //!
-//! - **A new authority** is published beside the old one before anything is signed with it: the Secret's `ca.crt` is the
-//!   bundle of both, and `ca.key` already the new key. Only when every configuration was seen with that bundle for
-//!   [`Timing::spread`] is a serving certificate of the new authority made. The old one stays in the bundle until it has
-//!   expired; nobody has its key any more.
-//! - **Configurations are read before the Secret**, and patched at the version that was read. Whoever patches has thus
-//!   seen a Secret at least as new as the bundle that it replaces, so a slow replica cannot take a bundle back.
-//! - **The clock that counts is the API server's**, because it is the one that verifies: its answers carry the time. Ours
-//!   is used only where they do not, and a difference is logged.
-//! - **Configurations that are not ours are left alone**: a webhook or an APIService whose service is none of our names
-//!   calls somebody else.
-//! - Keys are made by ring from the system's randomness and never logged.
+//! - **A new authority** is published beside the old one before it signs a certificate: `ca.crt` in the Secret contains both
+//!   certificates, and `ca.key` already contains the new key. After every object has contained this bundle for
+//!   [`Timing::spread`], a serving certificate of the new authority is created. The old authority stays in the bundle until
+//!   it expires. Its key is deleted.
+//! - **The objects are read before the Secret**, and patched at the version that was read. A replica that patches an object
+//!   has therefore read a Secret that is at least as new as the bundle in the object, so a slow replica cannot restore an
+//!   older bundle.
+//! - **The clock of the API server decides**, because the API server validates the certificates. Its responses contain the
+//!   time. The local clock is used only if a response contains no time, and a difference is logged.
+//! - **Objects of other programs are not changed**: a webhook or an APIService whose service is not in `--tls-dns-names`
+//!   belongs to another program.
+//! - ring creates keys from the random numbers of the system. Keys are never logged.
 //!
-//! Rights: `get`, `create` and `update` on the Secret, `get` and `patch` on the named configurations.
+//! Permissions: `get`, `create` and `update` for the Secret, `get` and `patch` for the objects.
 
 mod args;
 mod bundles;
 mod clock;
 mod files;
 mod issue;
+mod log_once;
 mod material;
 mod metrics;
 mod plan;
-mod publish;
-mod said;
+mod publisher;
 mod secret;
-mod selfsigned;
+mod self_signed;
 mod timing;
 
 use kube::Client;
@@ -49,18 +50,24 @@ pub use args::{BundleOf, ServingArgs, ServingArgsError, ServingConfig, Source};
 pub use metrics::CertificateMetrics;
 pub use timing::Timing;
 
-/// Keeps `identity` right, and in self-signed mode the Secret and the bundles, too. It never returns: failures are
-/// logged, counted and repeated.
+/// Maintains the certificate of `identity`, and in self-signed mode also the Secret and the bundles. It never returns:
+/// failures are logged, counted and retried.
 ///
-/// `identity` has a certificate as soon as [`Identity::is_ready`] says so, which suits a readiness check.
-pub async fn keep(client: Client, source: Source, identity: Identity, metrics: CertificateMetrics, env: Env) {
+/// Use [`Identity::is_ready`] as readiness check: it returns true after the first certificate is available.
+pub async fn maintain(
+    client: Client,
+    source: Source,
+    identity: Identity,
+    metrics: CertificateMetrics,
+    env: Env,
+) {
     match source {
         Source::SelfSigned { secret, names, validity, bundles } => {
-            let wanted = selfsigned::Wanted { secret, names, bundles, timing: Timing::new(validity) };
-            selfsigned::Keeper::new(client, wanted, identity, metrics, env).run().await;
+            let desired = self_signed::Desired { secret, names, bundles, timing: Timing::new(validity) };
+            self_signed::Maintainer::new(client, desired, identity, metrics, env).run().await;
         }
         Source::Files { certificate, key } => {
-            files::Follower::new(certificate, key, identity, metrics, env).run().await;
+            files::FileReader::new(certificate, key, identity, metrics, env).run().await;
         }
     }
 }

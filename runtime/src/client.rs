@@ -13,46 +13,46 @@ use tower::{BoxError, Layer, Service};
 
 use crate::args::ClientArgs;
 
-/// How long a connection may take to be made.
+/// The deadline for establishing a connection.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a connection may be silent while an answer is awaited.
+/// The maximum time without data on a connection while a response is expected.
 ///
-/// Longer than a watch of [`WATCH_TIMEOUT_LIMIT`], during which nothing may happen; single requests have deadlines of
-/// their own, set by those who send them.
+/// It is longer than [`WATCH_TIMEOUT_LIMIT`], because a watch may have no events. Callers set shorter deadlines for single
+/// requests.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// The longest `timeoutSeconds` that a watch may ask for: without it, a watch whose connection was dropped silently goes
-/// unnoticed for about five minutes.
+/// The maximum `timeoutSeconds` of a watch. Without it, a silently dropped connection of a watch would be detected only
+/// after about five minutes.
 pub const WATCH_TIMEOUT_LIMIT: Duration = Duration::from_mins(1);
 
-/// Why there is no client.
+/// Why no client could be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The named kubeconfig cannot be used.
-    #[error("using kubeconfig {}", path.display())]
+    /// The given kubeconfig is unusable.
+    #[error("loading kubeconfig {}", path.display())]
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         source: Box<KubeconfigError>,
     },
-    /// No kubeconfig was named, and there is neither a default one nor a ServiceAccount.
-    #[error("looking for a kubeconfig or a ServiceAccount; name a file with --kubeconfig")]
+    /// No kubeconfig is given, and there is neither a default kubeconfig nor a ServiceAccount.
+    #[error("finding a kubeconfig or a ServiceAccount; set --kubeconfig")]
     Infer(#[source] Box<InferConfigError>),
-    /// The user agent has characters that a header cannot have.
-    #[error("`{0}` cannot be a user agent")]
+    /// The user agent contains characters that are invalid in a header.
+    #[error("`{0}` is not a valid user agent")]
     UserAgent(String),
-    /// The configuration was read, but no client can be made of it.
-    #[error("making a client")]
+    /// The configuration does not result in a client.
+    #[error("creating a client")]
     Client(#[source] Box<kube::Error>),
 }
 
-/// Makes a client of the kubeconfig that `args` names, else of `$KUBECONFIG`, `~/.kube/config` or the ServiceAccount of
-/// the pod, in this order. Nothing is sent yet.
+/// Creates a client from the kubeconfig in `args`, or else from `$KUBECONFIG`, `~/.kube/config` or the ServiceAccount of
+/// the pod, in this order. It sends no request.
 ///
-/// The client repeats nothing by itself: kube's own policy also repeats creates, past any deadline. It speaks HTTP/1.1
-/// over a pool of connections, which kube has no choice about.
+/// The client does not retry by itself, because the retry policy of kube also repeats creates and ignores deadlines. It
+/// uses HTTP/1.1 with a pool of connections. kube offers no other protocol.
 ///
 /// # Errors
 /// [`ConnectError`].
@@ -61,10 +61,10 @@ pub async fn connect(args: &ClientArgs, user_agent: &str) -> Result<Client, Conn
     Client::try_from(config).map_err(|source| ConnectError::Client(Box::new(source)))
 }
 
-/// What sends the requests of a client.
+/// The service that sends the requests of a client.
 pub type Transport = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
 
-/// As [`connect`], with a layer through which every request passes: those of watches and of the lease, too.
+/// As [`connect`], with a layer for all requests, including those of watches and of the lease.
 ///
 /// # Errors
 /// [`ConnectError`].
@@ -83,7 +83,7 @@ where
     Ok(builder.with_layer(layer).build())
 }
 
-/// The configuration behind [`connect`], for those who put layers of their own around the client.
+/// The configuration that [`connect`] uses, for callers that add layers to the client.
 ///
 /// # Errors
 /// [`ConnectError`].
@@ -100,7 +100,7 @@ pub async fn configure(args: &ClientArgs, user_agent: &str) -> Result<Config, Co
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(READ_TIMEOUT);
-    // Else the time that a pooled connection was idle would count against the answer to its next request.
+    // Otherwise the idle time of a pooled connection would count for the response to its next request.
     config.reset_reader_on_write = true;
     Ok(config)
 }
@@ -110,7 +110,7 @@ async fn read(path: &std::path::Path) -> Result<Config, KubeconfigError> {
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is the one place that looks for a cluster")]
+#[expect(clippy::disallowed_methods, reason = "the only place that finds a cluster by itself")]
 async fn infer() -> Result<Config, ConnectError> {
     Config::infer().await.map_err(|source| ConnectError::Infer(Box::new(source)))
 }

@@ -1,8 +1,9 @@
 //! The injected environment: time, randomness and tasks.
 //!
-//! Code that takes an [`Env`] and a client can be replayed step by step, because a test decides what time it is, which
-//! random numbers come and when a task runs. See [`crate::testing`] for the environment of tests.
+//! A test that injects an [`Env`] and a client controls the time, the random numbers and the order of tasks. The module
+//! `testing` contains the environment for tests.
 
+mod sources;
 mod system;
 mod task;
 
@@ -13,41 +14,16 @@ use futures::future::{BoxFuture, Either, FutureExt as _, select};
 use jiff::Timestamp;
 use tracing::Instrument as _;
 
+pub use sources::{Clock, Entropy, Spawner};
 pub use system::{SystemClock, SystemEntropy, TokioSpawner};
 pub use task::{Task, TaskError};
 
-/// Tells the time and waits for it.
-pub trait Clock: Send + Sync + 'static {
-    /// Wall-clock time. It may jump in both directions; use it for what is written into objects.
-    fn now(&self) -> Timestamp;
-
-    /// Time since some fixed point, such as the start of the machine. It never goes back, and it goes on while the
-    /// machine is suspended.
-    fn uptime(&self) -> Duration;
-
-    /// Waits for `duration`. Time spent suspended need not count.
-    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
-}
-
-/// Gives random numbers.
-pub trait Entropy: Send + Sync + 'static {
-    /// The next number, uniform over all of `u64`.
-    fn next(&self) -> u64;
-}
-
-/// Runs futures to their end.
-pub trait Spawner: Send + Sync + 'static {
-    /// Begins to run `future`. It stops by itself when the [`Task`] that stands for it is dropped, so an implementation
-    /// only has to poll it.
-    fn spawn(&self, name: &'static str, future: BoxFuture<'static, ()>);
-}
-
-/// The time ran out before the future of [`Env::timeout`] was done.
+/// The future of [`Env::timeout`] did not complete in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no answer within {0:?}")]
+#[error("no response within {0:?}")]
 pub struct Elapsed(pub Duration);
 
-/// Time, randomness and tasks of one process or, in a test, of one instance of it. Clones share them.
+/// The time, randomness and tasks of one process or, in a test, of one simulated process. Clones share them.
 #[derive(Clone)]
 pub struct Env {
     clock: Arc<dyn Clock>,
@@ -62,22 +38,22 @@ impl std::fmt::Debug for Env {
 }
 
 impl Env {
-    /// The real environment: the system's clocks and random numbers, and the current tokio runtime.
+    /// The environment of the operating system: its clocks and random numbers, and the current tokio runtime.
     pub fn system() -> Self {
         Self::new(Arc::new(SystemClock), Arc::new(SystemEntropy), Arc::new(TokioSpawner))
     }
 
-    /// An environment of the given parts.
+    /// An environment with these sources.
     pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>, spawner: Arc<dyn Spawner>) -> Self {
         Self { clock, entropy, spawner }
     }
 
-    /// Wall-clock time, for what is written into objects. It may jump in both directions.
+    /// The wall-clock time, for times that are stored in objects. It may jump forward and back.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Time since a fixed point that counts suspension and never goes back; differences of it measure what has passed.
+    /// The time since a fixed point. It includes suspension and never decreases. Use it to measure durations.
     pub fn uptime(&self) -> Duration {
         self.clock.uptime()
     }
@@ -87,12 +63,12 @@ impl Env {
         self.clock.sleep(duration)
     }
 
-    /// A random number, uniform over all of `u64`.
+    /// A random number, uniformly distributed over `u64`.
     pub fn random(&self) -> u64 {
         self.entropy.next()
     }
 
-    /// A random duration between zero and `limit`, both included; it spreads out what would otherwise happen at once.
+    /// A random duration from zero to `limit`, inclusive. It spreads operations that would otherwise coincide.
     pub fn jitter(&self, limit: Duration) -> Duration {
         let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         match nanos.checked_add(1) {
@@ -101,9 +77,9 @@ impl Env {
         }
     }
 
-    /// Runs `future` beside the caller, within the caller's tracing span. Dropping the [`Task`] ends it.
+    /// Runs `future` as a task within the tracing span of the caller. Dropping the [`Task`] ends it.
     ///
-    /// A panic ends the task alone: it is logged, and [`Task::join`] returns it.
+    /// A panic ends only the task. It is logged, and [`Task::join`] returns it.
     pub fn spawn(&self, name: &'static str, future: impl Future<Output = ()> + Send + 'static) -> Task {
         let (task, future) = task::supervise(name, future.in_current_span());
         self.spawner.spawn(name, future.boxed());
@@ -113,7 +89,8 @@ impl Env {
     /// Runs `future` for at most `limit`.
     ///
     /// # Errors
-    /// [`Elapsed`] if it was not done by then; the future is dropped. A result that is there when the time runs out wins.
+    /// [`Elapsed`] if the future does not complete in time. The future is then dropped. If the result is available when the
+    /// time ends, it is returned.
     pub async fn timeout<F: Future>(&self, limit: Duration, future: F) -> Result<F::Output, Elapsed> {
         let future = std::pin::pin!(future);
         match select(future, self.sleep(limit)).await {

@@ -1,12 +1,13 @@
-//! A program that the API server calls: probes, a client, a certificate that is kept right, and an HTTPS port.
+//! A program that kube-apiserver calls: health endpoints, a client, a maintained certificate and an HTTPS port.
 //!
 //! ```text
-//!  open ─── probes bound ──> client ──> HTTPS port bound          what keeps it from starting is told here
-//!  serve ── certificate kept, requests answered, probes answered
-//!             stop ──> linger, drain ──> the probes end
+//!  open ─── bind health port ──> client ──> bind HTTPS port          startup errors are returned here
+//!  serve ── maintain the certificate, serve requests and health endpoints
+//!             stop ──> linger, drain ──> the health endpoints end
 //! ```
 //!
-//! The probes outlive the requests under way: a kubelet that gets no answer would kill them.
+//! The health endpoints end after the requests in flight. Otherwise probes would fail, and the kubelet would kill the
+//! process while it handles requests.
 
 use std::fmt;
 use std::io;
@@ -27,29 +28,29 @@ use crate::health::{Health, HealthError, Server as ProbeServer};
 use crate::https::{Limits, Server, TrafficMetrics};
 use crate::tls::{ClientCas, Identity};
 
-/// Why the program could not go on.
+/// Why the program exits.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// There is no way to the API server.
+    /// No client for the API server could be created.
     #[error("connecting to the API server")]
     Connect(#[from] ConnectError),
-    /// The probes cannot be served.
+    /// The health endpoints cannot be served.
     #[error(transparent)]
     Health(#[from] HealthError),
-    /// The HTTPS port cannot be had.
+    /// The server cannot listen on the HTTPS address.
     #[error("listening on {address} for HTTPS")]
     Listen {
-        /// The wanted address.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The HTTPS server ended by itself.
+    /// The HTTPS server ended unexpectedly.
     #[error("serving HTTPS")]
     Serve(#[source] io::Error),
 }
 
-/// A program that has its ports and its client, and answers nobody yet.
+/// A program with bound ports and a client, which does not serve yet.
 pub struct Program {
     health: Health,
     probes: ProbeServer,
@@ -59,26 +60,26 @@ pub struct Program {
     source: Source,
 }
 
-/// What a program does with requests.
+/// The service of a program.
 #[derive(Debug)]
 pub struct Service {
-    /// The answers.
+    /// The router for requests.
     pub router: Router,
-    /// Whose client certificates are believed.
+    /// The certificate authorities of clients.
     pub clients: ClientCas,
-    /// What one client may take.
+    /// The limits of the server.
     pub limits: Limits,
-    /// Where the certificate is told about.
+    /// The metrics of the certificate.
     pub certificates: CertificateMetrics,
-    /// Where connections are told about.
+    /// The metrics of connections.
     pub traffic: TrafficMetrics,
 }
 
 impl Program {
-    /// Binds both ports and makes the client. `agent` is what the client calls itself, as `NAME/VERSION`.
+    /// Binds both ports and creates the client. `agent` is the user agent of the client, as `NAME/VERSION`.
     ///
     /// # Errors
-    /// [`ServeError`], for the first of them that cannot be had.
+    /// [`ServeError`] for the first step that fails.
     pub async fn open(
         agent: &str,
         serving: ServingConfig,
@@ -95,31 +96,31 @@ impl Program {
         Ok(Self { health: Health::new(), probes, client, listener, address, source })
     }
 
-    /// The client. It repeats nothing by itself.
+    /// The client. It does not retry by itself.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// Where it listens for HTTPS, with the port that was taken.
+    /// The HTTPS address, with the selected port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it answers probes, with the port that was taken.
+    /// The address of the health endpoints, with the selected port.
     pub fn probe_address(&self) -> SocketAddr {
         self.probes.address()
     }
 
-    /// What the probes say, to which checks and the page about metrics can be added.
+    /// The health endpoints, to which checks and the metrics page can be added.
     pub fn health(&self) -> &Health {
         &self.health
     }
 
-    /// Keeps the certificate, and answers requests and probes until `stop`; then until what is under way is answered.
-    /// There is a readiness check `certificate`, which fails until there is one to show.
+    /// Maintains the certificate and serves until `stop` is cancelled, and then until the requests in flight are answered.
+    /// The readiness check `certificate` fails until there is a certificate.
     ///
     /// # Errors
-    /// [`ServeError::Serve`] and [`ServeError::Health`], if one of the servers ends by itself.
+    /// [`ServeError::Serve`] and [`ServeError::Health`] if one of the servers ends unexpectedly.
     pub async fn serve(self, service: Service, env: &Env, stop: CancellationToken) -> Result<(), ServeError> {
         let Self { health, probes, client, listener, address: _, source } = self;
         let Service { router, clients, limits, certificates, traffic } = service;
@@ -128,9 +129,9 @@ impl Program {
             let identity = identity.clone();
             move || if identity.is_ready() { Ok(()) } else { Err("there is no certificate yet".to_owned()) }
         });
-        // It ends when it is dropped, with this function.
-        let kept = certificates::keep(client, source, identity.clone(), certificates, env.clone());
-        let _kept = env.spawn("certificate", kept);
+        // The task ends when this function returns and drops it.
+        let certificate = certificates::maintain(client, source, identity.clone(), certificates, env.clone());
+        let _certificate = env.spawn("certificate", certificate);
         let server = Server::new(identity, clients, limits, env.clone()).metrics(traffic);
         let serving = server.serve(listener, router, stop.cancelled_owned());
         let drained = CancellationToken::new();

@@ -1,37 +1,34 @@
-//! Signals that ask the process to end.
+//! Termination signals.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Exit code after the second signal: 128 and the number of SIGTERM, as a shell would report it.
+/// The exit code after the second signal: 128 plus the number of SIGTERM, as shells report it.
 const KILLED: i32 = 128 + 15;
 
-/// A token that is cancelled by the first SIGTERM or SIGINT. The second ends the process at once with exit code 143.
+/// A token that the first SIGTERM or SIGINT cancels. The second signal ends the process immediately with exit code 143.
 ///
-/// Call it once, within a tokio runtime, before anything that wants to be shut down in order. If the signals cannot be
-/// listened to, which is logged, they end the process as they would by themselves.
+/// Call it once, within a tokio runtime, before components that need a graceful shutdown start. If the process cannot
+/// handle signals, it logs an error, and signals end the process immediately.
 pub fn on_signal() -> CancellationToken {
     let token = CancellationToken::new();
     match (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) {
         (Ok(terminate), Ok(interrupt)) => watch(terminate, interrupt, token.clone()),
         (Err(error), _) | (_, Err(error)) => {
-            tracing::error!(%error, "signals cannot be handled, shutdown will not be in order");
+            tracing::error!(%error, "handling signals failed: a signal will end the process without graceful shutdown");
         }
     }
     token
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "signals belong to the process, not to one instance with its Env"
-)]
+#[expect(clippy::disallowed_methods, reason = "signals belong to the process, which has no Env of its own")]
 fn watch(mut terminate: Signal, mut interrupt: Signal, token: CancellationToken) {
     drop(tokio::spawn(async move {
         let name = next(&mut terminate, &mut interrupt).await;
-        tracing::info!(signal = name, "shutting down; a second signal ends the process at once");
+        tracing::info!(signal = name, "shutting down; a second signal ends the process immediately");
         token.cancel();
         let name = next(&mut terminate, &mut interrupt).await;
-        tracing::warn!(signal = name, "second signal, ending at once");
+        tracing::warn!(signal = name, "second signal: exiting immediately");
         std::process::exit(KILLED);
     }));
 }

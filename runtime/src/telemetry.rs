@@ -1,5 +1,6 @@
-//! Logs: structured lines on stderr, each with the fields of all spans around it.
+//! Logs: structured lines on stderr. Each line has the fields of all spans around it.
 
+mod causes;
 pub(crate) mod json;
 
 use std::io::IsTerminal as _;
@@ -9,41 +10,43 @@ use tracing_subscriber::filter::{LevelFilter, ParseError};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 
-/// How log lines look.
+pub use causes::with_causes;
+
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum LogFormat {
-    /// For people: time, level, spans with their fields, message.
+    /// For users: time, level, spans with their fields, and message.
     #[default]
     Text,
-    /// For machines: one flat JSON object per line.
+    /// For programs: one flat JSON object per line.
     Json,
 }
 
-/// Why logs cannot be set up.
+/// Why logging cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// A word that is neither a level nor `target=level`. It would silently hide every other log line.
+    /// A directive is neither a level nor `target=level`. It would hide all other log lines.
     #[error("`{0}` is not a log level: use off, error, warn, info, debug, trace, or `target=level`")]
     NotALevel(String),
-    /// The filter cannot be read.
+    /// The filter is invalid.
     #[error("`{filter}` is not a log filter")]
     BadFilter {
         /// The filter.
         filter: String,
-        /// What is wrong with it.
+        /// The reason.
         source: ParseError,
     },
-    /// Something else in this process has set logs up already.
-    #[error("setting up logs")]
+    /// Logging is already set up in this process.
+    #[error("setting up logging")]
     AlreadySet(#[from] TryInitError),
 }
 
-/// Sends the log of the whole process to stderr.
+/// Writes the log of the process to stderr.
 ///
 /// `filter` is a level, or a list such as `info,vmpool_controller=debug`.
 ///
 /// # Errors
-/// [`TelemetryError`] if the filter is wrong or logs were set up before.
+/// [`TelemetryError`] if the filter is invalid or logging is already set up.
 pub fn init(format: LogFormat, filter: &str) -> Result<(), TelemetryError> {
     let filter = parse_filter(filter)?;
     let registry = tracing_subscriber::registry().with(filter);
@@ -55,7 +58,7 @@ pub fn init(format: LogFormat, filter: &str) -> Result<(), TelemetryError> {
     Ok(())
 }
 
-/// Reads a filter more strictly than [`EnvFilter`] does, to which every lone word is the name of a target.
+/// Parses a filter. Unlike [`EnvFilter`], it does not accept a single word as the name of a target.
 ///
 /// # Errors
 /// [`TelemetryError::NotALevel`] or [`TelemetryError::BadFilter`].
@@ -70,16 +73,6 @@ pub fn parse_filter(filter: &str) -> Result<EnvFilter, TelemetryError> {
     }
     EnvFilter::try_new(directives.join(","))
         .map_err(|source| TelemetryError::BadFilter { filter: filter.to_owned(), source })
-}
-
-/// An error and what caused it, in one line: `writing the lease: connection refused`.
-pub fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |line, cause| {
-        // Some libraries repeat the cause in their own text.
-        let cause = cause.to_string();
-        if line.contains(&cause) { line } else { format!("{line}: {cause}") }
-    })
 }
 
 #[cfg(test)]

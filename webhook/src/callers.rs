@@ -1,48 +1,49 @@
-//! Who calls: the API server, if clients have to show a certificate, or any client of the network.
+//! The clients that the webhook accepts.
 //!
-//! A Pod of any namespace may reach the webhook. Were every review believed, it could ask whether an object exists that
-//! it may not read. So a client that is unknown learns nothing but what its own review says, and the classes of the
-//! cluster; objects of namespaces are read for the API server alone.
+//! A Pod in any namespace may be able to connect to the webhook. If the webhook read objects for every client, a Pod could
+//! find out whether an object exists that it has no permission to read. Therefore the webhook reads objects of namespaces
+//! and images only for an API server that has authenticated itself. For other clients it uses only the review and the
+//! machine classes.
 
 use std::collections::BTreeSet;
 
 use http::StatusCode;
 use vmpool_runtime::https::Peer;
 
-/// Whether a client is the API server.
+/// Whether the client has authenticated itself as the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
-    /// It has proved it.
+    /// The client has an accepted certificate.
     ApiServer,
-    /// Clients are not asked for a proof.
-    Unknown,
+    /// The webhook does not require certificates.
+    Unauthenticated,
 }
 
-/// Which clients are answered.
+/// The accepted clients.
 #[derive(Clone, Debug, Default)]
 pub enum Callers {
-    /// All of them, since the API server has no certificate to show.
+    /// All clients, because the API server has no client certificate for the webhook.
     #[default]
-    Anyone,
-    /// Those with a verified certificate of one of these common names; no names mean any.
+    Any,
+    /// Clients with a verified certificate and one of these common names. If there are none, every common name is accepted.
     Certified(BTreeSet<String>),
 }
 
 impl Callers {
-    /// Who it is that sends a request.
+    /// Authenticates the client of a request.
     ///
     /// # Errors
-    /// The status and the text of an HTTP error for a client that is not answered.
-    pub(crate) fn caller(&self, peer: Option<&Peer>) -> Result<Caller, (StatusCode, String)> {
-        let Self::Certified(names) = self else { return Ok(Caller::Unknown) };
+    /// The status and text of an HTTP error if the client is not accepted.
+    pub(crate) fn authenticate(&self, peer: Option<&Peer>) -> Result<Caller, (StatusCode, String)> {
+        let Self::Certified(names) = self else { return Ok(Caller::Unauthenticated) };
         let certificate = peer.and_then(|peer| peer.certificate.as_ref()).ok_or_else(|| {
-            (StatusCode::UNAUTHORIZED, "reviews are accepted with a client certificate only".to_owned())
+            (StatusCode::UNAUTHORIZED, "a client certificate is required for reviews".to_owned())
         })?;
         let name = certificate.common_name.as_deref();
         if names.is_empty() || name.is_some_and(|name| names.contains(name)) {
             Ok(Caller::ApiServer)
         } else {
-            let message = "the common name of the client certificate is not one of --client-names";
+            let message = "the common name of the client certificate is not in --client-names";
             Err((StatusCode::FORBIDDEN, message.to_owned()))
         }
     }

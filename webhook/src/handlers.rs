@@ -1,126 +1,124 @@
-//! The two webhooks.
+//! The handlers of the two webhooks.
 
 use axum::body::Body;
 use axum::extract::{Extension, State as Extract};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, header};
-use serde_json::Value;
 use vmpool_platforms::dvp::admission::{self, Evaluation, Outcome, scale};
 use vmpool_runtime::https::Peer;
 
-use crate::State;
-use crate::arrival::{self, Arrived};
+use crate::body::{self, Received};
+use crate::bounded_json::field;
 use crate::callers::Caller;
 use crate::metrics::{Operation, Path, Verdict};
 use crate::reads::Policy;
 use crate::review::{self, Answer, Request};
+use crate::state::State;
 
-/// Letters of a user's name in the log.
-const MOST_OF_A_NAME: usize = 256;
+/// The maximum length of a user name in the log, in characters.
+const MAX_USER_LENGTH: usize = 256;
 
-/// Creates and updates of pools.
+/// Reviews creates and updates of pools.
 pub(crate) async fn pool(
     Extract(state): Extract<State>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    serve(&state, Path::Pool, peer, &headers, body, async |request, caller| {
-        judge_pool(&state, request, caller).await
+    handle(&state, Path::Pool, peer, &headers, body, async |request, caller| {
+        review_pool(&state, request, caller).await
     })
     .await
 }
 
-/// Updates of the scale of pools.
+/// Reviews updates of the scale subresource of pools.
 pub(crate) async fn scale(
     Extract(state): Extract<State>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    serve(&state, Path::Scale, peer, &headers, body, async |request, caller| {
-        (judge_scale(&state, request, caller).await, Vec::new())
+    handle(&state, Path::Scale, peer, &headers, body, async |request, caller| {
+        (review_scale(&state, request, caller).await, Vec::new())
     })
     .await
 }
 
-/// One exchange: what comes in becomes a question, the answer is told, counted and, if it is no, logged.
-async fn serve(
+/// Handles one HTTP request: authenticates the client, decodes the review, and encodes, counts and logs the answer.
+async fn handle(
     state: &State,
     path: Path,
     peer: Option<Extension<Peer>>,
     headers: &HeaderMap,
     body: Body,
-    judge: impl AsyncFnOnce(&Request, Caller) -> (Answer, Vec<String>),
+    review: impl AsyncFnOnce(&Request, Caller) -> (Answer, Vec<String>),
 ) -> Response {
-    let begun = state.env.uptime();
+    let start = state.env.uptime();
     let peer = peer.map(|Extension(peer)| peer);
-    let arrived = match state.callers.caller(peer.as_ref()) {
+    let received = match state.callers.authenticate(peer.as_ref()) {
         Ok(caller) => {
-            arrival::read(state, peer.as_ref(), headers, body).await.map(|arrived| (arrived, caller))
+            body::read(state, peer.as_ref(), headers, body).await.map(|received| (received, caller))
         }
-        Err(refusal) => Err(refusal),
+        Err(error) => Err(error),
     };
-    let (Arrived { request, taken }, caller) = match arrived {
-        Ok(arrived) => arrived,
+    let (Received { request, memory }, caller) = match received {
+        Ok(received) => received,
         Err((status, message)) => {
-            tracing::warn!(path = path.as_str(), status = status.as_u16(), message, "not a review");
+            tracing::warn!(
+                path = path.as_str(),
+                status = status.as_u16(),
+                message,
+                "refused an HTTP request"
+            );
             state.metrics.answered(path, Operation::Unknown, Verdict::Unreadable);
             return (status, message).into_response();
         }
     };
     let (answer, warnings) =
-        if request.too_large { (Answer::TooLarge, Vec::new()) } else { judge(&request, caller).await };
-    let operation = Operation::named(&request.operation);
-    state.metrics.answered(path, operation, Verdict::of(&answer));
+        if request.too_large { (Answer::too_large(), Vec::new()) } else { review(&request, caller).await };
+    state.metrics.answered(path, Operation::named(&request.operation), answer.verdict);
     log(path, &request, &answer);
-    let answer = review::encode(&request, &answer, &warnings).to_string();
-    let response = ([(header::CONTENT_TYPE, "application/json")], answer).into_response();
-    drop((request, taken));
-    state.metrics.took(path, state.env.uptime().saturating_sub(begun));
+    let review = review::encode(&request, &answer, &warnings).to_string();
+    let response = ([(header::CONTENT_TYPE, "application/json")], review).into_response();
+    drop((request, memory));
+    state.metrics.took(path, state.env.uptime().saturating_sub(start));
     response
 }
 
-/// Whoever was refused should be found in the logs by the uid that the API server's audit has, too.
+/// Logs an answer. The log line contains the UID of the request, which is also in the audit log of kube-apiserver.
 fn log(path: Path, request: &Request, answer: &Answer) {
     let Request { uid, operation, namespace, name, user_info, .. } = request;
     let path = path.as_str();
-    // A name may be as long as the API server accepts it, and a line of a log not.
-    let user = user_info.username.chars().take(MOST_OF_A_NAME).collect::<String>();
-    match answer {
-        Answer::Allowed => tracing::debug!(path, uid, user, operation, namespace, name, "allowed"),
-        Answer::Refused(refusal) => {
-            let (rule, field, message) = (refusal.rule.id(), &refusal.field, refusal.to_string());
-            tracing::info!(path, uid, user, operation, namespace, name, rule, field, message, "refused");
-        }
-        Answer::Malformed(message) => {
-            tracing::warn!(path, uid, user, operation, namespace, name, message, "not understood");
-        }
-        Answer::TooLarge => {
-            tracing::warn!(path, uid, user, operation, namespace, name, "too large");
-        }
-        Answer::Undecided(message) => {
-            tracing::warn!(path, uid, user, operation, namespace, name, message, "not decided");
-        }
+    // kube-apiserver accepts longer names than a log line should contain.
+    let user = user_info.username.chars().take(MAX_USER_LENGTH).collect::<String>();
+    let message = &answer.message;
+    if let Some(refusal) = &answer.refusal {
+        let (rule, field) = (refusal.rule.id(), &refusal.field);
+        tracing::info!(path, uid, user, operation, namespace, name, rule, field, message, "refused");
+    } else if answer.verdict == Verdict::Allowed {
+        tracing::debug!(path, uid, user, operation, namespace, name, "allowed");
+    } else {
+        let verdict = answer.verdict.as_str();
+        tracing::warn!(path, uid, user, operation, namespace, name, verdict, message, "not validated");
     }
 }
 
-async fn judge_pool(state: &State, request: &Request, caller: Caller) -> (Answer, Vec<String>) {
-    let malformed = |message: &str| (Answer::Malformed(message.to_owned()), Vec::new());
+async fn review_pool(state: &State, request: &Request, caller: Caller) -> (Answer, Vec<String>) {
+    let malformed = |message: &str| (Answer::malformed(message), Vec::new());
     if !request.sub_resource.is_empty() {
-        return (Answer::Allowed, Vec::new());
+        return (Answer::allowed(), Vec::new());
     }
     let old = match request.operation.as_str() {
         "CREATE" => None,
         "UPDATE" if request.old_object.is_object() => Some(&request.old_object),
         "UPDATE" => return malformed("the request has no oldObject that is a VirtualMachinePool"),
-        _ => return (Answer::Allowed, Vec::new()),
+        _ => return (Answer::allowed(), Vec::new()),
     };
     if !request.object.is_object() {
         return malformed("the request has no object that is a VirtualMachinePool");
     }
-    let question = admission::Request { user: &request.user_info.username, old, new: &request.object };
-    let verdict = match admission::begin(&state.settings, question) {
+    let change = admission::Request { user: &request.user_info.username, old, new: &request.object };
+    let verdict = match admission::begin(&state.settings, change) {
         Evaluation::Decided(verdict) => verdict,
         Evaluation::NeedsFacts(look) => {
             let facts = state.reader.facts(&request.namespace, look.needs(), caller).await;
@@ -129,41 +127,35 @@ async fn judge_pool(state: &State, request: &Request, caller: Caller) -> (Answer
     };
     let warnings = verdict.warnings.iter().map(ToString::to_string).collect();
     let answer = match verdict.outcome {
-        Outcome::Allowed => Answer::Allowed,
-        Outcome::Refused(refusal) => Answer::Refused(Box::new(refusal)),
-        Outcome::Undecided(reason) => Answer::Undecided(reason),
+        Outcome::Allowed => Answer::allowed(),
+        Outcome::Refused(refusal) => Answer::refused(refusal),
+        Outcome::Undecided(reason) => Answer::undecided(&reason),
     };
     (answer, warnings)
 }
 
-async fn judge_scale(state: &State, request: &Request, caller: Caller) -> Answer {
+async fn review_scale(state: &State, request: &Request, caller: Caller) -> Answer {
     if request.sub_resource != "scale" || request.operation != "UPDATE" {
-        return Answer::Allowed;
+        return Answer::allowed();
     }
     let shrink = match scale::compare(&request.old_object, &request.object) {
-        Ok(scale::Step::Allow) => return Answer::Allowed,
+        Ok(scale::Step::Allow) => return Answer::allowed(),
         Ok(scale::Step::AskPolicy(shrink)) => shrink,
-        Err(error) => return Answer::Malformed(error.to_string()),
+        Err(error) => return Answer::malformed(error.to_string()),
     };
-    // The API server sends the UID of the stored pool. A client that cannot read the pool does not know it, and learns
-    // nothing: the answer is the same as for a pool that does not exist.
+    // kube-apiserver sends the UID of the stored pool. A client without permission to read the pool does not know the UID,
+    // and gets the same response as for a pool that does not exist.
     let uid = field(&request.old_object, "/metadata/uid").as_str();
-    if uid.is_none() && caller == Caller::Unknown {
-        return Answer::Malformed("the request has no oldObject.metadata.uid".to_owned());
+    if uid.is_none() && caller == Caller::Unauthenticated {
+        return Answer::malformed("the request has no oldObject.metadata.uid");
     }
     match state.reader.policy(&request.namespace, &request.name, uid).await {
-        Ok(Policy::NoPool) => Answer::Allowed,
+        Ok(Policy::NoPool) => Answer::allowed(),
         Ok(Policy::Of(policy)) => scale::judge(&request.name, policy.as_deref(), shrink)
-            .map_or(Answer::Allowed, |refusal| Answer::Refused(Box::new(refusal))),
+            .map_or_else(Answer::allowed, Answer::refused),
         Err(reason) => {
             let Request { namespace, name, .. } = request;
-            Answer::Undecided(format!("reading the policy of pool {namespace}/{name}: {reason}"))
+            Answer::undecided(&format!("reading the scaleDownPolicy of pool {namespace}/{name}: {reason}"))
         }
     }
-}
-
-/// A field of an object, `null` where there is none.
-pub(crate) fn field<'a>(object: &'a Value, pointer: &str) -> &'a Value {
-    static NULL: Value = Value::Null;
-    object.pointer(pointer).unwrap_or(&NULL)
 }

@@ -1,15 +1,25 @@
-//! The vmpool webhook: answers the API server's admission reviews about pools.
+//! The vmpool webhook: responds to admission reviews of pools.
 //!
 //! ```text
-//!  API server ──AdmissionReview──> router ──> review (decode) ──> admission of the platform ──> review (encode)
-//!      ▲                                                              │ needs a class, images, the policy of a pool
-//!      └──────────────── reads, live and with a deadline ─────────────┘
+//!  kube-apiserver ──AdmissionReview──> router ──> review (decode) ──> the platform's rules ──> review (encode)
+//!      ▲                                                                  │ if a rule needs other objects
+//!      └──────────────── reads, with a deadline ──────────────────────────┘
 //! ```
 //!
-//! The rules are in `vmpool-platforms` and `vmpool-engine`. This crate decodes, reads and answers. It caches nothing and
-//! writes nothing, so all replicas give the same answers.
+//! The platforms and the engine contain all rules. The webhook decodes, reads and responds. It caches nothing and writes
+//! nothing, so all replicas give the same responses.
+//!
+//! The layers, lowest first. A module imports only from lower layers:
+//!
+//! 1. `bounded_json`, `memory`, `callers`: limits for memory and clients
+//! 2. [`metrics`]
+//! 3. `review`: decoding and encoding of reviews
+//! 4. `reads`: reads from kube-apiserver
+//! 5. `state`, `body`, `handlers`, `router`: the handling of a review
+//! 6. [`options`], `run`: the process
 
-mod arrival;
+mod body;
+mod bounded_json;
 mod callers;
 mod handlers;
 mod memory;
@@ -17,84 +27,15 @@ pub mod metrics;
 pub mod options;
 mod reads;
 mod review;
+mod router;
 mod run;
-mod tree;
-
-use std::sync::Arc;
-
-use axum::Router;
-use axum::routing::post;
-use kube::Client;
-use vmpool_platforms::dvp::admission::Settings;
-use vmpool_runtime::Env;
+mod state;
 
 pub use callers::Callers;
+pub use review::MAX_LENGTH;
+pub use router::{POOL_PATH, SCALE_PATH, closed, router};
 pub use run::{RunError, run};
-
-use memory::Memory;
-use metrics::Metrics;
-use reads::Reader;
-
-/// Where creates and updates of pools are reviewed.
-pub const POOL_PATH: &str = "/validate-virtualization-deckhouse-io-v1alpha2-virtualmachinepool";
-/// Where updates of the scale of pools are reviewed.
-pub const SCALE_PATH: &str = "/validate-virtualization-deckhouse-io-v1alpha2-virtualmachinepool-scale";
-
-/// The largest body that is read. A review holds an object twice, and the API server takes requests of 3 MiB.
-pub const LARGEST_BODY: usize = 8 << 20;
-
-/// Bytes of bodies that are held at a time. One client may have half of it, which has room for the largest.
-const BODIES: usize = 3 * LARGEST_BODY;
-/// Bytes of values that are held at a time. One client may have half of it, which has room for two of the largest objects.
-const VALUES: usize = 4 * review::LARGEST_OBJECT;
-
-/// What the handlers work with. Clones share it.
-#[derive(Clone, Debug)]
-pub struct State {
-    pub(crate) settings: Arc<Settings>,
-    pub(crate) reader: Reader,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) env: Env,
-    pub(crate) callers: Callers,
-    pub(crate) bodies: Arc<Memory>,
-    pub(crate) values: Arc<Memory>,
-}
-
-impl State {
-    /// `client` is asked for classes, images, snapshots and pools. It should repeat nothing by itself.
-    pub fn new(settings: Settings, client: Client, metrics: Arc<Metrics>, env: Env) -> Self {
-        let reader = Reader::new(client, env.clone(), metrics.clone());
-        let (bodies, values) = (Arc::new(Memory::new(BODIES)), Arc::new(Memory::new(VALUES)));
-        Self {
-            settings: Arc::new(settings),
-            reader,
-            metrics,
-            env,
-            callers: Callers::default(),
-            bodies,
-            values,
-        }
-    }
-
-    /// Answers these clients only.
-    #[must_use]
-    pub fn answering(self, callers: Callers) -> Self {
-        Self { callers, ..self }
-    }
-}
-
-/// The two webhooks. Every other path is 404, every method but POST 405.
-pub fn router(state: State) -> Router {
-    Router::new()
-        .route(POOL_PATH, post(handlers::pool))
-        .route(SCALE_PATH, post(handlers::scale))
-        .with_state(state)
-}
-
-/// What is served while the feature gate VirtualMachinePool is off: nothing, each path is 404.
-pub fn closed() -> Router {
-    Router::new()
-}
+pub use state::State;
 
 #[cfg(test)]
 mod tests;

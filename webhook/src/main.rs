@@ -6,7 +6,7 @@ use clap::Parser;
 use vmpool_runtime::{Env, shutdown, telemetry};
 use vmpool_webhook::{options::Options, run};
 
-/// Two threads, so that a review that is large does not hold up the others; a node with 64 processors would get 64.
+/// Two threads, so that a large review does not delay the others. By default, tokio starts a thread for each processor.
 #[tokio::main(worker_threads = 2)]
 async fn main() -> ExitCode {
     let options = Options::parse();
@@ -18,7 +18,7 @@ async fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let error = telemetry::with_causes(&error);
-            tracing::error!(error, "vmpool-webhook cannot go on");
+            tracing::error!(error, "vmpool-webhook exits");
             eprintln!("vmpool-webhook: {error}");
             ExitCode::FAILURE
         }

@@ -1,6 +1,6 @@
-//! How much memory reviews that are under way may take together.
+//! A limit for the memory of all reviews in progress.
 //!
-//! One client may have half of it, so that the API server is answered while another client sends as much as it can.
+//! One client may use half of it. If a client sends as many reviews as it can, the other half is left for the API server.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,54 +9,54 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What one permit stands for.
+/// The number of bytes that one semaphore permit stands for.
 const UNIT: usize = 1024;
 
-/// Memory that is handed out.
+/// A limit for memory.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct MemoryLimit {
     total: Arc<Semaphore>,
-    /// Units for one client.
+    /// The limit of one client, in units.
     share: usize,
-    shares: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
+    clients: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
 }
 
-/// Memory that is in use. It is returned when this is dropped.
+/// Permission to use memory. Dropping it returns the memory.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct MemoryPermit {
     total: OwnedSemaphorePermit,
     share: OwnedSemaphorePermit,
 }
 
-impl Memory {
-    /// So many bytes, half of them for one client at most.
+impl MemoryLimit {
+    /// A limit of this number of bytes. One client may use half of them.
     pub(crate) fn new(bytes: usize) -> Self {
         let units = bytes / UNIT;
-        Self { total: Arc::new(Semaphore::new(units)), share: units / 2, shares: Mutex::default() }
+        Self { total: Arc::new(Semaphore::new(units)), share: units / 2, clients: Mutex::default() }
     }
 
-    /// Waits until a client may take so many bytes. More than its share counts as its share.
-    pub(crate) async fn take(&self, client: IpAddr, bytes: usize) -> Taken {
+    /// Waits until a client may use this number of bytes. Larger numbers count as the limit of one client.
+    pub(crate) async fn acquire(&self, client: IpAddr, bytes: usize) -> MemoryPermit {
         let units = units(bytes.min(self.share * UNIT));
         let share = acquire(self.share_of(client), units).await;
         let total = acquire(Arc::clone(&self.total), units).await;
-        Taken { total, share }
+        MemoryPermit { total, share }
     }
 
     fn share_of(&self, client: IpAddr) -> Arc<Semaphore> {
-        let mut shares = self.shares.lock();
-        if let Some(share) = shares.get(&client).and_then(Weak::upgrade) {
+        let mut clients = self.clients.lock();
+        if let Some(share) = clients.get(&client).and_then(Weak::upgrade) {
             return share;
         }
-        shares.retain(|_, share| share.strong_count() > 0);
+        clients.retain(|_, share| share.strong_count() > 0);
         let share = Arc::new(Semaphore::new(self.share));
-        shares.insert(client, Arc::downgrade(&share));
+        clients.insert(client, Arc::downgrade(&share));
         share
     }
 }
 
-impl Taken {
-    /// Returns all but so many bytes.
+impl MemoryPermit {
+    /// Returns the memory that exceeds this number of bytes.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         for permit in [&mut self.total, &mut self.share] {
             let surplus = permit.num_permits().saturating_sub(units(bytes) as usize);

@@ -1,4 +1,4 @@
-//! The command line, and the checked configuration it becomes before anything starts.
+//! Command-line options and their validation.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,12 +10,12 @@ use vmpool_runtime::certificates::{ServingArgs, ServingArgsError, ServingConfig}
 
 use crate::callers::Callers;
 
-/// Reviews creates, updates and scalings of pools for the API server, and refuses what no pool should become.
+/// Validates creates, updates and scaling of pools for the API server, and refuses invalid changes.
 ///
-/// Run two replicas: they share nothing but the certificate and answer alike. Every flag can be set by the environment
-/// variable named beside it.
+/// Run at least two replicas. They share only the certificate and give the same responses. Each flag can also be set by the
+/// environment variable beside it.
 #[derive(Debug, Parser)]
-// The last of several equal flags counts, so that what a chart's user appends wins.
+// If a flag is repeated, the last value is used, so that arguments that a user of the chart appends take effect.
 #[command(name = "vmpool-webhook", version, args_override_self = true)]
 #[command(after_long_help = vmpool_feature_gates::help_text())]
 pub struct Options {
@@ -23,20 +23,20 @@ pub struct Options {
     #[command(flatten)]
     pub gates: GateArgs,
 
-    /// Full name of the user that removes named machines, for example system:serviceaccount:vmpool-system:vmpool-apiserver.
-    /// Without it no pool with scaleDownPolicy Explicit ever shrinks.
+    /// User name of the API server for removals, for example system:serviceaccount:vmpool-system:vmpool-apiserver. Without
+    /// it, the replicas of pools with scaleDownPolicy Explicit cannot be reduced.
     #[arg(long, env = "VMPOOL_REMOVAL_HANDLER", value_name = "USERNAME")]
     pub removal_handler: Option<String>,
 
-    /// Full name of the controller's user, who may clear the record of machines that were asked to leave.
+    /// User name of the controller, which may remove entries from the removal record.
     #[arg(long, env = "VMPOOL_CONTROLLER_USER", value_name = "USERNAME")]
     pub controller_user: Option<String>,
 
-    /// What the cluster can do.
+    /// Capabilities of the cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
 
-    /// Which clients are answered.
+    /// Accepted clients.
     #[command(flatten)]
     pub callers: CallerArgs,
 
@@ -44,90 +44,90 @@ pub struct Options {
     #[command(flatten)]
     pub serving: ServingArgs,
 
-    /// What every program has.
+    /// Options that all programs have.
     #[command(flatten)]
     pub program: ProgramArgs,
 }
 
-/// Flags about what no object of the cluster tells. What is unknown is allowed.
+/// Cluster capabilities that cannot be detected through the API. With `unknown`, the webhook skips the check.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 #[command(next_help_heading = "The cluster")]
 pub struct ClusterArgs {
-    /// Whether there are software-defined networks; if not, machines have the Main network only
+    /// Whether the cluster has software-defined networks. With false, machines can only use the Main network
     #[arg(long, env = "VMPOOL_CLUSTER_SDN", value_enum, default_value_t, value_name = "ANSWER")]
-    pub cluster_sdn: Told,
+    pub cluster_sdn: Capability,
 
-    /// Whether address ranges for machines are configured; if not, no machine can be on the Main network
+    /// Whether address ranges for machines are configured. With false, machines cannot use the Main network
     #[arg(long, env = "VMPOOL_CLUSTER_MACHINE_CIDRS", value_enum, default_value_t, value_name = "ANSWER")]
-    pub cluster_machine_cidrs: Told,
+    pub cluster_machine_cidrs: Capability,
 
-    /// Whether GPUs can be passed to machines
+    /// Whether machines can use GPUs
     #[arg(long, env = "VMPOOL_CLUSTER_GPUS", value_enum, default_value_t, value_name = "ANSWER")]
-    pub cluster_gpus: Told,
+    pub cluster_gpus: Capability,
 
-    /// Whether running machines can be resized and a vertical autoscaler does so; coreFraction Auto needs it
+    /// Whether a vertical autoscaler can resize running machines. coreFraction Auto requires it
     #[arg(long, env = "VMPOOL_CLUSTER_IN_PLACE_RESIZE", value_enum, default_value_t, value_name = "ANSWER")]
-    pub cluster_in_place_resize: Told,
+    pub cluster_in_place_resize: Capability,
 }
 
-/// Flags about the clients. Without them every client is answered, and for none of them an object of a namespace is read.
+/// Accepted clients. Without these flags, the webhook accepts all clients and reads no objects of namespaces for them.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Clients")]
 pub struct CallerArgs {
-    /// Accept only clients with a certificate that an authority of this PEM file has signed, and follow its changes. The
-    /// API server shows the certificate that its AdmissionConfiguration gives it for the webhook
+    /// Accept only clients with a certificate that an authority in this PEM file has signed. Changes of the file take effect
+    /// without a restart. The API server uses the certificate that its AdmissionConfiguration contains for the webhook
     #[arg(long, env = "VMPOOL_CLIENT_CA_FILE", value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
 
-    /// Common names that the client's certificate may have; without any, all that the authorities have signed
+    /// Accepted common names of client certificates. Without names, all certificates of the authorities are accepted
     #[arg(long, env = "VMPOOL_CLIENT_NAMES", value_name = "NAME,...", value_delimiter = ',')]
     pub client_names: Vec<String>,
 }
 
-/// An answer about the cluster.
+/// Whether the cluster has a capability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Told {
-    /// It is so
+pub enum Capability {
+    /// The cluster has the capability
     True,
-    /// It is not
+    /// The cluster does not have the capability
     False,
-    /// Nobody knows: what depends on it is allowed
+    /// Skip the checks that depend on the capability
     #[default]
     Unknown,
 }
 
-impl From<Told> for Known {
-    fn from(told: Told) -> Self {
-        match told {
-            Told::True => Self::Yes,
-            Told::False => Self::No,
-            Told::Unknown => Self::Unknown,
+impl From<Capability> for Known {
+    fn from(capability: Capability) -> Self {
+        match capability {
+            Capability::True => Self::Yes,
+            Capability::False => Self::No,
+            Capability::Unknown => Self::Unknown,
         }
     }
 }
 
-/// An option is not usable.
+/// Why an option is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum OptionsError {
-    /// A gate is unknown.
+    /// A feature gate is invalid.
     #[error(transparent)]
     Shared(#[from] ArgsError),
-    /// A user without a name would be everybody whom the API server does not name.
-    #[error("--{0} must not be empty; leave it out if there is no such user")]
+    /// A user name is empty. Every request without a user name would match it.
+    #[error("--{0} must not be empty; omit the flag if there is no such user")]
     Empty(&'static str),
-    /// Names of certificates that no client is asked for.
-    #[error("--client-names needs --client-ca-file, too")]
+    /// Common names without certificate authorities.
+    #[error("--client-names requires --client-ca-file")]
     NamesWithoutAuthority,
-    /// The flags about HTTPS do not fit each other.
+    /// The flags for HTTPS are invalid.
     #[error(transparent)]
     Serving(#[from] ServingArgsError),
-    /// Both servers would take one port.
-    #[error("--listen-address and --health-address are both {0}")]
+    /// Both servers would use one port.
+    #[error("--listen-address and --health-address are both {0}; use different ports")]
     SameAddress(SocketAddr),
 }
 
 impl Options {
-    /// What the rules are told.
+    /// The settings of the rules.
     ///
     /// # Errors
     /// [`OptionsError::Empty`].
@@ -153,7 +153,7 @@ impl Options {
         })
     }
 
-    /// Which clients are answered.
+    /// The accepted clients.
     ///
     /// # Errors
     /// [`OptionsError::NamesWithoutAuthority`].
@@ -161,12 +161,12 @@ impl Options {
         let CallerArgs { client_ca_file, client_names } = &self.callers;
         match client_ca_file {
             Some(_) => Ok(Callers::Certified(client_names.iter().cloned().collect())),
-            None if client_names.is_empty() => Ok(Callers::Anyone),
+            None if client_names.is_empty() => Ok(Callers::Any),
             None => Err(OptionsError::NamesWithoutAuthority),
         }
     }
 
-    /// How HTTPS is served.
+    /// The validated options of the HTTPS port.
     ///
     /// # Errors
     /// [`OptionsError::Serving`] and [`OptionsError::SameAddress`].

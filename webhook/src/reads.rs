@@ -1,4 +1,4 @@
-//! What is read for a request: live from the API server, some at a time, and within a deadline.
+//! Reads of the objects that rules need. They are not cached, and their concurrency and duration are limited.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,43 +16,43 @@ use vmpool_platforms::dvp::admission::{
 };
 use vmpool_runtime::Env;
 
+use crate::bounded_json::field;
 use crate::callers::Caller;
-use crate::handlers::field;
 use crate::metrics::{Metrics, ReadResult, Resource};
 use get::get;
 
 mod get;
 
-/// For one read. The API server waits ten seconds for the answer.
+/// The deadline of one read. kube-apiserver waits ten seconds for the response to a review.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(4);
-/// For all reads of a request.
-const DEADLINE_OF_ALL: Duration = Duration::from_secs(8);
-/// Most images and snapshots that are read for a request. A machine has sixteen devices.
-const MOST: usize = 40;
-/// Reads of a request at a time.
-const AT_A_TIME: usize = 4;
-/// Reads of all requests at a time.
-const OF_ALL_AT_A_TIME: usize = 8;
+/// The deadline of all reads for a review.
+const REVIEW_DEADLINE: Duration = Duration::from_secs(8);
+/// The maximum number of images, and of snapshots, that are read for a review. A machine has up to 16 devices.
+const MAX_OBJECTS: usize = 40;
+/// The maximum number of concurrent reads for a review.
+const CONCURRENT_READS_PER_REVIEW: usize = 4;
+/// The maximum number of concurrent reads for all reviews.
+const CONCURRENT_READS: usize = 8;
 
 const REVISION_API: &str = "apps/v1";
 const SNAPSHOT_API: &str = "snapshot.storage.k8s.io/v1";
 
-/// What the scale guard wants to know of a pool.
+/// The scale-down policy of a pool.
 #[derive(Debug)]
 pub(crate) enum Policy {
-    /// There is no such pool.
+    /// The pool does not exist.
     NoPool,
-    /// The word in `spec.scaleDownPolicy`.
+    /// The value of `spec.scaleDownPolicy`.
     Of(Option<String>),
 }
 
-/// Reads objects, and counts that.
+/// Reads objects and counts the reads.
 #[derive(Clone)]
 pub(crate) struct Reader {
     client: Client,
     env: Env,
     metrics: Arc<Metrics>,
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl std::fmt::Debug for Reader {
@@ -63,13 +63,13 @@ impl std::fmt::Debug for Reader {
 
 impl Reader {
     pub(crate) fn new(client: Client, env: Env, metrics: Arc<Metrics>) -> Self {
-        Self { client, env, metrics, turns: Arc::new(Semaphore::new(OF_ALL_AT_A_TIME)) }
+        Self { client, env, metrics, permits: Arc::new(Semaphore::new(CONCURRENT_READS)) }
     }
 
-    /// The policy that the pool with this UID has now. Without a UID it is that of the pool with the name.
+    /// The current policy of the pool with this name and UID. Without a UID, the name is sufficient.
     ///
     /// # Errors
-    /// Why that cannot be known.
+    /// The reason why the pool cannot be read.
     pub(crate) async fn policy(
         &self,
         namespace: &str,
@@ -77,7 +77,7 @@ impl Reader {
         uid: Option<&str>,
     ) -> Result<Policy, String> {
         let path = path(API_VERSION, Some(namespace), "virtualmachinepools", Some(name));
-        match self.in_time(Resource::Pool, path, self.end()).await {
+        match self.read(Resource::Pool, path, self.deadline()).await {
             Found::There(pool) if uid.is_some() && field(&pool, "/metadata/uid").as_str() != uid => {
                 Ok(Policy::NoPool)
             }
@@ -89,33 +89,33 @@ impl Reader {
         }
     }
 
-    /// When the reads of a request that begin now have to be done.
-    fn end(&self) -> Duration {
-        self.env.uptime() + DEADLINE_OF_ALL
+    /// The uptime at which reads for a review that starts now must have ended.
+    fn deadline(&self) -> Duration {
+        self.env.uptime() + REVIEW_DEADLINE
     }
 
-    /// Everything that the rules need, as far as the caller may know it.
+    /// The objects that the rules need, as far as the webhook reads them for this caller.
     pub(crate) async fn facts(&self, namespace: &str, needs: &Needs, caller: Caller) -> Facts {
-        let end = self.end();
+        let deadline = self.deadline();
         let class = async {
             match &needs.class {
-                Some(name) => Some(self.class(name, end).await),
+                Some(name) => Some(self.class(name, deadline).await),
                 None => None,
             }
         };
-        // A verdict about them tells whether they exist, and how large they are. A revision is no secret: it counts only
-        // if it belongs to the pool with the UID of the review.
-        let most = if caller == Caller::ApiServer { MOST } else { 0 };
-        let images = some_at_a_time(needs.images.iter().take(most).map(|id| {
-            let read = async move { (id.clone(), self.image(namespace, id, end).await) };
+        // The verdict shows whether images and snapshots exist and how large they are, so they are read only for the API
+        // server. A revision reveals nothing: it is used only if it belongs to the pool with the UID of the review.
+        let max = if caller == Caller::ApiServer { MAX_OBJECTS } else { 0 };
+        let images = concurrently(needs.images.iter().take(max).map(|id| {
+            let read = async move { (id.clone(), self.image(namespace, id, deadline).await) };
             read.boxed()
         }));
-        let snapshots = some_at_a_time(needs.snapshots.iter().take(most).map(|name| {
-            let read = async move { (name.clone(), self.snapshot(namespace, name, end).await) };
+        let snapshots = concurrently(needs.snapshots.iter().take(max).map(|name| {
+            let read = async move { (name.clone(), self.snapshot(namespace, name, deadline).await) };
             read.boxed()
         }));
         let revisions =
-            some_at_a_time(needs.revisions.iter().map(|name| self.revision(namespace, name, end).boxed()));
+            concurrently(needs.revisions.iter().map(|name| self.revision(namespace, name, deadline).boxed()));
         let ((class, revisions), (images, snapshots)) =
             join(join(class, revisions), join(images, snapshots)).await;
         Facts {
@@ -126,15 +126,15 @@ impl Reader {
         }
     }
 
-    async fn class(&self, name: &ClassName, end: Duration) -> Found<Class> {
+    async fn class(&self, name: &ClassName, deadline: Duration) -> Found<Class> {
         const PLURAL: &str = "virtualmachineclasses";
         match name {
             ClassName::Named(name) => {
                 let path = path(API_VERSION, None, PLURAL, Some(name));
-                map(self.in_time(Resource::Class, path, end).await, |class| Class::read(&class))
+                map(self.read(Resource::Class, path, deadline).await, |class| Class::read(&class))
             }
             ClassName::Default => {
-                let all = self.in_time(Resource::Class, path(API_VERSION, None, PLURAL, None), end).await;
+                let all = self.read(Resource::Class, path(API_VERSION, None, PLURAL, None), deadline).await;
                 match map(all, |all| {
                     let classes = field(&all, "/items").as_array().map_or(&[][..], Vec::as_slice);
                     default_class(classes).map(Class::read)
@@ -147,17 +147,17 @@ impl Reader {
         }
     }
 
-    async fn revision(&self, namespace: &str, name: &str, end: Duration) -> Found<Revision> {
+    async fn revision(&self, namespace: &str, name: &str, deadline: Duration) -> Found<Revision> {
         let path = path(REVISION_API, Some(namespace), "controllerrevisions", Some(name));
-        map(self.in_time(Resource::Revision, path, end).await, |revision| Revision::read(&revision))
+        map(self.read(Resource::Revision, path, deadline).await, |revision| Revision::read(&revision))
     }
 
-    async fn image(&self, namespace: &str, id: &ImageId, end: Duration) -> Found<Image> {
+    async fn image(&self, namespace: &str, id: &ImageId, deadline: Duration) -> Found<Image> {
         let path = match id.kind {
             ImageKind::Namespace => path(API_VERSION, Some(namespace), "virtualimages", Some(&id.name)),
             ImageKind::Cluster => path(API_VERSION, None, "clustervirtualimages", Some(&id.name)),
         };
-        map(self.in_time(Resource::Image, path, end).await, |image| Image {
+        map(self.read(Resource::Image, path, deadline).await, |image| Image {
             ready: field(&image, "/status/phase") == "Ready",
             cdrom: field(&image, "/status/cdrom") == &Value::Bool(true),
             unpacked: field(&image, "/status/size/unpackedBytes")
@@ -167,27 +167,27 @@ impl Reader {
         })
     }
 
-    /// The size is that of the volume snapshot behind it.
-    async fn snapshot(&self, namespace: &str, name: &str, end: Duration) -> Found<Snapshot> {
+    /// The size of a snapshot of a disk is that of its volume snapshot.
+    async fn snapshot(&self, namespace: &str, name: &str, deadline: Duration) -> Found<Snapshot> {
         let path_of_disk = path(API_VERSION, Some(namespace), "virtualdisksnapshots", Some(name));
-        let snapshot = match self.in_time(Resource::Snapshot, path_of_disk, end).await {
+        let snapshot = match self.read(Resource::Snapshot, path_of_disk, deadline).await {
             Found::There(snapshot) => snapshot,
             Found::Absent => return Found::Absent,
             Found::Failed(reason) => return Found::Failed(reason),
         };
         let volume = field(&snapshot, "/status/volumeSnapshotName").as_str().unwrap_or_default();
         let path_of_volume = path(SNAPSHOT_API, Some(namespace), "volumesnapshots", Some(volume));
-        map(self.in_time(Resource::Snapshot, path_of_volume, end).await, |volume| Snapshot {
+        map(self.read(Resource::Snapshot, path_of_volume, deadline).await, |volume| Snapshot {
             restore_size: bytes(field(&volume, "/status/restoreSize")),
         })
     }
 
-    /// One read, counted. `None` as the path means that no object can have such a name.
-    async fn in_time(&self, resource: Resource, path: Option<String>, end: Duration) -> Found<Value> {
+    /// Reads and counts one object. If `path` is `None`, no object with such a name can exist.
+    async fn read(&self, resource: Resource, path: Option<String>, deadline: Duration) -> Found<Value> {
         let Some(path) = path else { return Found::Absent };
-        let left = end.saturating_sub(self.env.uptime()).min(DEADLINE);
+        let left = deadline.saturating_sub(self.env.uptime()).min(DEADLINE);
         let read = async {
-            let _turn = self.turns.acquire().await;
+            let _permit = self.permits.acquire().await;
             get(&self.client, resource, &path).await
         };
         let found = match self.env.timeout(left, read).await {
@@ -198,7 +198,7 @@ impl Reader {
             Found::There(_) => ReadResult::Found,
             Found::Absent => ReadResult::Absent,
             Found::Failed(reason) => {
-                tracing::warn!(path, reason, "a read for a review failed");
+                tracing::warn!(path, reason, "reading an object for a review failed");
                 ReadResult::Failed
             }
         };
@@ -207,10 +207,10 @@ impl Reader {
     }
 }
 
-/// What reads find, in their order.
-async fn some_at_a_time<T>(reads: impl Iterator<Item = BoxFuture<'_, T>>) -> Vec<T> {
+/// The results of reads, in their order.
+async fn concurrently<T>(reads: impl Iterator<Item = BoxFuture<'_, T>>) -> Vec<T> {
     let reads: Vec<_> = reads.collect();
-    stream::iter(reads).buffered(AT_A_TIME).collect().await
+    stream::iter(reads).buffered(CONCURRENT_READS_PER_REVIEW).collect().await
 }
 
 fn map<A, B>(found: Found<A>, change: impl FnOnce(A) -> B) -> Found<B> {
@@ -225,8 +225,8 @@ fn bytes(quantity: &Value) -> Option<u64> {
     serde_json::from_value::<Quantity>(quantity.clone()).ok()?.bytes().ok()
 }
 
-/// The path of an object, or of all without a name. `None` if a part is no name of an object: names come from users, and
-/// one such as `../secrets/key` must not lead anywhere.
+/// The path of an object, or of the collection if `name` is `None`. The result is `None` if a name is invalid: names come
+/// from users, and a name such as `../secrets/key` must not change the path.
 fn path(api: &str, namespace: Option<&str>, plural: &str, name: Option<&str>) -> Option<String> {
     if !namespace.into_iter().chain(name).all(is_dns_subdomain) {
         return None;

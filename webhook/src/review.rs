@@ -1,70 +1,54 @@
-//! `admission.k8s.io/v1` AdmissionReview, as much of it as is used.
+//! Decoding and encoding of `admission.k8s.io/v1` AdmissionReview, limited to the fields that the webhook uses.
 
 mod envelope;
+mod request;
 
-use serde::Deserialize;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 use serde::de::DeserializeSeed as _;
 use serde_json::{Value, json};
 use vmpool_platforms::dvp::admission::Refusal;
 
-use crate::tree::{Budget, Fields};
+use crate::bounded_json::{Budget, Fields};
+use crate::metrics::Verdict;
 use envelope::Review;
+
+pub(crate) use request::Request;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 
-/// The message about an object that takes more memory than [`LARGEST_OBJECT`], or is nested too deeply.
-pub(crate) const TOO_LARGE: &str = "the pool has too many lists and fields to be judged, or is nested more than 100 levels deep: the webhook \
-                         spends at most 8 MiB of memory on a pool; shorten spec.virtualMachineTemplate and spec.virtualDiskTemplates";
+/// The maximum length of the body of a review in bytes. A review contains up to two objects, and kube-apiserver accepts
+/// requests of up to 3 MiB.
+pub const MAX_LENGTH: usize = 8 << 20;
 
-/// A body is no review.
+/// The message for an object that exceeds [`MAX_OBJECT_MEMORY`] or the maximum nesting.
+pub(crate) const TOO_LARGE: &str = "the pool has too many fields and list entries, or more than 100 levels of nesting: \
+                         the webhook uses at most 8 MiB of memory for a pool; shorten spec.virtualMachineTemplate and \
+                         spec.virtualDiskTemplates";
+
+/// Why a body is not a valid review.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReviewError {
-    /// It is not the JSON of a review.
+    /// The body is not the JSON of a review.
     #[error("the body is not an AdmissionReview: {0}")]
     Json(#[from] serde_json::Error),
-    /// It is of another kind or version.
-    #[error("the body is {kind:?} of {version:?}, and this answers AdmissionReview of {API_VERSION}")]
+    /// The body has another kind or version.
+    #[error("the body is a {kind:?} of {version:?}; send an AdmissionReview of {API_VERSION}")]
     Kind { kind: String, version: String },
-    /// A text in it is longer than the API server sends it.
-    #[error("request.{field} has more than {most} bytes")]
-    TooLong { field: &'static str, most: usize },
-    /// It asks nothing.
+    /// A string is longer than in any review of kube-apiserver.
+    #[error("request.{field} is longer than {max} bytes")]
+    TooLong { field: &'static str, max: usize },
+    /// The review has no request.
     #[error("the AdmissionReview has no request with a uid")]
-    Empty,
+    NoRequest,
 }
 
-/// What the API server asks. Absent parts are empty.
-#[derive(Debug, Default)]
-pub(crate) struct Request {
-    /// Names the question, and returns with the answer.
-    pub(crate) uid: String,
-    pub(crate) operation: String,
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-    pub(crate) sub_resource: String,
-    pub(crate) user_info: UserInfo,
-    pub(crate) object: Value,
-    pub(crate) old_object: Value,
-    /// The object takes more memory than [`LARGEST_OBJECT`]: both objects are left out.
-    pub(crate) too_large: bool,
-    /// Memory that the two objects take, at most.
-    pub(crate) weight: usize,
-}
-
-/// Who is behind the request.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct UserInfo {
-    pub(crate) username: String,
-}
-
-/// Most memory that an object may take. The largest pool of any use takes less than a tenth.
-pub(crate) const LARGEST_OBJECT: usize = 8 << 20;
-/// Memory that values take for a byte of their text, at most.
+/// The maximum memory for an object in bytes. The largest practical pools use less than a tenth.
+pub(crate) const MAX_OBJECT_MEMORY: usize = 8 << 20;
+/// The maximum number of bytes in memory for a byte of JSON.
 const EXPANSION: usize = 100;
 
-/// What rules read of a pool or a Scale. Above all `metadata.managedFields` is not among it.
-const NEEDED: &[&str] = &[
+/// The fields of a pool or Scale that rules read. `metadata.managedFields` is not among them.
+const FIELDS: &[&str] = &[
     "kind",
     "metadata.name",
     "metadata.uid",
@@ -73,9 +57,9 @@ const NEEDED: &[&str] = &[
     "spec",
     "status.replicas",
 ];
-/// The same without the templates. An old object that is too large is read this way, so that it can be made smaller; as
-/// no template is known, the new ones are judged in full.
-const NEEDED_OF_A_LARGE_ONE: &[&str] = &[
+/// The fields without the templates. An old object that is too large is read with these, so that an update can make the
+/// pool smaller. The new templates are then validated completely, because there are no old ones to compare with.
+const FIELDS_WITHOUT_TEMPLATES: &[&str] = &[
     "kind",
     "metadata.name",
     "metadata.uid",
@@ -88,84 +72,100 @@ const NEEDED_OF_A_LARGE_ONE: &[&str] = &[
     "status.replicas",
 ];
 
-/// Memory that [`decode`] may take for a body of so many bytes.
-pub(crate) fn most_memory(body: usize) -> usize {
-    body.saturating_mul(EXPANSION).min(2 * LARGEST_OBJECT)
+/// The maximum memory that [`decode`] uses for a body of this length, in bytes.
+pub(crate) fn max_memory(body: usize) -> usize {
+    body.saturating_mul(EXPANSION).min(2 * MAX_OBJECT_MEMORY)
 }
 
-/// Reads a body.
+/// Decodes the body of a review.
+///
+/// # Errors
+/// [`ReviewError`] if the body is not a valid review.
 pub(crate) fn decode(body: &[u8]) -> Result<Request, ReviewError> {
-    let budgets = [Budget::new(LARGEST_OBJECT), Budget::new(LARGEST_OBJECT)];
-    let first = read(body, [NEEDED, NEEDED], &budgets);
+    let budgets = [Budget::new(MAX_OBJECT_MEMORY), Budget::new(MAX_OBJECT_MEMORY)];
+    let complete = read(body, [FIELDS, FIELDS], &budgets);
     let [new, old] = &budgets;
     if !new.is_exceeded() && !old.is_exceeded() {
-        return first;
+        return complete;
     }
     if !new.is_exceeded() {
-        let budgets = [Budget::new(LARGEST_OBJECT), Budget::new(LARGEST_OBJECT)];
-        let second = read(body, [NEEDED, NEEDED_OF_A_LARGE_ONE], &budgets);
+        let budgets = [Budget::new(MAX_OBJECT_MEMORY), Budget::new(MAX_OBJECT_MEMORY)];
+        let without_templates = read(body, [FIELDS, FIELDS_WITHOUT_TEMPLATES], &budgets);
         if !budgets.iter().any(Budget::is_exceeded) {
-            return second;
+            return without_templates;
         }
     }
-    // Who asked, and what: the answer says that the object is too large.
-    let budgets = [Budget::new(LARGEST_OBJECT), Budget::new(LARGEST_OBJECT)];
+    // Without objects. The response then says that the object is too large.
+    let budgets = [Budget::new(MAX_OBJECT_MEMORY), Budget::new(MAX_OBJECT_MEMORY)];
     Ok(Request { too_large: true, ..read(body, [&[], &[]], &budgets)? })
 }
 
 fn read(body: &[u8], fields: [&[&str]; 2], budgets: &[Budget; 2]) -> Result<Request, ReviewError> {
     let mut json = serde_json::Deserializer::from_slice(body);
     let objects = [Fields::new(fields[0], &budgets[0]), Fields::new(fields[1], &budgets[1])];
-    let Review { api_version, kind, request } = envelope::Envelope(objects).deserialize(&mut json)?;
+    let Review { api_version, kind, request } = envelope::ReviewSeed(objects).deserialize(&mut json)?;
     json.end()?;
     if api_version != API_VERSION || kind != "AdmissionReview" {
-        let cut = |text: String| text.chars().take(100).collect();
-        return Err(ReviewError::Kind { kind: cut(kind), version: cut(api_version) });
+        let shorten = |text: String| text.chars().take(100).collect();
+        return Err(ReviewError::Kind { kind: shorten(kind), version: shorten(api_version) });
     }
-    let request = request.filter(|request| !request.uid.is_empty()).ok_or(ReviewError::Empty)?;
-    if let Some((field, most)) = request.too_long() {
-        return Err(ReviewError::TooLong { field, most });
+    let request = request.filter(|request| !request.uid.is_empty()).ok_or(ReviewError::NoRequest)?;
+    if let Some((field, max)) = request.too_long() {
+        return Err(ReviewError::TooLong { field, max });
     }
     let [new, old] = budgets;
-    Ok(Request { weight: new.used() + old.used(), ..request })
+    Ok(Request { memory: new.used() + old.used(), ..request })
 }
 
-impl Request {
-    /// The first text that is longer than the API server sends it, and how long it may be.
-    fn too_long(&self) -> Option<(&'static str, usize)> {
-        let texts = [
-            ("uid", &self.uid, 128),
-            ("operation", &self.operation, 32),
-            ("namespace", &self.namespace, 63),
-            ("name", &self.name, 253),
-            ("subResource", &self.sub_resource, 253),
-            ("userInfo.username", &self.user_info.username, 64 << 10),
-        ];
-        texts.into_iter().find_map(|(field, text, most)| (text.len() > most).then_some((field, most)))
-    }
-}
-
-/// What becomes of a request.
+/// The answer to a request.
 #[derive(Debug)]
-pub(crate) enum Answer {
-    Allowed,
-    /// By a rule.
-    Refused(Box<Refusal>),
-    /// The request cannot be understood: 400 in the review.
-    Malformed(String),
-    /// The object takes more memory than is spent on one: 413 in the review.
-    TooLarge,
-    /// The request cannot be judged now: 500 in the review.
-    Undecided(String),
+pub(crate) struct Answer {
+    pub(crate) verdict: Verdict,
+    /// The message for the user. Empty if the request is allowed.
+    pub(crate) message: String,
+    /// The violated rule, if a rule refused the request.
+    pub(crate) refusal: Option<Box<Refusal>>,
 }
 
-/// The review that answers `request`.
-pub(crate) fn encode(request: &Request, answer: &Answer, warnings: &[String]) -> Value {
-    let mut response = json!({ "uid": request.uid, "allowed": matches!(answer, Answer::Allowed) });
-    if let Some(status) = status(request, answer) {
-        response["status"] = status;
+impl Answer {
+    /// The request is allowed.
+    pub(crate) fn allowed() -> Self {
+        Self::without_rule(Verdict::Allowed, String::new())
     }
-    if let Answer::Refused(refusal) = answer {
+
+    /// A rule refuses the request.
+    pub(crate) fn refused(refusal: Refusal) -> Self {
+        Self { verdict: Verdict::Refused, message: refusal.to_string(), refusal: Some(Box::new(refusal)) }
+    }
+
+    /// The review lacks an object or contains one of another kind.
+    pub(crate) fn malformed(message: impl Into<String>) -> Self {
+        Self::without_rule(Verdict::Malformed, message.into())
+    }
+
+    /// The object exceeds [`MAX_OBJECT_MEMORY`].
+    pub(crate) fn too_large() -> Self {
+        Self::without_rule(Verdict::TooLarge, TOO_LARGE.to_owned())
+    }
+
+    /// The request cannot be validated now, because a read failed.
+    pub(crate) fn undecided(message: &str) -> Self {
+        Self::without_rule(Verdict::Undecided, format!("{message}; try again"))
+    }
+
+    fn without_rule(verdict: Verdict, message: String) -> Self {
+        Self { verdict, message, refusal: None }
+    }
+}
+
+/// The review with the response to `request`.
+pub(crate) fn encode(request: &Request, answer: &Answer, warnings: &[String]) -> Value {
+    let status = status(request, answer);
+    let mut response = json!({ "uid": request.uid, "allowed": status.is_none() });
+    if let Some(status) = status {
+        response["status"] = json!(status);
+    }
+    if let Some(refusal) = &answer.refusal {
         response["auditAnnotations"] = json!({ "rule": refusal.rule.id() });
     }
     if !warnings.is_empty() {
@@ -174,30 +174,37 @@ pub(crate) fn encode(request: &Request, answer: &Answer, warnings: &[String]) ->
     json!({ "apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response })
 }
 
-fn status(request: &Request, answer: &Answer) -> Option<Value> {
-    let failure = |code: u16, reason: &str, message: &str| json!({ "status": "Failure", "code": code, "reason": reason, "message": message });
-    let details = |refusal: &Refusal| {
-        json!({
-            "name": request.name,
-            "group": "virtualization.deckhouse.io",
-            "kind": "VirtualMachinePool",
-            "causes": [{
-                "reason": if refusal.is_forbidden() { "FieldValueForbidden" } else { "FieldValueInvalid" },
-                "field": refusal.field,
-                "message": refusal.cause(),
-            }],
-        })
+fn status(request: &Request, answer: &Answer) -> Option<Status> {
+    let forbidden = answer.refusal.as_ref().is_some_and(|refusal| refusal.is_forbidden());
+    let (code, reason) = match answer.verdict {
+        Verdict::Allowed => return None,
+        Verdict::Refused if forbidden => (403, "Forbidden"),
+        Verdict::Refused => (422, "Invalid"),
+        Verdict::Malformed | Verdict::Unreadable => (400, "BadRequest"),
+        Verdict::TooLarge => (413, "RequestEntityTooLarge"),
+        Verdict::Undecided => (500, "InternalError"),
     };
-    match answer {
-        Answer::Allowed => None,
-        Answer::Refused(refusal) => {
-            let (code, reason) = if refusal.is_forbidden() { (403, "Forbidden") } else { (422, "Invalid") };
-            let mut status = failure(code, reason, &refusal.to_string());
-            status["details"] = details(refusal);
-            Some(status)
-        }
-        Answer::Malformed(message) => Some(failure(400, "BadRequest", message)),
-        Answer::TooLarge => Some(failure(413, "RequestEntityTooLarge", TOO_LARGE)),
-        Answer::Undecided(message) => Some(failure(500, "InternalError", &format!("{message}; try again"))),
+    Some(Status {
+        status: Some("Failure".to_owned()),
+        code: Some(code),
+        reason: Some(reason.to_owned()),
+        message: Some(answer.message.clone()),
+        details: answer.refusal.as_ref().map(|refusal| details(request, refusal)),
+        ..Status::default()
+    })
+}
+
+fn details(request: &Request, refusal: &Refusal) -> StatusDetails {
+    let reason = if refusal.is_forbidden() { "FieldValueForbidden" } else { "FieldValueInvalid" };
+    StatusDetails {
+        name: Some(request.name.clone()),
+        group: Some("virtualization.deckhouse.io".to_owned()),
+        kind: Some("VirtualMachinePool".to_owned()),
+        causes: Some(vec![StatusCause {
+            reason: Some(reason.to_owned()),
+            field: Some(refusal.field.clone()),
+            message: Some(refusal.cause()),
+        }]),
+        ..StatusDetails::default()
     }
 }

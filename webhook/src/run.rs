@@ -1,4 +1,4 @@
-//! The life of the process.
+//! The process: configuration, startup and serving.
 
 use std::time::Duration;
 
@@ -14,32 +14,34 @@ use vmpool_runtime::tls::ClientCas;
 
 use crate::metrics::Metrics;
 use crate::options::{Options, OptionsError};
-use crate::{LARGEST_BODY, State, closed, router};
+use crate::review::MAX_LENGTH;
+use crate::router::{closed, router};
+use crate::state::State;
 
-/// How often the API server is asked whether it is there, until it was once.
-const ASK_EVERY: Duration = Duration::from_secs(2);
+/// The interval of connection attempts to kube-apiserver until the first success.
+const CONNECT_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The API server gives a webhook ten seconds by default: an answer after that is for nobody.
+/// The deadline of a review. By default kube-apiserver waits ten seconds for the response of a webhook.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The head of a review says nothing but where it goes.
+/// The maximum size of the headers of a review in bytes.
 const HEADER_BYTES: usize = 16 << 10;
 
-/// Why the process could not go on.
+/// Why the process exits.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// An option is not usable.
+    /// An option is invalid.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// Something that it needs cannot be had, or has ended.
+    /// A server could not start, or has ended.
     #[error(transparent)]
     Serve(#[from] ServeError),
 }
 
-/// Answers reviews until `stop`, and then those that are under way.
+/// Handles reviews until `stop`, and then the reviews in flight.
 ///
 /// # Errors
-/// What keeps it from starting, or from answering.
+/// The reason why the process cannot start or continue.
 pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<(), RunError> {
     let gates = options.gates.gates().map_err(OptionsError::from)?;
     let settings = options.settings()?;
@@ -55,33 +57,35 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     });
     let router = if gates.enabled(Feature::VirtualMachinePool) {
         if settings.removal_handler.is_none() {
-            tracing::warn!("no --removal-handler: pools with scaleDownPolicy Explicit cannot shrink");
+            tracing::warn!(
+                "--removal-handler is not set: replicas of pools with scaleDownPolicy Explicit cannot be reduced"
+            );
         }
-        router(State::new(settings, client.clone(), metrics.clone(), env.clone()).answering(callers))
+        router(State::new(settings, client.clone(), metrics.clone(), env.clone()).accepting(callers))
     } else {
-        tracing::warn!("feature gate VirtualMachinePool is off: no review is answered");
+        tracing::warn!("feature gate VirtualMachinePool is off: the webhook validates nothing");
         closed()
     };
-    let (reached, seen) = watch::channel(false);
+    let (connected, is_connected) = watch::channel(false);
     health.ready("api-server", move || {
-        if *seen.borrow() { Ok(()) } else { Err("it was not reached yet".to_owned()) }
+        if *is_connected.borrow() { Ok(()) } else { Err("not connected yet".to_owned()) }
     });
-    // It ends when it is dropped, with this function.
-    let _contact = env.spawn("contact", reach(client, env.clone(), reached));
-    let clients = ClientCas::demanding();
+    // The task ends when this function returns and drops it.
+    let _connection = env.spawn("connection", wait_for_api_server(client, env.clone(), connected));
+    let clients = ClientCas::requiring();
     let _followed = options.callers.client_ca_file.map(|file| {
         health.ready("client-authorities", {
             let clients = clients.clone();
-            move || if clients.is_ready() { Ok(()) } else { Err("they were not read yet".to_owned()) }
+            move || if clients.is_ready() { Ok(()) } else { Err("the file has not been read yet".to_owned()) }
         });
-        // It ends when it is dropped, with this function.
+        // The task ends when this function returns and drops it.
         env.spawn("client-authorities", clients.clone().follow(file, env.clone()))
     });
     let service = Service {
         router,
         clients,
         limits: Limits {
-            body_bytes: LARGEST_BODY,
+            body_bytes: MAX_LENGTH,
             request_deadline: REQUEST_DEADLINE,
             header_bytes: HEADER_BYTES,
             ..Limits::default()
@@ -92,24 +96,24 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     Ok(program.serve(service, &env, stop).await?)
 }
 
-/// Asks the API server for its version until it answers.
-async fn reach(client: Client, env: Env, reached: watch::Sender<bool>) {
+/// Requests the version of kube-apiserver until it responds.
+async fn wait_for_api_server(client: Client, env: Env, connected: watch::Sender<bool>) {
     loop {
-        let failure = match env.timeout(ASK_EVERY, client.apiserver_version()).await {
+        let failure = match env.timeout(CONNECT_INTERVAL, client.apiserver_version()).await {
             Ok(Ok(version)) => {
-                tracing::info!(version = version.git_version, "the API server answers");
-                reached.send_replace(true);
+                tracing::info!(version = version.git_version, "connected to the API server");
+                connected.send_replace(true);
                 return;
             }
             Ok(Err(error)) => telemetry::with_causes(&error),
             Err(elapsed) => elapsed.to_string(),
         };
-        tracing::warn!(failure, "the API server does not answer yet");
-        env.sleep(ASK_EVERY).await;
+        tracing::warn!(failure, "connecting to the API server failed, retrying");
+        env.sleep(CONNECT_INTERVAL).await;
     }
 }
 
 #[cfg(test)]
-mod life;
+mod process_tests;
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! The real router, a client that talks to a made-up API server, and one request at a time.
+//! Tests with the real router and an API server in memory, one request at a time.
 
 mod agreement;
 mod callers;
@@ -7,7 +7,7 @@ mod fuzz;
 mod hostile;
 mod protocol;
 mod reviews;
-mod telling;
+mod telemetry;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,15 +32,15 @@ use crate::{Callers, POOL_PATH, SCALE_PATH, State, router};
 const HANDLER: &str = "system:serviceaccount:vmpool-system:vmpool-apiserver";
 const API: &str = "/apis/virtualization.deckhouse.io/v1alpha2";
 
-/// An API server that holds what a test puts there, and notes what it was asked.
+/// An API server in memory that records its requests.
 #[derive(Clone, Default)]
 struct Server(Arc<Mutex<Stored>>);
 
 #[derive(Default)]
 struct Stored {
     objects: BTreeMap<String, (StatusCode, Value)>,
-    asked: Vec<String>,
-    /// Answers nothing at all.
+    requests: Vec<String>,
+    /// The server does not respond.
     silent: bool,
 }
 
@@ -51,16 +51,16 @@ impl Server {
 
     fn fail(&self, path: &str, code: u16, message: &str) {
         let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message,
-            "reason": "Whatever", "code": code });
+            "reason": "Unknown", "code": code });
         let code = StatusCode::from_u16(code).unwrap();
         self.0.lock().objects.insert(format!("{API}{path}"), (code, status));
     }
 
-    /// The paths that were asked since the last call.
-    fn asked(&self) -> Vec<String> {
-        let mut asked = std::mem::take(&mut self.0.lock().asked);
-        asked.sort();
-        asked
+    /// The paths of the requests since the last call of this function.
+    fn requests(&self) -> Vec<String> {
+        let mut requests = std::mem::take(&mut self.0.lock().requests);
+        requests.sort();
+        requests
     }
 
     fn client(&self) -> Client {
@@ -71,7 +71,7 @@ impl Server {
                 let (silent, answer) = {
                     let mut stored = server.0.lock();
                     let path = request.uri().path().to_owned();
-                    stored.asked.push(path.clone());
+                    stored.requests.push(path.clone());
                     (stored.silent, stored.objects.get(&path).cloned())
                 };
                 if silent {
@@ -90,7 +90,7 @@ impl Server {
     }
 }
 
-/// A webhook, and all around it.
+/// A webhook and its environment.
 struct World {
     server: Server,
     metrics: Arc<Metrics>,
@@ -104,12 +104,12 @@ struct World {
 const API_SERVER: &str = "kube-apiserver";
 
 impl World {
-    /// The API server asks, and proves who it is.
+    /// A webhook that requires the certificate of the API server.
     fn new() -> Self {
-        Self::answering(Callers::Certified([API_SERVER.to_owned()].into()))
+        Self::accepting(Callers::Certified([API_SERVER.to_owned()].into()))
     }
 
-    fn answering(callers: Callers) -> Self {
+    fn accepting(callers: Callers) -> Self {
         let clock = ManualClock::new();
         let env: Env = env(&clock, 0);
         let settings = Settings {
@@ -118,16 +118,16 @@ impl World {
             cluster: Cluster::default(),
         };
         let (server, metrics) = (Server::default(), Metrics::new());
-        let router = router(State::new(settings, server.client(), metrics.clone(), env).answering(callers));
+        let router = router(State::new(settings, server.client(), metrics.clone(), env).accepting(callers));
         Self { server, metrics, clock, router, certificate: Some(API_SERVER) }
     }
 
-    /// The same, in a cluster that has what [`pool`] names.
-    fn furnished() -> Self {
-        Self::new().furnish()
+    /// The same webhook in a cluster with the objects that [`pool`] refers to.
+    fn with_objects() -> Self {
+        Self::new().add_objects()
     }
 
-    fn furnish(self) -> Self {
+    fn add_objects(self) -> Self {
         let world = self;
         world.server.put("/virtualmachineclasses/small", json!({ "metadata": { "name": "small" } }));
         let image = json!({ "status": { "phase": "Ready", "cdrom": false, "size": { "unpackedBytes": "2147483648" } } });
@@ -150,7 +150,7 @@ impl World {
         (status, response.into_body().collect().await.unwrap().to_bytes().to_vec())
     }
 
-    /// The `response` of the answer to a review.
+    /// The `response` of a review.
     async fn review(&self, path: &str, review: &Value) -> Value {
         let (status, body) = self.post(path, review.to_string()).await;
         assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&body));
@@ -179,7 +179,7 @@ impl World {
         self.review(SCALE_PATH, &review("UPDATE", "scale", &scale(from), &scale(to))).await
     }
 
-    /// The value of one series of the page.
+    /// The value of a series on the metrics page.
     fn series(&self, series: &str) -> u64 {
         let page = self.metrics.page();
         let value = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
@@ -208,7 +208,7 @@ fn review(operation: &str, subresource: &str, old: &Value, new: &Value) -> Value
     })
 }
 
-/// A pool to which no rule objects.
+/// A valid pool.
 fn pool() -> Value {
     json!({
         "apiVersion": "virtualization.deckhouse.io/v1alpha2",
@@ -230,7 +230,7 @@ fn pool() -> Value {
     })
 }
 
-/// The same with one part, given as a JSON pointer, set.
+/// The pool with the field at a JSON pointer replaced.
 fn with(mut pool: Value, pointer: &str, value: Value) -> Value {
     let (parent, name) = pointer.rsplit_once('/').unwrap();
     pool.pointer_mut(parent).unwrap()[name] = value;

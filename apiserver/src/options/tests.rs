@@ -1,7 +1,7 @@
 use clap::{CommandFactory, Parser};
 use vmpool_engine::removal::RESERVATION_AGE;
 use vmpool_feature_gates::Feature;
-use vmpool_runtime::testing::pages::{flag_differences, help_gaps};
+use vmpool_runtime::testing::flags::{flag_differences, help_gaps};
 
 use super::*;
 

@@ -24,7 +24,7 @@ async fn invalid_options_are_reported_before_the_servers_start() {
     let error = outcome(&["--feature-gates=Nonsense=true"]).await.unwrap_err();
     assert!(error.contains("--feature-gates"), "{error}");
     let error = outcome(&[]).await.unwrap_err();
-    assert!(error.contains("name a certificate"), "{error}");
+    assert!(error.contains("no certificate source"), "{error}");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use rstest::rstest;
-use vmpool_runtime::testing::pages::help_gaps;
+use vmpool_runtime::testing::flags::help_gaps;
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn help_starts_with_the_purpose_of_the_program() {
 }
 
 #[rstest]
-#[case::no_unit(&["--debounce=5"], "--debounce", "lacks a unit")]
+#[case::no_unit(&["--debounce=5"], "--debounce", "has no unit")]
 #[case::no_duration(&["--request-deadline=soon"], "--request-deadline", "not a duration")]
 #[case::no_number(&["--workers=many"], "--workers", "invalid digit")]
 #[case::negative(&["--max-in-flight-writes=-1"], "--max-in-flight-writes", "invalid digit")]

@@ -1,5 +1,4 @@
-//! The playground and the demo as a user runs them, in directories of their own, and the tour of the playground's page,
-//! command by command.
+//! The playground and the demo as a user runs them, each in its own directory, and the commands of the playground's page.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that cannot go on fails its test")]
 
@@ -17,29 +16,29 @@ use vmpool_test_cluster::{node_test, plain_test, test_runner};
 
 fn main() -> ExitCode {
     test_runner::run(vec![
-        plain_test!(it_stays_up_until_it_is_taken_down_and_the_tour_shows_what_it_promises),
+        plain_test!(the_playground_stays_up_and_the_commands_of_its_page_work),
         plain_test!(the_demo_runs_once_and_ends_with_the_state_of_its_pool),
-        node_test!(on_a_node_the_chart_is_installed_with_two_replicas_of_everything),
-        plain_test!(what_is_half_dead_is_noticed_and_made_anew),
-        plain_test!(a_program_that_is_missing_is_told_in_one_line),
-        plain_test!(a_directory_of_somebody_else_is_left_alone),
-        plain_test!(a_process_that_has_the_supervisors_id_by_now_is_not_touched),
+        node_test!(on_a_node_the_chart_is_installed_with_two_replicas_of_each_program),
+        plain_test!(a_broken_playground_is_detected_and_replaced),
+        plain_test!(the_error_for_a_missing_program_is_one_line),
+        plain_test!(a_directory_with_other_files_is_not_changed),
+        plain_test!(another_process_with_the_supervisors_id_is_not_signaled),
     ])
 }
 
 const PAGE: &str = "docs/playground.md";
 
-/// Far more than needed: it only bounds a failure.
+/// Only limits failures; waits usually take much less.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// etcd, kube-apiserver, kube-controller-manager, the simulator, the webhook, the aggregated API, two controllers and the
 /// supervisor.
 const PROCESSES: usize = 9;
 
-/// A place for a playground, which is taken down at the end of the test, however that comes.
+/// A directory for a playground, which is stopped at the end of the test, even if the test fails.
 struct Playground {
     parent: TempDir,
-    /// Which one, and how a directory is named to it.
+    /// The flags that select it, and the environment variable for its directory.
     flags: &'static [&'static str],
     variable: &'static str,
 }
@@ -49,7 +48,7 @@ impl Playground {
         Self { parent: tempfile::tempdir().unwrap(), flags: &[], variable: "VMPOOL_PLAYGROUND_DIR" }
     }
 
-    /// One with a node, whose images need more room than there may be in memory.
+    /// A playground with a node, whose images may not fit into a directory in memory.
     fn on_a_node() -> Self {
         let parent = tempfile::tempdir_in(target_directory()).unwrap();
         Self { parent, flags: &["--node"], variable: "VMPOOL_NODE_DIR" }
@@ -68,7 +67,7 @@ impl Playground {
         command
     }
 
-    /// Reads the answer to its end, which would not come if the background held our pipe.
+    /// Reads the output to its end, which would never come if a background process held the pipe.
     fn run(&self, verb: &str) -> Output {
         self.command(verb).output().unwrap()
     }
@@ -79,14 +78,14 @@ impl Playground {
         text(&output.stdout)
     }
 
-    /// What it says as its error.
+    /// The error output of a command that must fail.
     fn fails(&self, verb: &str) -> String {
         let output = self.run(verb);
         assert!(!output.status.success(), "{verb}: {}", text(&output.stdout));
         text(&output.stderr)
     }
 
-    /// The process that `status` lists under this name, unless it lists it as ended.
+    /// The process that `status` lists under this name; `None` if it has exited.
     fn listed(&self, name: &str) -> Option<Pid> {
         let status = self.succeeds("status");
         let line = status.lines().find(|line| line.trim_start().starts_with(name));
@@ -129,7 +128,7 @@ impl Drop for Playground {
     }
 }
 
-/// A process that the playground must never touch.
+/// A process that the playground must never signal.
 struct Bystander(Child);
 
 impl Bystander {
@@ -137,7 +136,7 @@ impl Bystander {
         Self(Command::new("sleep").arg("600").spawn().unwrap())
     }
 
-    fn lives(&mut self) -> bool {
+    fn is_running(&mut self) -> bool {
         self.0.try_wait().unwrap().is_none()
     }
 }
@@ -149,7 +148,8 @@ impl Drop for Bystander {
     }
 }
 
-/// Hides every Go program but those of the control plane: the others take minutes to build, and a new user waits for them.
+/// Hides all Go programs except the control plane, because the demo and the playground must not need more: building the others
+/// takes minutes.
 fn only_with_a_control_plane(command: &mut Command, target: &Path) {
     command.env("VMPOOL_TOOLS", target_directory().join("tools/control-plane/bin"));
     command.env("CARGO_TARGET_DIR", target);
@@ -162,17 +162,17 @@ fn text(bytes: &[u8]) -> String {
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Deadline::after(DEADLINE);
     while !holds() {
-        assert!(!deadline.is_over(), "not so after {}: {what}", deadline.elapsed());
+        assert!(!deadline.is_over(), "{what}: not met after {}", deadline.elapsed());
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// The lines that a reader is to copy.
+/// The lines that a user copies.
 fn exports(said: &str) -> Vec<&str> {
     said.lines().map(str::trim).filter(|line| line.starts_with("export ")).collect()
 }
 
-/// All commands of the page as one script, each told before it is run. What `make` does is the test's part.
+/// All commands of the page as one script, each printed before it runs. The test itself does what the `make` commands do.
 fn tour() -> String {
     let page = std::fs::read_to_string(workspace_root().join(PAGE)).unwrap();
     let blocks = page.split("```console\n").skip(1).map(|rest| rest.split("```").next().unwrap());
@@ -187,14 +187,13 @@ fn tour() -> String {
     script
 }
 
-fn it_stays_up_until_it_is_taken_down_and_the_tour_shows_what_it_promises() {
+fn the_playground_stays_up_and_the_commands_of_its_page_work() {
     let playground = Playground::new();
     assert_eq!(playground.succeeds("down"), "Nothing is up.\n");
 
     let first = playground.succeeds("up");
     assert_eq!(playground.processes().len(), PROCESSES, "{:#?}", playground.processes());
-    // The end of our terminal would not reach it. (Our own session may have no number here: in a container it can be
-    // that of a process outside.)
+    // The end of the terminal does not reach it. The session id of this test may be that of a process outside the container.
     let supervisor = playground.pid("supervisor");
     assert_eq!(getsid(Some(supervisor)).unwrap(), supervisor);
 
@@ -211,7 +210,7 @@ fn it_stays_up_until_it_is_taken_down_and_the_tour_shows_what_it_promises() {
     let toured = shell.stdin(Stdio::null()).output().unwrap();
     assert!(toured.status.success(), "{}\n{}", text(&toured.stdout), text(&toured.stderr));
 
-    // What ends by itself is started again.
+    // The supervisor restarts programs that exit.
     for name in ["controller-0", "simulator", "webhook", "apiserver"] {
         let killed = playground.pid(name);
         kill_process(killed, Signal::KILL).unwrap();
@@ -236,7 +235,7 @@ fn the_demo_runs_once_and_ends_with_the_state_of_its_pool() {
     assert_eq!(said.lines().last(), Some("pool quickstart 3/3 ready"), "{said}");
 }
 
-fn on_a_node_the_chart_is_installed_with_two_replicas_of_everything() {
+fn on_a_node_the_chart_is_installed_with_two_replicas_of_each_program() {
     let playground = Playground::on_a_node();
     let first = playground.succeeds("up");
     let supervisor = playground.pid("supervisor");
@@ -263,18 +262,18 @@ fn on_a_node_the_chart_is_installed_with_two_replicas_of_everything() {
     playground.is_gone();
 }
 
-fn what_is_half_dead_is_noticed_and_made_anew() {
+fn a_broken_playground_is_detected_and_replaced() {
     let playground = Playground::new();
     playground.succeeds("up");
 
-    // When the supervisor is killed, everything goes with it,
+    // When the supervisor is killed, all its programs exit,
     kill_process(playground.pid("supervisor"), Signal::KILL).unwrap();
     until("nothing runs", || playground.processes().is_empty());
     let said = playground.fails("status");
-    assert!(said.contains("ended by itself"), "{said}");
-    // and the next `up` clears the remains away.
+    assert!(said.contains("has exited"), "{said}");
+    // and the next `up` removes its files.
     let said = playground.succeeds("up");
-    assert!(said.contains("An earlier playground ended by itself"), "{said}");
+    assert!(said.contains("An earlier playground has exited"), "{said}");
     let supervisor = playground.pid("supervisor");
 
     // When the API server cannot be reached,
@@ -282,14 +281,14 @@ fn what_is_half_dead_is_noticed_and_made_anew() {
     let elsewhere = std::fs::read_to_string(&kubeconfig).unwrap().replace("127.0.0.1", "127.0.0.2");
     std::fs::write(&kubeconfig, elsewhere).unwrap();
     let said = playground.fails("status");
-    assert!(said.contains("half dead"), "{said}");
-    // `up` replaces what is there.
+    assert!(said.contains("does not respond"), "{said}");
+    // `up` replaces the playground.
     let said = playground.succeeds("up");
-    assert!(said.contains("half dead"), "{said}");
+    assert!(said.contains("does not respond"), "{said}");
     assert_ne!(playground.pid("supervisor"), supervisor);
     assert_eq!(playground.processes().len(), PROCESSES, "{:#?}", playground.processes());
 
-    // When a part of the control plane ends, the rest is stopped, and the reason stays.
+    // When a component of the control plane exits, the others are stopped, and the log contains the reason.
     let processes = playground.processes();
     let (etcd, _) = processes.iter().find(|(_, command)| command.contains("--data-dir")).unwrap();
     kill_process(*etcd, Signal::KILL).unwrap();
@@ -297,11 +296,11 @@ fn what_is_half_dead_is_noticed_and_made_anew() {
     let log = std::fs::read_to_string(playground.directory().join("supervisor.log")).unwrap();
     assert!(log.lines().any(|line| line.starts_with("playground: etcd ended")), "{log}");
     let said = playground.succeeds("down");
-    assert!(said.contains("removed what an earlier playground had left"), "{said}");
+    assert!(said.contains("removed the files of an earlier playground"), "{said}");
     playground.is_gone();
 }
 
-fn a_program_that_is_missing_is_told_in_one_line() {
+fn the_error_for_a_missing_program_is_one_line() {
     let playground = Playground::new();
     let nowhere = playground.parent.path().join("nowhere");
     for (variable, advice) in [
@@ -319,7 +318,7 @@ fn a_program_that_is_missing_is_told_in_one_line() {
     }
 }
 
-fn a_directory_of_somebody_else_is_left_alone() {
+fn a_directory_with_other_files_is_not_changed() {
     let playground = Playground::new();
     let precious = playground.directory().join("precious");
     std::fs::create_dir(playground.directory()).unwrap();
@@ -331,7 +330,7 @@ fn a_directory_of_somebody_else_is_left_alone() {
     assert_eq!(std::fs::read_to_string(&precious).unwrap(), "data");
 }
 
-fn a_process_that_has_the_supervisors_id_by_now_is_not_touched() {
+fn another_process_with_the_supervisors_id_is_not_signaled() {
     let playground = Playground::new();
     let mut bystander = Bystander::new();
     std::fs::create_dir(playground.directory()).unwrap();
@@ -339,16 +338,16 @@ fn a_process_that_has_the_supervisors_id_by_now_is_not_touched() {
     let record = format!(r#"{{ "pid": {}, "ready": null }}"#, bystander.0.id());
     std::fs::write(playground.directory().join("supervisor.json"), record).unwrap();
 
-    // The lock is held, but not by the process of that id.
+    // The lock is held, but not by the process with that id.
     lock.lock().unwrap();
     let said = playground.fails("down");
     assert!(said.contains("is not the supervisor"), "{said}");
-    assert!(bystander.lives());
-    // Nobody holds the lock, so there is nobody to signal.
-    // Dropping it is not enough: a child that another test is forking may have the file open, too.
+    assert!(bystander.is_running());
+    // If the lock is not held, there is no process to signal.
+    // Dropping the file is not enough, because a child that another test is forking may also have it open.
     lock.unlock().unwrap();
     let said = playground.succeeds("down");
     assert!(said.contains("Nothing is up"), "{said}");
-    assert!(bystander.lives());
+    assert!(bystander.is_running());
     playground.is_gone();
 }

@@ -66,7 +66,7 @@ impl MetricsApi {
     /// Starts the server on this host, registers it, and waits until the API server reaches it.
     ///
     /// # Errors
-    /// [`Error::Port`] and the errors of [`MetricsApi::serve`].
+    /// [`Error::Port`] and errors of the API server, if the registration fails.
     pub async fn start(cluster: &ControlPlane) -> Result<Self> {
         let listener =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.map_err(|source| Error::Port { source })?;

@@ -118,7 +118,7 @@ fn spec_and_status_are_written_apart() {
         ensure!(found["spec"]["replicas"] == 1, "{found}");
         ensure!(found["metadata"]["generation"] == created["metadata"]["generation"], "{found}");
         let pool: VirtualMachinePool = serde_json::from_value(found)?;
-        ensure!(pool.condition("ReplicaPaused").is_some_and(|condition| condition.is_true()));
+        ensure!(pool.condition("ReplicaPaused").is_some_and(vmpool_api::kubevirt::Condition::is_true));
         Ok(())
     });
 }

@@ -29,7 +29,7 @@ fn config(flags: &str) -> Result<LeaseConfig, String> {
 }
 
 #[test]
-fn the_flags_do_not_clash() {
+fn the_command_line_is_well_formed() {
     Cli::command().debug_assert();
 }
 
@@ -42,7 +42,7 @@ fn defaults() {
     let config = config("").unwrap();
     assert_eq!((config.namespace.as_str(), config.name.as_str()), ("from-client", "vmpool-controller"));
     let expected = LeaseConfig::new("from-client", "vmpool-controller", config.identity.clone());
-    assert_eq!(config, expected, "the flags default to what the type does");
+    assert_eq!(config, expected, "flags and type have the same defaults");
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn every_flag_has_a_variable() {
 }
 
 #[test]
-fn an_identity_has_the_hosts_name_and_differs_from_process_to_process() {
+fn the_default_identity_contains_the_host_name_and_differs_between_processes() {
     let cli = parse("").unwrap();
     let identity = |seed| cli.lease.config(&env(&ManualClock::new(), seed), "ns").unwrap().identity;
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
@@ -100,16 +100,16 @@ fn flags_become_the_configuration() {
 #[case::an_empty_name("--lease-name=", "--lease-name must not be empty")]
 #[case::an_empty_namespace("--lease-namespace=", "--lease-namespace must not be empty")]
 #[case::an_empty_identity("--identity=", "--identity must not be empty")]
-fn refused_together(#[case] flags: &str, #[case] message: &str) {
+fn invalid_combinations(#[case] flags: &str, #[case] message: &str) {
     assert_eq!(config(flags).unwrap_err(), message);
 }
 
 #[rstest]
-#[case::a_duration_without_unit("--lease-duration 15", "`15` lacks a unit: write for example `15s`")]
-#[case::a_level_that_is_none("--log-level verbose", "`verbose` is not a log level")]
-#[case::a_format_that_is_none("--log-format xml", "[possible values: text, json]")]
+#[case::a_duration_without_unit("--lease-duration 15", "15 has no unit")]
+#[case::an_invalid_level("--log-level verbose", "`verbose` is not a log level")]
+#[case::an_invalid_format("--log-format xml", "[possible values: text, json]")]
 #[case::an_address_without_port("--health-address 127.0.0.1", "--health-address <IP:PORT>")]
-fn refused_one_by_one(#[case] flags: &str, #[case] message: &str) {
+fn invalid_values(#[case] flags: &str, #[case] message: &str) {
     let error = parse(flags).unwrap_err().to_string();
     assert!(error.contains(message), "{error}");
 }
@@ -117,7 +117,7 @@ fn refused_one_by_one(#[case] flags: &str, #[case] message: &str) {
 #[rstest]
 #[case::unknown("VirtualMachinePol=true", "did you mean `VirtualMachinePool`?")]
 #[case::no_value("VirtualMachinePool", "has no value")]
-fn a_wrong_gate_is_refused_in_one_line(#[case] gates: &str, #[case] expected: &str) {
+fn an_invalid_gate_is_refused(#[case] gates: &str, #[case] expected: &str) {
     let cli = parse(&format!("--feature-gates={gates}")).unwrap();
     let error = cli.gates.gates().unwrap_err().to_string();
     assert!(error.starts_with("--feature-gates: ") && error.contains(expected), "{error}");

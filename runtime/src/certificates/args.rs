@@ -1,4 +1,4 @@
-//! The flags, and the checked configuration that they become.
+//! The flags of the HTTPS port, and their validation.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -10,124 +10,127 @@ use rustls::pki_types::DnsName;
 
 use crate::duration;
 
-/// The shortest serving certificate, for tests: a third of it is what a replica has for a rotation, on a busy machine.
-const SHORTEST: Duration = Duration::from_secs(15);
-/// The longest: what clients accept of any authority.
-const LONGEST: Duration = Duration::from_hours(24 * 825);
+/// The minimum validity of a serving certificate, for tests. A replica must rotate it within a third of this time, even on a
+/// busy machine.
+const MIN_VALIDITY: Duration = Duration::from_secs(15);
+/// The maximum validity of a serving certificate that all clients accept.
+const MAX_VALIDITY: Duration = Duration::from_hours(24 * 825);
 
-/// Flags about the HTTPS port and its certificate.
+/// Flags of the HTTPS port and its certificate.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Serving")]
 pub struct ServingArgs {
-    /// Where to serve HTTPS; port 0 takes a free one and logs it
+    /// Address and port for HTTPS. Port 0 selects a free port, which is logged
     #[arg(long, env = "VMPOOL_LISTEN_ADDRESS", value_name = "IP:PORT", default_value = "0.0.0.0:8443")]
     pub listen_address: SocketAddr,
 
-    /// Keep a self-signed certificate and its authority in this Secret, shared by all replicas
+    /// Store a self-signed certificate and its authority in this Secret, which all replicas share
     #[arg(long, env = "VMPOOL_TLS_SECRET", value_name = "NAMESPACE/NAME")]
     pub tls_secret: Option<String>,
 
-    /// DNS names and IP addresses that the self-signed certificate is for
+    /// DNS names and IP addresses of the self-signed certificate
     #[arg(long, env = "VMPOOL_TLS_DNS_NAMES", value_name = "NAME,...", value_delimiter = ',')]
     pub tls_dns_names: Vec<String>,
 
-    /// How long a self-signed certificate is valid; it is replaced when a third of that is left. Less than an hour suits
-    /// tests only
+    /// Validity of a self-signed certificate. It is replaced when a third of this time is left. Less than an hour is suitable
+    /// for tests only
     #[arg(long, env = "VMPOOL_TLS_VALIDITY", value_name = "DURATION", default_value = "2160h", value_parser = duration::parse)]
     pub tls_validity: Duration,
 
-    /// Keep the caBundle of `validatingwebhookconfigurations/NAME` or `apiservices/NAME` right; may be repeated
+    /// Maintain the caBundle of `validatingwebhookconfigurations/NAME` or `apiservices/NAME`. The flag can be repeated
     #[arg(long, env = "VMPOOL_CA_BUNDLE_OF", value_name = "RESOURCE/NAME", value_delimiter = ',')]
     pub ca_bundle_of: Vec<BundleOf>,
 
-    /// Serve the certificate chain of this PEM file instead, and follow its changes
+    /// Use the certificate chain in this PEM file instead. Changes of the file take effect without a restart
     #[arg(long, env = "VMPOOL_TLS_CERT_FILE", value_name = "FILE")]
     pub tls_cert_file: Option<PathBuf>,
 
-    /// The PEM file with the private key of --tls-cert-file
+    /// PEM file with the private key of --tls-cert-file
     #[arg(long, env = "VMPOOL_TLS_PRIVATE_KEY_FILE", value_name = "FILE")]
     pub tls_private_key_file: Option<PathBuf>,
 }
 
-/// Where the certificate comes from.
+/// The source of the certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// The replicas make it.
+    /// The replicas create the certificate.
     SelfSigned {
         /// Namespace and name of the Secret.
         secret: (String, String),
         /// DNS names and IP addresses, at least one.
         names: Vec<String>,
-        /// How long a serving certificate is valid.
+        /// The validity of a serving certificate.
         validity: Duration,
-        /// Whose bundles are kept.
+        /// The objects whose bundles are maintained.
         bundles: Vec<BundleOf>,
     },
-    /// Somebody else makes it.
+    /// The certificate is read from files.
     Files {
-        /// The chain.
+        /// The file with the chain.
         certificate: PathBuf,
-        /// The key.
+        /// The file with the key.
         key: PathBuf,
     },
 }
 
-/// How to serve.
+/// The validated options of the HTTPS port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServingConfig {
-    /// Where to listen.
+    /// The address to listen on.
     pub address: SocketAddr,
-    /// By which certificate; for [`super::keep`].
+    /// The source of the certificate, for [`maintain`](super::maintain).
     pub source: Source,
 }
 
 /// An object with a `caBundle`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BundleOf {
-    /// Every webhook of this ValidatingWebhookConfiguration that calls us.
+    /// All webhooks of this ValidatingWebhookConfiguration that call this program.
     Webhooks(String),
     /// This APIService.
     ApiService(String),
 }
 
-/// What is wrong with flags that are right one by one.
+/// Why the flags are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServingArgsError {
-    /// There is no certificate.
+    /// No source of the certificate is set.
     #[error(
-        "name a certificate: --tls-secret with --tls-dns-names, or --tls-cert-file with --tls-private-key-file"
+        "no certificate source: set --tls-secret and --tls-dns-names, or --tls-cert-file and --tls-private-key-file"
     )]
     NoSource,
-    /// There are two.
-    #[error("--tls-secret and --tls-cert-file exclude each other")]
+    /// Two sources of the certificate are set.
+    #[error("--tls-secret and --tls-cert-file are both set: use one of them")]
     TwoSources,
-    /// Half of a pair.
-    #[error("--{present} needs --{missing}, too")]
-    Half {
-        /// The flag that is there.
+    /// One flag of a pair is missing.
+    #[error("--{present} requires --{missing}")]
+    Incomplete {
+        /// The flag that is set.
         present: &'static str,
-        /// The flag that is not.
+        /// The missing flag.
         missing: &'static str,
     },
-    /// Not the name of a Secret.
+    /// The name of the Secret is invalid.
     #[error("--tls-secret must be NAMESPACE/NAME, not `{0}`")]
     Secret(String),
-    /// Neither a name nor an address.
+    /// An entry is neither a DNS name nor an IP address.
     #[error("--tls-dns-names: `{0}` is neither a DNS name nor an IP address")]
     Name(String),
-    /// Too short or too long.
+    /// The validity is outside its range.
     #[error("--tls-validity must be between 15s and 19800h, which are 825 days, not {0:?}")]
     Validity(Duration),
-    /// With files, bundles are the matter of those who make the files.
-    #[error("--ca-bundle-of needs --tls-secret: with files, the bundle is kept by whoever makes them")]
+    /// Bundles are maintained in self-signed mode only.
+    #[error(
+        "--ca-bundle-of requires --tls-secret: with --tls-cert-file, the issuer of the files maintains the bundle"
+    )]
     BundlesOfFiles,
 }
 
 impl ServingArgs {
-    /// Checks the flags.
+    /// Validates the flags.
     ///
     /// # Errors
-    /// [`ServingArgsError`], one line that names the flag.
+    /// [`ServingArgsError`], which names the flag.
     pub fn config(&self) -> Result<ServingConfig, ServingArgsError> {
         use ServingArgsError as Error;
         let source = match (&self.tls_secret, &self.tls_cert_file, &self.tls_private_key_file) {
@@ -140,10 +143,10 @@ impl ServingArgs {
                 Source::Files { certificate: certificate.clone(), key: key.clone() }
             }
             (None, Some(_), None) => {
-                return Err(Error::Half { present: "tls-cert-file", missing: "tls-private-key-file" });
+                return Err(Error::Incomplete { present: "tls-cert-file", missing: "tls-private-key-file" });
             }
             (None, None, Some(_)) => {
-                return Err(Error::Half { present: "tls-private-key-file", missing: "tls-cert-file" });
+                return Err(Error::Incomplete { present: "tls-private-key-file", missing: "tls-cert-file" });
             }
             (None, None, None) => return Err(Error::NoSource),
         };
@@ -151,10 +154,10 @@ impl ServingArgs {
     }
 
     fn self_signed(&self, secret: &str) -> Result<Source, ServingArgsError> {
-        let wrong = || ServingArgsError::Secret(secret.to_owned());
-        let (namespace, name) = secret.split_once('/').ok_or_else(wrong)?;
+        let invalid = || ServingArgsError::Secret(secret.to_owned());
+        let (namespace, name) = secret.split_once('/').ok_or_else(invalid)?;
         if namespace.is_empty() || name.is_empty() || name.contains('/') {
-            return Err(wrong());
+            return Err(invalid());
         }
         let mut names = Vec::new();
         for given in self.tls_dns_names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
@@ -164,9 +167,9 @@ impl ServingArgs {
             }
         }
         if names.is_empty() {
-            return Err(ServingArgsError::Half { present: "tls-secret", missing: "tls-dns-names" });
+            return Err(ServingArgsError::Incomplete { present: "tls-secret", missing: "tls-dns-names" });
         }
-        if self.tls_validity < SHORTEST || self.tls_validity > LONGEST {
+        if self.tls_validity < MIN_VALIDITY || self.tls_validity > MAX_VALIDITY {
             return Err(ServingArgsError::Validity(self.tls_validity));
         }
         Ok(Source::SelfSigned {
@@ -178,7 +181,7 @@ impl ServingArgs {
     }
 }
 
-/// A name as certificates have it: lower case, addresses in their shortest form.
+/// A name in the form of certificates: lower case, and addresses in their canonical form.
 fn canonical(name: &str) -> Option<String> {
     if let Ok(address) = IpAddr::from_str(name) {
         return Some(address.to_string());

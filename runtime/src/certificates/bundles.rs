@@ -1,4 +1,4 @@
-//! The `caBundle` of those who call us.
+//! The `caBundle` fields of the objects through which the API server calls this program.
 
 use std::collections::BTreeMap;
 
@@ -16,51 +16,51 @@ use super::args::BundleOf;
 use super::secret::{RequestError, bounded};
 use crate::env::Env;
 
-/// An object as it was read: the version, and every place of ours in it.
+/// An object as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Seen {
-    /// There is no such object.
+pub(super) enum Observed {
+    /// The object does not exist.
     Missing,
-    /// It calls somebody else.
+    /// The object calls other programs only.
     Foreign,
-    /// It calls us.
-    Ours { uid: String, version: String, places: Vec<Place> },
+    /// The object calls this program.
+    Own { uid: String, version: String, fields: Vec<BundleField> },
 }
 
-/// A bundle within an object.
+/// A `caBundle` field of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
-    /// A JSON pointer.
+pub(super) struct BundleField {
+    /// The JSON pointer to the field.
     path: String,
     bundle: Vec<u8>,
-    /// What a patch tests first, so that it cannot hit another webhook.
+    /// A path and value that a patch tests first, so that it cannot change another webhook.
     test: Option<(String, Value)>,
 }
 
-impl Seen {
-    /// Whether nobody calls us with another bundle than `bundle`.
+impl Observed {
+    /// Whether all fields for this program contain `bundle`.
     pub(super) fn trusts(&self, bundle: &[u8]) -> bool {
         match self {
             Self::Missing | Self::Foreign => true,
-            Self::Ours { places, .. } => places.iter().all(|place| place.bundle == bundle),
+            Self::Own { fields, .. } => fields.iter().all(|field| field.bundle == bundle),
         }
     }
 
-    /// The version that was read; nothing if there is none of ours.
+    /// The resource version; empty if the object does not call this program.
     pub(super) fn version(&self) -> &str {
         match self {
             Self::Missing | Self::Foreign => "",
-            Self::Ours { version, .. } => version,
+            Self::Own { version, .. } => version,
         }
     }
 }
 
-/// The objects that are looked after.
+/// The objects whose bundles are maintained.
 pub(super) struct Bundles {
     client: Client,
     env: Env,
     pub(super) objects: Vec<BundleOf>,
-    /// The names under which we are called.
+    /// The DNS names of this program.
     names: Vec<String>,
 }
 
@@ -69,35 +69,35 @@ impl Bundles {
         Self { client, env, objects, names }
     }
 
-    pub(super) async fn read(&self, object: &BundleOf) -> Result<Seen, RequestError> {
+    pub(super) async fn read(&self, object: &BundleOf) -> Result<Observed, RequestError> {
         match object {
             BundleOf::Webhooks(name) => {
                 let found: Option<ValidatingWebhookConfiguration> = self.get(name).await?;
-                Ok(found.map_or(Seen::Missing, |found| self.webhooks(found)))
+                Ok(found.map_or(Observed::Missing, |found| self.webhooks(found)))
             }
             BundleOf::ApiService(name) => {
                 let found: Option<APIService> = self.get(name).await?;
-                Ok(found.map_or(Seen::Missing, |found| self.api_service(found)))
+                Ok(found.map_or(Observed::Missing, |found| self.api_service(found)))
             }
         }
     }
 
-    /// Puts `bundle` into every place that has another one, in the very version that was read.
+    /// Writes `bundle` into all fields with another bundle, at the version that was read.
     ///
-    /// Returns whether that was so: nothing happens to a version that somebody changed since.
+    /// Returns false if the object has changed since the read. The patch then has no effect.
     pub(super) async fn patch(
         &self,
         object: &BundleOf,
-        seen: &Seen,
+        observed: &Observed,
         bundle: &[u8],
     ) -> Result<bool, RequestError> {
-        let Seen::Ours { uid, version, places } = seen else { return Ok(true) };
-        let patch = changes(uid, version, places, bundle);
+        let Observed::Own { uid, version, fields } = observed else { return Ok(true) };
+        let patch = json_patch(uid, version, fields, bundle);
         let parameters =
             PatchParams { field_manager: Some("vmpool-certificates".to_owned()), ..PatchParams::default() };
-        let patch = serde_json::from_value(patch).map_err(|error| RequestError::Answer(error.to_string()))?;
+        let patch = serde_json::from_value(patch).map_err(|error| RequestError::Decode(error.to_string()))?;
         let patch = Patch::Json::<()>(patch);
-        let answer = match object {
+        let result = match object {
             BundleOf::Webhooks(name) => {
                 let api: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
                 bounded(&self.env, api.patch(name, &parameters, &patch)).await.map(drop)
@@ -107,9 +107,9 @@ impl Bundles {
                 bounded(&self.env, api.patch(name, &parameters, &patch)).await.map(drop)
             }
         };
-        match answer {
+        match result {
             Ok(()) => Ok(true),
-            // 409: the version changed while the patch was applied; 422 with these words: before that.
+            // 409: the object changed while the API server applied the patch. 422 with these texts: it changed before that.
             Err(RequestError::Kube(kube::Error::Api(status)))
                 if matches!(status.code, 404 | 409)
                     || (status.code == 422 && status.message.contains("test failed"))
@@ -130,46 +130,46 @@ impl Bundles {
         bounded(&self.env, api.get_opt(name)).await
     }
 
-    fn webhooks(&self, found: ValidatingWebhookConfiguration) -> Seen {
+    fn webhooks(&self, found: ValidatingWebhookConfiguration) -> Observed {
         let webhooks = found.webhooks.unwrap_or_default();
-        let places = webhooks.into_iter().enumerate().filter_map(|(index, webhook)| {
+        let fields = webhooks.into_iter().enumerate().filter_map(|(index, webhook)| {
             let config = webhook.client_config;
             let service = config.service.as_ref().map(|service| (&*service.name, &*service.namespace));
-            self.are_called(service, config.url.as_deref()).then(|| Place {
+            self.is_called(service, config.url.as_deref()).then(|| BundleField {
                 path: format!("/webhooks/{index}/clientConfig/caBundle"),
                 bundle: bytes(config.ca_bundle),
                 test: Some((format!("/webhooks/{index}/name"), json!(webhook.name))),
             })
         });
-        seen(found.metadata, places.collect())
+        observed(found.metadata, fields.collect())
     }
 
-    fn api_service(&self, found: APIService) -> Seen {
-        let Some(spec) = found.spec else { return Seen::Foreign };
+    fn api_service(&self, found: APIService) -> Observed {
+        let Some(spec) = found.spec else { return Observed::Foreign };
         let service = spec.service.as_ref();
         let service = service.and_then(|service| service.name.as_deref().zip(service.namespace.as_deref()));
-        let place = self.are_called(service, None).then(|| Place {
+        let field = self.is_called(service, None).then(|| BundleField {
             path: "/spec/caBundle".to_owned(),
             bundle: bytes(spec.ca_bundle),
             test: None,
         });
-        seen(found.metadata, place.into_iter().collect())
+        observed(found.metadata, field.into_iter().collect())
     }
 
-    /// Whether a service or a URL is one of our names.
-    fn are_called(&self, service: Option<(&str, &str)>, url: Option<&str>) -> bool {
+    /// Whether a service or a URL has one of the names of this program.
+    fn is_called(&self, service: Option<(&str, &str)>, url: Option<&str>) -> bool {
         let called = |host: &str| self.names.iter().any(|name| name.eq_ignore_ascii_case(host));
         service.is_some_and(|(name, namespace)| called(&format!("{name}.{namespace}.svc")))
             || url.and_then(host).is_some_and(|host| called(&host))
     }
 }
 
-fn seen(metadata: ObjectMeta, places: Vec<Place>) -> Seen {
-    if places.is_empty() {
-        return Seen::Foreign;
+fn observed(metadata: ObjectMeta, fields: Vec<BundleField>) -> Observed {
+    if fields.is_empty() {
+        return Observed::Foreign;
     }
     let uid = metadata.uid.unwrap_or_default();
-    Seen::Ours { uid, version: metadata.resource_version.unwrap_or_default(), places }
+    Observed::Own { uid, version: metadata.resource_version.unwrap_or_default(), fields }
 }
 
 fn bytes(bundle: Option<ByteString>) -> Vec<u8> {
@@ -181,15 +181,15 @@ fn host(url: &str) -> Option<String> {
     Some(host.trim_start_matches('[').trim_end_matches(']').to_owned())
 }
 
-fn changes(uid: &str, version: &str, places: &[Place], bundle: &[u8]) -> Value {
+fn json_patch(uid: &str, version: &str, fields: &[BundleField], bundle: &[u8]) -> Value {
     let value = json!(ByteString(bundle.to_vec()));
     let mut tests = BTreeMap::from([
         ("/metadata/uid".to_owned(), json!(uid)),
         ("/metadata/resourceVersion".to_owned(), json!(version)),
     ]);
-    let wrong = || places.iter().filter(|place| place.bundle != bundle);
-    tests.extend(wrong().filter_map(|place| place.test.clone()));
+    let outdated = || fields.iter().filter(|field| field.bundle != bundle);
+    tests.extend(outdated().filter_map(|field| field.test.clone()));
     let tests = tests.into_iter().map(|(path, value)| json!({ "op": "test", "path": path, "value": value }));
-    let adds = wrong().map(|place| json!({ "op": "add", "path": place.path, "value": value }));
+    let adds = outdated().map(|field| json!({ "op": "add", "path": field.path, "value": value }));
     Value::Array(tests.chain(adds).collect())
 }

@@ -1,4 +1,4 @@
-//! Files mode: the certificate is somebody else's, and follows its files.
+//! File mode: reads the certificate from files and follows their changes.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,31 +8,32 @@ use crate::env::Env;
 use crate::telemetry::with_causes;
 use crate::tls::{Identity, TlsError};
 
-/// How often the files are read. By content, because a mounted Secret changes by renaming a link that is not the file.
+/// The interval between reads of the files. The content is compared, because a mounted Secret changes by renaming a link to
+/// its directory.
 pub(super) const PERIOD: Duration = Duration::from_secs(5);
 
-/// Why the files are no use now.
+/// Why the files are unusable.
 #[derive(Debug, thiserror::Error)]
 enum FilesError {
     #[error("reading {}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
-    #[error("serving the certificate of {}", path.display())]
+    #[error("loading the certificate in {}", path.display())]
     Use { path: PathBuf, source: TlsError },
 }
 
-/// Follows two files.
-pub(super) struct Follower {
+/// Reads two files periodically.
+pub(super) struct FileReader {
     certificate: PathBuf,
     key: PathBuf,
     identity: Identity,
     metrics: CertificateMetrics,
     env: Env,
-    shown: Option<(Vec<u8>, Vec<u8>)>,
-    /// The last complaint, so that it is said once.
-    complaint: Option<String>,
+    served: Option<(Vec<u8>, Vec<u8>)>,
+    /// The last logged error, so that it is logged once.
+    last_error: Option<String>,
 }
 
-impl Follower {
+impl FileReader {
     pub(super) fn new(
         certificate: PathBuf,
         key: PathBuf,
@@ -40,19 +41,19 @@ impl Follower {
         metrics: CertificateMetrics,
         env: Env,
     ) -> Self {
-        Self { certificate, key, identity, metrics, env, shown: None, complaint: None }
+        Self { certificate, key, identity, metrics, env, served: None, last_error: None }
     }
 
     pub(super) async fn run(mut self) {
         loop {
-            match self.follow() {
-                Ok(()) => self.complaint = None,
+            match self.read() {
+                Ok(()) => self.last_error = None,
                 Err(error) => {
                     self.metrics.failed(Stage::Files);
-                    let complaint = with_causes(&error);
-                    if self.complaint.as_ref() != Some(&complaint) {
-                        tracing::warn!(error = complaint, "the certificate stays as it is");
-                        self.complaint = Some(complaint);
+                    let error = with_causes(&error);
+                    if self.last_error.as_ref() != Some(&error) {
+                        tracing::warn!(error, "reading the certificate failed; keeping the last valid one");
+                        self.last_error = Some(error);
                     }
                 }
             }
@@ -60,17 +61,17 @@ impl Follower {
         }
     }
 
-    fn follow(&mut self) -> Result<(), FilesError> {
-        // A few kilobytes from memory: mounted Secrets are in a tmpfs. Not worth a thread.
-        let pair = (read(&self.certificate)?, read(&self.key)?);
-        if self.shown.as_ref() == Some(&pair) {
+    fn read(&mut self) -> Result<(), FilesError> {
+        // A mounted Secret is in a tmpfs, so reading a few kilobytes does not block.
+        let pair = (read_file(&self.certificate)?, read_file(&self.key)?);
+        if self.served.as_ref() == Some(&pair) {
             return Ok(());
         }
-        // The files may change between the two reads: then they do not belong together, and the next look helps.
+        // If the files change between the two reads, they do not belong together, and the next read succeeds.
         self.identity
             .replace(&pair.0, &pair.1)
             .map_err(|source| FilesError::Use { path: self.certificate.clone(), source })?;
-        self.shown = Some(pair);
+        self.served = Some(pair);
         self.metrics.rotated(Rotated::Files);
         let expires = self.identity.expires();
         self.metrics.expiries(expires, None);
@@ -80,6 +81,6 @@ impl Follower {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, FilesError> {
+fn read_file(path: &Path) -> Result<Vec<u8>, FilesError> {
     std::fs::read(path).map_err(|source| FilesError::Read { path: path.to_owned(), source })
 }

@@ -1,4 +1,4 @@
-//! Making authorities and serving certificates.
+//! Issues certificate authorities and serving certificates.
 
 use std::time::Duration;
 
@@ -9,52 +9,52 @@ use rcgen::{
 };
 use rustls::pki_types::CertificateDer;
 
-use super::material::Facts;
+use super::material::Certificate;
 use super::timing::Timing;
 
-/// Why a certificate was not made.
+/// Why a certificate was not issued.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum IssueError {
-    /// The library refused.
-    #[error("making a certificate")]
-    Make(#[from] rcgen::Error),
-    /// What was made cannot be read.
-    #[error("reading the certificate that was just made: {0}")]
-    Read(String),
+    /// The library returned an error.
+    #[error("issuing a certificate")]
+    Issue(#[from] rcgen::Error),
+    /// The new certificate cannot be parsed.
+    #[error("parsing the new certificate: {0}")]
+    Parse(String),
 }
 
 /// A certificate with its key.
 #[derive(Debug)]
 pub(super) struct Issued {
-    pub(super) facts: Facts,
+    pub(super) certificate: Certificate,
     pub(super) key: KeyPair,
 }
 
-/// Makes an authority. `mark` tells it from others in its name.
-pub(super) fn authority(now: Timestamp, timing: &Timing, mark: u64) -> Result<Issued, IssueError> {
+/// Issues a self-signed authority. Its name contains `id`, to distinguish it from other authorities.
+pub(super) fn authority(now: Timestamp, timing: &Timing, id: u64) -> Result<Issued, IssueError> {
     let mut params = CertificateParams::default();
-    params.distinguished_name = named(&format!("vmpool CA {mark:016x}"));
+    params.distinguished_name = named(&format!("vmpool CA {id:016x}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    limit(&mut params, now, timing, now + timing.authority);
+    set_validity(&mut params, now, timing, now + timing.authority);
     let key = KeyPair::generate()?;
     let der = params.self_signed(&key)?.der().clone();
     issued(der, key)
 }
 
-/// Makes a serving certificate for `names`, signed by `authority`. It never outlives the authority.
+/// Issues a serving certificate for `names`, signed by `authority`. It expires no later than the authority.
 pub(super) fn serving(
     now: Timestamp,
     timing: &Timing,
     names: &[String],
-    authority: (&Facts, &KeyPair),
+    authority: (&Certificate, &KeyPair),
 ) -> Result<Issued, IssueError> {
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name = named("vmpool");
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;
-    limit(&mut params, now, timing, (now + timing.serving).min(authority.0.ends));
+    set_validity(&mut params, now, timing, (now + timing.serving).min(authority.0.not_after));
     let key = KeyPair::generate()?;
     let issuer = Issuer::from_ca_cert_der(&authority.0.der, authority.1)?;
     let der = params.signed_by(&key, &issuer)?.der().clone();
@@ -62,7 +62,7 @@ pub(super) fn serving(
 }
 
 fn issued(der: CertificateDer<'static>, key: KeyPair) -> Result<Issued, IssueError> {
-    Ok(Issued { facts: Facts::new(der).map_err(IssueError::Read)?, key })
+    Ok(Issued { certificate: Certificate::new(der).map_err(IssueError::Parse)?, key })
 }
 
 fn named(common_name: &str) -> DistinguishedName {
@@ -71,10 +71,10 @@ fn named(common_name: &str) -> DistinguishedName {
     name
 }
 
-fn limit(params: &mut CertificateParams, now: Timestamp, timing: &Timing, ends: Timestamp) {
+fn set_validity(params: &mut CertificateParams, now: Timestamp, timing: &Timing, not_after: Timestamp) {
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
     let since =
         |moment: Timestamp| Duration::from_secs(u64::try_from(moment.as_second()).unwrap_or_default());
     params.not_before = epoch + since(now - timing.backdate);
-    params.not_after = epoch + since(ends);
+    params.not_after = epoch + since(not_after);
 }

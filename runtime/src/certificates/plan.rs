@@ -1,63 +1,63 @@
-//! What a Secret needs, as a pure function of what it holds.
+//! The necessary changes of a Secret, as a pure function of its content.
 
 use jiff::Timestamp;
 
 use super::material::Material;
 
-/// The most authorities that a bundle keeps: only meddling makes more than two.
-const AUTHORITIES: usize = 8;
+/// The maximum number of authorities in a bundle. More than two occur only if other clients change the Secret.
+const MAX_AUTHORITIES: usize = 8;
 
-/// What a plan is made from, beside the Secret.
+/// The inputs of a plan apart from the Secret.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Facing<'a> {
+pub(super) struct Inputs<'a> {
     pub(super) now: Timestamp,
-    /// Whether every configuration has had the Secret's bundle for long enough.
+    /// Whether every object has contained the bundle for long enough.
     pub(super) spread: bool,
-    /// The names that the certificate should be for.
+    /// The required names of the certificate.
     pub(super) names: &'a [String],
 }
 
-/// Why a serving certificate is made.
+/// Why a serving certificate is issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// There is none that clients would accept.
+    /// Clients would not accept the existing certificate, or there is none.
     Unusable,
-    /// Less than a third of it is left.
+    /// Less than a third of its validity is left.
     Due,
-    /// It lacks a name.
+    /// A name is missing.
     Names,
-    /// A new authority has taken over.
+    /// A new authority is in use.
     Authority,
 }
 
-/// What is to be written.
+/// The changes to write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Plan {
-    /// A new authority is made, and put first into the bundle.
+    /// Whether to issue a new authority, which becomes the first in the bundle.
     pub(super) authority: bool,
-    /// A serving certificate is made, signed by the newest authority.
+    /// Why to issue a serving certificate of the newest authority; `None` for no new certificate.
     pub(super) serving: Option<Reason>,
-    /// The authorities of the bundle that stay, by their places.
-    pub(super) stay: Vec<usize>,
-    /// The serving certificate should be of the newest authority, but its bundle must spread first.
-    pub(super) waits: bool,
+    /// The authorities that stay in the bundle, as indexes.
+    pub(super) retained: Vec<usize>,
+    /// Whether a serving certificate of the newest authority waits until the objects contain the bundle.
+    pub(super) is_waiting: bool,
 }
 
 impl Plan {
-    /// Whether something is made.
-    pub(super) fn makes(&self) -> bool {
+    /// Whether certificates are issued.
+    pub(super) fn issues(&self) -> bool {
         self.authority || self.serving.is_some()
     }
 }
 
-/// Plans. A Secret as the plan's result leaves it needs nothing more.
-pub(super) fn plan(material: &Material, facing: Facing<'_>) -> Plan {
-    let Facing { now, spread, names } = facing;
-    let authority = material.authority().is_none_or(|signer| !signer.holds(now) || signer.is_due(now));
-    let usable = material.serving.as_ref().filter(|serving| serving.holds(now));
-    let usable = usable.zip(material.issuer).filter(|(_, issuer)| material.bundle[*issuer].holds(now));
+/// Plans the changes. After they are applied, the plan for the Secret is empty.
+pub(super) fn plan(material: &Material, inputs: Inputs<'_>) -> Plan {
+    let Inputs { now, spread, names } = inputs;
+    let authority = material.authority().is_none_or(|signer| !signer.is_valid(now) || signer.is_due(now));
+    let usable = material.serving.as_ref().filter(|serving| serving.is_valid(now));
+    let usable = usable.zip(material.issuer).filter(|(_, issuer)| material.bundle[*issuer].is_valid(now));
     let signer = material.signer.as_ref().map(|(index, _)| *index);
-    let (serving, waits) = match usable {
+    let (serving, is_waiting) = match usable {
         None => (Some(Reason::Unusable), false),
         Some(_) if authority => (None, true),
         Some((_, issuer)) if Some(issuer) != signer => (spread.then_some(Reason::Authority), !spread),
@@ -65,24 +65,24 @@ pub(super) fn plan(material: &Material, facing: Facing<'_>) -> Plan {
         Some((serving, _)) if lacks(&serving.names, names) => (Some(Reason::Names), false),
         Some(_) => (None, false),
     };
-    Plan { authority, serving, stay: staying(material, now), waits }
+    Plan { authority, serving, retained: retained(material, now), is_waiting }
 }
 
-/// A name too many does no harm; it goes with the next certificate. While a new version with other names is rolled out,
-/// replicas would otherwise undo each other's work.
+/// Whether a required name is missing. Additional names are accepted until the next certificate. Otherwise replicas of two
+/// versions with different names would replace the certificate alternately during an upgrade.
 fn lacks(present: &[String], wanted: &[String]) -> bool {
     wanted.iter().any(|name| !present.contains(name))
 }
 
-fn staying(material: &Material, now: Timestamp) -> Vec<usize> {
+fn retained(material: &Material, now: Timestamp) -> Vec<usize> {
     let signer = material.signer.as_ref().map(|(index, _)| *index);
-    let matters = |index: usize| Some(index) == signer || Some(index) == material.issuer;
-    let mut stay: Vec<usize> =
-        (0..material.bundle.len()).filter(|&index| material.bundle[index].ends > now).collect();
-    while stay.len() > AUTHORITIES {
-        // New ones are put first, so the last is the oldest.
-        let Some(at) = stay.iter().rposition(|&index| !matters(index)) else { break };
-        stay.remove(at);
+    let is_in_use = |index: usize| Some(index) == signer || Some(index) == material.issuer;
+    let mut retained: Vec<usize> =
+        (0..material.bundle.len()).filter(|&index| material.bundle[index].not_after > now).collect();
+    while retained.len() > MAX_AUTHORITIES {
+        // New authorities come first, so the last one is the oldest.
+        let Some(at) = retained.iter().rposition(|&index| !is_in_use(index)) else { break };
+        retained.remove(at);
     }
-    stay
+    retained
 }

@@ -1,4 +1,4 @@
-//! The Secret on the server, and the server's clock.
+//! Requests for the Secret, and the clock of the API server.
 
 use std::time::Duration;
 
@@ -11,37 +11,37 @@ use kube::{Api, Client};
 
 use crate::env::{Elapsed, Env};
 
-/// The longest that one request may take.
+/// The deadline of each request.
 pub(super) const DEADLINE: Duration = Duration::from_secs(10);
-/// More than any object that the server stores.
-const LARGEST: usize = 4 << 20;
+/// The maximum size of a response in bytes, larger than every stored object.
+const MAX_SIZE: usize = 4 << 20;
 
-/// Why a request had no success.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RequestError {
-    /// The server or the way to it failed.
+    /// The API server returned an error, or the connection failed.
     #[error(transparent)]
     Kube(#[from] kube::Error),
-    /// It took too long.
-    #[error("no answer within {0:?}")]
+    /// There was no response before the deadline.
+    #[error("no response within {0:?}")]
     Deadline(Duration),
-    /// The answer is not what was asked for.
-    #[error("the answer cannot be read: {0}")]
-    Answer(String),
+    /// The response is invalid.
+    #[error("decoding the response: {0}")]
+    Decode(String),
 }
 
-/// Waits for an answer, but not for ever.
+/// Sends a request with [`DEADLINE`].
 pub(super) async fn bounded<T>(
     env: &Env,
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, RequestError> {
     match env.timeout(DEADLINE, request).await {
-        Ok(answer) => Ok(answer?),
+        Ok(response) => Ok(response?),
         Err(Elapsed(limit)) => Err(RequestError::Deadline(limit)),
     }
 }
 
-/// One Secret.
+/// A Secret on the API server.
 #[derive(Clone)]
 pub(super) struct Store {
     client: Client,
@@ -50,21 +50,21 @@ pub(super) struct Store {
     env: Env,
 }
 
-/// An answer to a read.
+/// The response to a read.
 #[derive(Debug)]
 pub(super) struct Read {
-    /// Nothing if there is no such Secret.
+    /// `None` if the Secret does not exist.
     pub(super) secret: Option<Secret>,
-    /// The server's clock, if it told.
+    /// The time of the API server, if the response contains it.
     pub(super) date: Option<Timestamp>,
 }
 
-/// What the server did with a write.
+/// The result of a write.
 #[derive(Debug)]
 pub(super) enum Written {
-    /// It is stored.
+    /// The API server stored the Secret.
     Stored,
-    /// Somebody else was first: read again.
+    /// Another client changed the Secret, which must be read again.
     Stale,
 }
 
@@ -73,25 +73,25 @@ impl Store {
         Self { client, namespace, name, env }
     }
 
-    /// Reads the Secret from the server's storage.
+    /// Reads the most recent Secret.
     pub(super) async fn read(&self) -> Result<Read, RequestError> {
         let path = format!("/api/v1/namespaces/{}/secrets", self.namespace);
         let request = kube::core::Request::new(path)
             .get(&self.name, &GetParams::default())
             .map_err(kube::Error::BuildRequest)?;
-        // The typed call would hide the header that has the time.
-        let answer = async {
+        // A typed request does not return the header with the time.
+        let exchange = async {
             let response = self.client.send(request.map(kube::client::Body::from)).await?;
             let (head, body) = response.into_parts();
-            let body = axum::body::to_bytes(Body::new(body), LARGEST).await;
+            let body = axum::body::to_bytes(Body::new(body), MAX_SIZE).await;
             Ok((head, body))
         };
-        let (head, body) = bounded(&self.env, answer).await?;
-        let body = body.map_err(|error| RequestError::Answer(error.to_string()))?;
+        let (head, body) = bounded(&self.env, exchange).await?;
+        let body = body.map_err(|error| RequestError::Decode(error.to_string()))?;
         let date = head.headers.get(header::DATE).and_then(|date| date.to_str().ok()).and_then(moment);
         if head.status.is_success() {
             let secret =
-                serde_json::from_slice(&body).map_err(|error| RequestError::Answer(error.to_string()))?;
+                serde_json::from_slice(&body).map_err(|error| RequestError::Decode(error.to_string()))?;
             return Ok(Read { secret: Some(secret), date });
         }
         let status: kube::core::Status =
@@ -101,14 +101,14 @@ impl Store {
                 reason: head.status.to_string(),
                 ..kube::core::Status::default()
             });
-        // Else it could be another kind of absence, such as a proxy's page.
+        // A 404 without this reason may come from a proxy.
         if head.status == StatusCode::NOT_FOUND && status.reason == "NotFound" {
             return Ok(Read { secret: None, date });
         }
         Err(kube::Error::Api(status.boxed()).into())
     }
 
-    /// Creates the Secret if it has no resourceVersion, else replaces exactly the version that was read.
+    /// Creates the Secret if it has no resource version. Otherwise replaces the version that was read.
     pub(super) async fn write(&self, mut secret: Secret) -> Result<Written, RequestError> {
         secret.metadata.name = Some(self.name.clone());
         secret.metadata.namespace = Some(self.namespace.clone());
@@ -117,12 +117,12 @@ impl Store {
         let parameters =
             PostParams { field_manager: Some("vmpool-certificates".to_owned()), ..PostParams::default() };
         let replaces = secret.metadata.resource_version.is_some();
-        let answer = if replaces {
+        let result = if replaces {
             bounded(&self.env, api.replace(&self.name, &parameters, &secret)).await
         } else {
             bounded(&self.env, api.create(&parameters, &secret)).await
         };
-        match answer {
+        match result {
             Ok(_) => Ok(Written::Stored),
             Err(RequestError::Kube(kube::Error::Api(status)))
                 if status.code == 409 || (replaces && status.code == 404) =>
@@ -133,13 +133,13 @@ impl Store {
         }
     }
 
-    /// The Secret in words.
+    /// The Secret, as `namespace/name`.
     pub(super) fn object(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 }
 
-/// A moment as HTTP writes it, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// A time in the format of HTTP headers, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn moment(date: &str) -> Option<Timestamp> {
     jiff::fmt::rfc2822::parse(date).ok().map(|zoned| zoned.timestamp())
 }

@@ -21,14 +21,14 @@ const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
 
-/// As the program's default has it.
-fn usual() -> Timing {
+/// The timing with the default validity.
+fn default_timing() -> Timing {
     Timing::new(90 * DAY)
 }
 
 #[tokio::test]
-async fn the_first_start_makes_a_secret_shows_it_and_publishes_it() {
-    let mut world = World::new(usual());
+async fn the_first_start_creates_the_secret_and_publishes_the_bundle() {
+    let mut world = World::new(default_timing());
     world.start(&[NAME, "10.1.2.3"]);
     assert!(!world.replicas[0].identity.is_ready());
     world.pass(MINUTE).await;
@@ -47,7 +47,7 @@ async fn the_first_start_makes_a_secret_shows_it_and_publishes_it() {
     let other = accepts(&bundle, identity, "other.ns.svc", ManualClock::START);
     assert!(other.is_err());
     let early = accepts(&bundle, identity, NAME, ManualClock::START - 10 * MINUTE);
-    assert_eq!(early, Ok(()), "clocks may be late");
+    assert_eq!(early, Ok(()), "clients may have slow clocks");
     let expiry = identity.expires().unwrap();
     let valid = Duration::try_from(ManualClock::START.duration_until(expiry)).unwrap();
     assert!(valid.abs_diff(90 * DAY) < MINUTE, "{valid:?}");
@@ -58,9 +58,9 @@ async fn the_first_start_makes_a_secret_shows_it_and_publishes_it() {
 #[tokio::test]
 async fn replicas_that_start_together_agree() {
     for round in 0..20 {
-        let mut world = World::new(usual());
+        let mut world = World::new(default_timing());
         world.latency = Duration::from_millis(20);
-        // Other random numbers, and with them other orders of events, in every round.
+        // Each round has other random numbers, and therefore another order of events.
         world.skip(round * 10);
         for _ in 0..5 {
             world.start(&[NAME, "10.1.2.3"]);
@@ -78,12 +78,12 @@ async fn replicas_that_start_together_agree() {
             return;
         }
     }
-    panic!("no round had a loser");
+    panic!("no round had a conflict");
 }
 
 #[tokio::test]
-async fn a_settled_world_costs_one_read_of_each_object_a_minute_and_no_write() {
-    let mut world = World::settled(usual()).await;
+async fn a_settled_pass_reads_each_object_once_a_minute_and_writes_nothing() {
+    let mut world = World::settled(default_timing()).await;
     world.server.take_log();
     world.pass(6 * HOUR).await;
     let log = world.server.take_log();
@@ -95,8 +95,8 @@ async fn a_settled_world_costs_one_read_of_each_object_a_minute_and_no_write() {
 }
 
 #[tokio::test]
-async fn without_an_api_server_the_certificate_is_served_on() {
-    let mut world = World::settled(usual()).await;
+async fn the_certificate_stays_in_use_while_the_api_server_is_unavailable() {
+    let mut world = World::settled(default_timing()).await;
     world.server.down(true);
     world.pass_checking(HOUR, 10 * MINUTE).await;
     assert!(world.replicas[0].metrics.failures(super::metrics::Stage::Secret) > 10);
@@ -107,8 +107,8 @@ async fn without_an_api_server_the_certificate_is_served_on() {
 }
 
 #[tokio::test]
-async fn a_secret_of_another_type_and_with_other_data_keeps_both() {
-    let mut world = World::new(usual());
+async fn type_and_other_data_of_an_existing_secret_are_kept() {
+    let mut world = World::new(default_timing());
     world.server.put(
         SECRET,
         serde_json::json!({ "metadata": { "name": "hook-tls", "namespace": "ns", "labels": { "a": "b" } },

@@ -1,31 +1,32 @@
-//! How long things last, all of it following from how long a serving certificate is valid.
+//! Periods and intervals, derived from the validity of a serving certificate.
 
 use std::time::Duration;
 
 /// The periods of self-signed certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// A serving certificate, from the moment that it is made. It is replaced when a third of it is left.
+    /// The validity of a serving certificate. It is replaced when a third is left.
     pub serving: Duration,
-    /// An authority: four serving certificates. It is replaced when a third of it is left, which is more than one
-    /// serving certificate.
+    /// The validity of an authority: four times that of a serving certificate. It is replaced when a third is left, which is
+    /// longer than the validity of a serving certificate.
     pub authority: Duration,
-    /// How far certificates begin in the past, for clocks that are late: 15 minutes, less if they are short-lived.
+    /// How far the validity starts in the past, for clients with slow clocks: 15 minutes, or less for short validities.
     pub backdate: Duration,
-    /// How long a bundle must have been in place before it is relied on: 10 minutes, less if they are short-lived.
+    /// How long the objects must contain a bundle before its new authority signs a serving certificate: 10 minutes, or less
+    /// for short validities.
     pub spread: Duration,
-    /// The pause between passes when all is well: a minute, less if they are short-lived.
+    /// The interval between passes without failures: one minute, or less for short validities.
     pub period: Duration,
 }
 
 impl Timing {
-    /// The periods that suit serving certificates of `validity`.
+    /// The periods for serving certificates of this validity.
     pub fn new(validity: Duration) -> Self {
         Self {
             serving: validity,
             authority: validity * 4,
             backdate: Duration::from_mins(15).min(validity / 8),
-            // So short-lived ones are for tests, on machines whose API servers may be slow to notice.
+            // Short validities are for tests, with API servers that may use a new bundle late.
             spread: Duration::from_mins(10).min(validity / 5),
             period: Duration::from_mins(1).min(validity / 40),
         }

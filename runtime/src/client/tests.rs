@@ -22,37 +22,37 @@ fn kubeconfig(directory: &tempfile::TempDir, text: &str) -> ClientArgs {
 }
 
 #[tokio::test]
-async fn a_named_kubeconfig_is_used_with_our_policies() {
+async fn a_given_kubeconfig_is_used_with_the_policies_of_this_module() {
     let directory = tempfile::tempdir().unwrap();
     let config = configure(&kubeconfig(&directory, KUBECONFIG), "vmpool-test/1").await.unwrap();
     assert_eq!(config.cluster_url, "https://127.0.0.1:6443");
     assert_eq!(config.default_namespace, "machines");
-    assert!(!config.default_retry, "kube would repeat creates");
+    assert!(!config.default_retry, "kube would retry creates");
     assert!(config.reset_reader_on_write);
     assert!(config.read_timeout.is_some_and(|limit| limit == READ_TIMEOUT && limit > WATCH_TIMEOUT_LIMIT));
     assert!(config.headers.iter().any(|(name, value)| name == USER_AGENT && value == "vmpool-test/1"));
 }
 
 #[tokio::test]
-async fn a_client_is_made_of_it() {
+async fn a_client_is_created_from_a_kubeconfig() {
     let directory = tempfile::tempdir().unwrap();
     let client = super::connect(&kubeconfig(&directory, KUBECONFIG), "vmpool-test/1").await.unwrap();
     assert_eq!(client.default_namespace(), "machines");
 }
 
 #[tokio::test]
-async fn a_missing_kubeconfig_is_named() {
+async fn the_error_for_a_missing_kubeconfig_names_the_file() {
     let args = ClientArgs { kubeconfig: Some(PathBuf::from("/nowhere/config")) };
     let error = configure(&args, "vmpool-test/1").await.unwrap_err();
     let line = with_causes(&error);
     assert!(
-        line.starts_with("using kubeconfig /nowhere/config: ") && line.contains("No such file"),
+        line.starts_with("loading kubeconfig /nowhere/config: ") && line.contains("No such file"),
         "{line}"
     );
 }
 
 #[tokio::test]
-async fn a_broken_kubeconfig_is_named() {
+async fn the_error_for_an_invalid_kubeconfig_names_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let error = configure(&kubeconfig(&directory, "clusters: 7"), "vmpool-test/1").await.unwrap_err();
     assert!(matches!(error, ConnectError::Kubeconfig { .. }), "{error:?}");

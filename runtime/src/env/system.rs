@@ -1,4 +1,4 @@
-//! The real environment. The only place that reads ambient clocks and randomness.
+//! The environment of the operating system. No other module uses ambient clocks and randomness.
 
 use std::time::Duration;
 
@@ -7,42 +7,43 @@ use jiff::Timestamp;
 use rustix::rand::GetRandomFlags;
 use rustix::time::ClockId;
 
-use super::{Clock, Entropy, Spawner};
+use super::sources::{Clock, Entropy, Spawner};
 
-/// The system's clocks: real time, boot time for [`Clock::uptime`], tokio's timers for [`Clock::sleep`].
+/// The clocks of the system: real time for [`Clock::now`], boot time for [`Clock::uptime`] and the timers of tokio for
+/// [`Clock::sleep`].
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is what stands behind Env::now")]
+    #[expect(clippy::disallowed_methods, reason = "the implementation of Env::now")]
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is what stands behind Env::uptime")]
+    #[expect(clippy::disallowed_methods, reason = "the implementation of Env::uptime")]
     fn uptime(&self) -> Duration {
         let time = rustix::time::clock_gettime(ClockId::Boottime);
-        Duration::try_from(time).expect("the boot-time clock begins at zero")
+        Duration::try_from(time).expect("the boot time is not negative")
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is what stands behind Env::sleep")]
+    #[expect(clippy::disallowed_methods, reason = "the implementation of Env::sleep")]
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         tokio::time::sleep(duration).boxed()
     }
 }
 
-/// The kernel's random numbers.
+/// The random numbers of the kernel.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemEntropy;
 
 impl Entropy for SystemEntropy {
-    #[expect(clippy::disallowed_methods, reason = "this is what stands behind Env::random")]
+    #[expect(clippy::disallowed_methods, reason = "the implementation of Env::random")]
     fn next(&self) -> u64 {
         let mut bytes = [0; 8];
-        // Up to 256 bytes come in one piece and uninterrupted once the kernel's generator has started.
+        // After the generator of the kernel is initialized, a request for up to 256 bytes is complete and uninterrupted.
         let filled = rustix::rand::getrandom(&mut bytes, GetRandomFlags::empty())
-            .expect("the kernel has random numbers");
-        assert_eq!(filled, bytes.len(), "the kernel gives eight random bytes in one piece");
+            .expect("the kernel provides random numbers");
+        assert_eq!(filled, bytes.len(), "the kernel returns all eight bytes");
         u64::from_ne_bytes(bytes)
     }
 }
@@ -52,7 +53,7 @@ impl Entropy for SystemEntropy {
 pub struct TokioSpawner;
 
 impl Spawner for TokioSpawner {
-    #[expect(clippy::disallowed_methods, reason = "this is what stands behind Env::spawn")]
+    #[expect(clippy::disallowed_methods, reason = "the implementation of Env::spawn")]
     fn spawn(&self, _name: &'static str, future: BoxFuture<'static, ()>) {
         drop(tokio::spawn(future));
     }

@@ -1,4 +1,4 @@
-//! Tasks that end with their owner, whatever runs them.
+//! Tasks that end when their owner drops them, with any spawner.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -7,18 +7,18 @@ use std::sync::{Arc, Weak};
 use futures::channel::oneshot;
 use futures::future::{AbortHandle, Abortable, FutureExt as _};
 
-/// A running task. Dropping it ends the task at its next point of waiting.
+/// A running task. Dropping it ends the task at its next await point.
 #[derive(Debug)]
-#[must_use = "dropping a task ends it; call `detach` to let it run on"]
+#[must_use = "dropping a task ends it; call `detach` to keep it running"]
 pub struct Task {
     name: &'static str,
     abort: AbortOnDrop,
     outcome: oneshot::Receiver<Result<(), TaskError>>,
-    /// Alive as long as the future is.
+    /// Can be upgraded as long as the future exists.
     ended: Weak<()>,
 }
 
-/// Why a task ended before its time.
+/// Why a task ended early.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TaskError {
     /// The task panicked.
@@ -26,11 +26,11 @@ pub enum TaskError {
     Panicked {
         /// The name given to [`Env::spawn`](super::Env::spawn).
         name: &'static str,
-        /// What the panic said.
+        /// The message of the panic.
         message: String,
     },
-    /// The task was ended from outside, for example by the end of its runtime.
-    #[error("task {name} was ended before it was done")]
+    /// The task was aborted, for example because its runtime ended.
+    #[error("task {name} was aborted")]
     Aborted {
         /// The name given to [`Env::spawn`](super::Env::spawn).
         name: &'static str,
@@ -38,10 +38,10 @@ pub enum TaskError {
 }
 
 impl Task {
-    /// Waits until the task is done. Dropping the returned future ends the task.
+    /// Waits until the task completes. Dropping the returned future ends the task.
     ///
     /// # Errors
-    /// [`TaskError`] if it panicked or was ended from outside.
+    /// [`TaskError`] if the task panicked or was aborted.
     pub async fn join(self) -> Result<(), TaskError> {
         let Self { name, abort, outcome, ended: _ } = self;
         let result = outcome.await.unwrap_or(Err(TaskError::Aborted { name }));
@@ -49,12 +49,12 @@ impl Task {
         result
     }
 
-    /// Whether the task has ended, in whatever way.
+    /// Whether the task has ended.
     pub fn is_finished(&self) -> bool {
         self.ended.strong_count() == 0
     }
 
-    /// Lets the task run on without an owner.
+    /// Keeps the task running without an owner.
     pub fn detach(mut self) {
         self.abort.0 = None;
     }
@@ -71,15 +71,15 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Splits `future` into its handle and the future that a spawner polls: one that stops when the handle is dropped and
-/// keeps a panic to itself.
+/// Returns a handle for `future`, and the future that a spawner polls. The latter ends when the handle is dropped, and it
+/// catches panics.
 pub(super) fn supervise(
     name: &'static str,
     future: impl Future<Output = ()> + Send + 'static,
 ) -> (Task, impl Future<Output = ()> + Send + 'static) {
     let (abort, registration) = AbortHandle::new_pair();
     let (report, outcome) = oneshot::channel();
-    // Unwind safety: after a panic the future is dropped and never looked at again.
+    // Unwind safety: after a panic, the future is dropped and not used again.
     let guarded = Abortable::new(AssertUnwindSafe(future).catch_unwind(), registration);
     let alive = Arc::new(());
     let ended = Arc::downgrade(&alive);
@@ -88,12 +88,12 @@ pub(super) fn supervise(
             Ok(Ok(())) => Ok(()),
             Ok(Err(panic)) => {
                 let message = panic_message(panic.as_ref());
-                tracing::error!(task = name, panic = message, "a task has panicked");
+                tracing::error!(task = name, panic = message, "a task panicked");
                 Err(TaskError::Panicked { name, message })
             }
             Err(futures::future::Aborted) => Err(TaskError::Aborted { name }),
         };
-        // Nobody may wait for it.
+        // Sending fails if the handle is dropped or detached.
         let _ = report.send(result);
         drop(alive);
     };

@@ -33,7 +33,7 @@ fn clock_task(clock: &ManualClock, future: impl Future<Output = ()> + Send + 'st
 }
 
 #[tokio::test]
-async fn what_a_sleeper_causes_happens_before_the_clock_moves_on() {
+async fn reactions_of_a_sleeper_complete_before_the_clock_advances() {
     let clock = ManualClock::new();
     let env = env(&clock, 0);
     let ticks = Arc::new(AtomicUsize::new(0));
@@ -48,9 +48,9 @@ async fn what_a_sleeper_causes_happens_before_the_clock_moves_on() {
     assert_eq!(ticks.load(Ordering::Relaxed), 10);
 }
 
-/// Far more turns than a clock that guesses would wait for.
+/// More yields than a clock without `Idle` waits for.
 #[test]
-fn a_clock_of_a_runtime_waits_for_however_long_a_reaction_is() {
+fn a_clock_of_a_runtime_waits_for_reactions_of_any_length() {
     let (runtime, idle) = Idle::runtime().unwrap();
     let clock = ManualClock::of(idle);
     let env = env(&clock, 0);
@@ -70,7 +70,7 @@ fn a_clock_of_a_runtime_waits_for_however_long_a_reaction_is() {
 }
 
 #[tokio::test]
-async fn the_three_clocks_of_a_machine_are_apart() {
+async fn the_three_clocks_of_a_machine_are_independent() {
     let clock = ManualClock::new();
     let (wall, up) = (clock.now(), clock.uptime());
     clock.advance(SECOND).await;
@@ -85,7 +85,7 @@ async fn the_three_clocks_of_a_machine_are_apart() {
 }
 
 #[tokio::test]
-async fn a_timeout_ends_what_takes_too_long() {
+async fn a_timeout_drops_a_future_that_takes_too_long() {
     let clock = ManualClock::new();
     let env = env(&clock, 0);
     let sleeping = env.clone();
@@ -93,7 +93,11 @@ async fn a_timeout_ends_what_takes_too_long() {
         let outcome = sleeping.timeout(2 * SECOND, sleeping.sleep(3 * SECOND)).await;
         assert_eq!(outcome, Err(Elapsed(2 * SECOND)));
         assert_eq!(sleeping.timeout(2 * SECOND, sleeping.sleep(SECOND)).await, Ok(()));
-        assert_eq!(sleeping.timeout(Duration::ZERO, async { 1 }).await, Ok(1), "what is there already wins");
+        assert_eq!(
+            sleeping.timeout(Duration::ZERO, async { 1 }).await,
+            Ok(1),
+            "an available result is returned"
+        );
     });
     clock.advance(4 * SECOND).await;
     assert!(task.is_finished());
@@ -119,7 +123,7 @@ async fn a_dropped_task_ends() {
 }
 
 #[tokio::test]
-async fn a_detached_task_goes_on() {
+async fn a_detached_task_keeps_running() {
     let clock = ManualClock::new();
     let env = env(&clock, 0);
     let done = Arc::new(AtomicUsize::new(0));
@@ -134,7 +138,7 @@ async fn a_detached_task_goes_on() {
 }
 
 #[tokio::test]
-async fn a_panic_is_returned_to_who_waits() {
+async fn join_returns_a_panic() {
     let env = Env::system();
     let task = env.spawn("clumsy", async { panic!("dropped the {}", "tray") });
     let error = task.join().await.unwrap_err();
@@ -143,7 +147,7 @@ async fn a_panic_is_returned_to_who_waits() {
 }
 
 #[test]
-fn a_task_whose_runtime_is_gone_says_so() {
+fn join_reports_a_task_whose_runtime_ended() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let task = runtime.block_on(async { Env::system().spawn("orphan", futures::future::pending()) });
     drop(runtime);
@@ -163,7 +167,7 @@ fn a_seed_determines_the_numbers() {
 }
 
 #[test]
-fn jitter_stays_within_its_limit_and_reaches_all_of_it() {
+fn jitter_covers_the_whole_range() {
     let env = env(&ManualClock::new(), 7);
     let nanos: Vec<_> = (0..100).map(|_| env.jitter(Duration::from_nanos(3)).as_nanos()).collect();
     assert_eq!((nanos.iter().min(), nanos.iter().max()), (Some(&0), Some(&3)));
@@ -171,7 +175,7 @@ fn jitter_stays_within_its_limit_and_reaches_all_of_it() {
 }
 
 #[tokio::test]
-async fn the_system_environment_is_alive() {
+async fn the_system_environment_works() {
     let env = Env::system();
     let (wall, up) = (env.now(), env.uptime());
     env.sleep(Duration::from_millis(5)).await;

@@ -1,4 +1,4 @@
-//! A sign of life from a loop that could get stuck.
+//! Detection of a loop that is stuck.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::env::Env;
 
-/// Beaten by a loop, looked at by a health check. Clones share the beat.
+/// A time that a loop updates and a health check reads. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Heartbeat {
     env: Env,
@@ -15,22 +15,22 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// A heart that beats now for the first time.
+    /// A heartbeat with its first beat now.
     pub fn new(env: &Env) -> Self {
         Self { env: env.clone(), last: Arc::new(Mutex::new(env.uptime())) }
     }
 
-    /// Gives a sign of life.
+    /// Records a beat.
     pub fn beat(&self) {
         *self.last.lock() = self.env.uptime();
     }
 
-    /// How long ago the last beat was.
+    /// The time since the last beat.
     pub fn age(&self) -> Duration {
         self.env.uptime().saturating_sub(*self.last.lock())
     }
 
-    /// A check for [`Health`](super::Health) that fails when the last beat is `limit` ago or longer.
+    /// A check for [`Health`](super::Health). It fails if the time since the last beat reaches `limit`.
     pub fn younger_than(&self, limit: Duration) -> impl Fn() -> Result<(), String> + Send + Sync + use<> {
         let heartbeat = self.clone();
         move || {
@@ -38,7 +38,7 @@ impl Heartbeat {
             if age < limit {
                 return Ok(());
             }
-            Err(format!("no sign of life for {} s", age.as_secs()))
+            Err(format!("no heartbeat for {} s", age.as_secs()))
         }
     }
 }

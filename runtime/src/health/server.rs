@@ -1,5 +1,6 @@
-//! Serving the health endpoints: to kubelets and Prometheus, but any Pod may connect. So the number of connections, the
-//! time for a request and the time without one are limited.
+//! The HTTP server of the health endpoints, for kubelets and Prometheus.
+//!
+//! Any Pod may connect, so the number of connections, the duration of a request and the idle time are limited.
 
 use std::convert::Infallible;
 use std::io;
@@ -17,41 +18,41 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use super::Health;
+use super::endpoints::Health;
+use crate::capacity::{ActiveRequest, ConnectionSlot, ConnectionSlots};
 use crate::env::Env;
-use crate::https::Clock;
-use crate::room::{Busy, Place, Room};
+use crate::https::HyperClock;
 
-/// Connections at a time.
+/// The maximum number of connections.
 const CONNECTIONS: usize = 64;
-/// Connections of one client.
+/// The maximum number of connections of one client.
 const CONNECTIONS_PER_CLIENT: usize = 16;
-/// For the head of a request, the wait for it included.
+/// The deadline for the headers of a request, including the idle time before it.
 pub(super) const HEAD_DEADLINE: Duration = Duration::from_secs(30);
-/// From the head of a request to its answer.
+/// The deadline from the headers of a request to its response.
 const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
-/// For requests that are under way when the shutdown begins, and for a connection that has to make room.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// The pause after a failure to accept.
+/// The deadline for requests in flight during the shutdown, and for evicted connections.
+const CLOSE_DEADLINE: Duration = Duration::from_secs(1);
+/// The pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Why health is not served.
+/// Why the health endpoints are not served.
 #[derive(Debug, thiserror::Error)]
 pub enum HealthError {
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("listening on {address} for health checks")]
     Listen {
-        /// The wanted address.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The server ended by itself.
+    /// The server ended unexpectedly.
     #[error("serving health checks")]
     Serve(#[source] io::Error),
 }
 
-/// A server that has its address but does not answer yet.
+/// A server that listens and does not respond yet.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -59,7 +60,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens on `address`; port 0 takes a free one. The address is logged.
+    /// Listens on `address`, and logs the address. Port 0 selects a free port.
     ///
     /// # Errors
     /// [`HealthError::Listen`].
@@ -71,12 +72,12 @@ impl Server {
         Ok(Self { listener, address })
     }
 
-    /// Where it listens, with the port that was taken.
+    /// The address on which the server listens, with the selected port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers until `shutdown` fires. Failures to accept are logged and repeated.
+    /// Responds until `shutdown` is cancelled. Failures to accept connections are logged and retried.
     ///
     /// # Errors
     /// [`HealthError::Serve`].
@@ -86,44 +87,50 @@ impl Server {
         env: &Env,
         shutdown: CancellationToken,
     ) -> Result<(), HealthError> {
-        let room = Room::new(CONNECTIONS, CONNECTIONS_PER_CLIENT, env.clone());
+        let slots = ConnectionSlots::new(CONNECTIONS, CONNECTIONS_PER_CLIENT, env.clone());
         let router = health.router();
         let accepting = async {
             loop {
                 let (stream, address) = match self.listener.accept().await {
                     Ok(accepted) => accepted,
                     Err(error) => {
-                        tracing::warn!(%error, "connections for health checks cannot be accepted");
+                        tracing::warn!(%error, "accepting a connection for health checks failed, retrying");
                         env.sleep(PAUSE).await;
                         continue;
                     }
                 };
-                let Some(place) = room.enter(address.ip()).await else {
+                let Some(slot) = slots.acquire(address.ip()).await else {
                     tracing::debug!(%address, "a client has too many connections for health checks");
                     continue;
                 };
-                let connection = connection(stream, place, router.clone(), env.clone(), shutdown.clone());
-                // It ends by itself, or by `shutdown`.
+                let connection = connection(stream, slot, router.clone(), env.clone(), shutdown.clone());
+                // The task ends with the connection, or after `shutdown` is cancelled.
                 env.spawn("health-connection", connection).detach();
             }
         };
         select(std::pin::pin!(accepting), std::pin::pin!(shutdown.cancelled())).await;
-        if env.timeout(PATIENCE, room.empty(CONNECTIONS)).await.is_err() {
-            tracing::debug!("connections for health checks that did not end in time are cut");
+        if env.timeout(CLOSE_DEADLINE, slots.wait_until_free(CONNECTIONS)).await.is_err() {
+            tracing::debug!("closing connections for health checks that did not end in time");
         }
         Ok(())
     }
 }
 
-/// One connection, until it is idle for too long, has to make room, or the server ends.
-async fn connection(stream: TcpStream, place: Place, router: Router, env: Env, shutdown: CancellationToken) {
+/// Serves one connection until it is idle for too long, is evicted, or the server ends.
+async fn connection(
+    stream: TcpStream,
+    slot: ConnectionSlot,
+    router: Router,
+    env: Env,
+    shutdown: CancellationToken,
+) {
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
-        let (router, busy) = (router.clone(), Busy::new(&place.activity, &env));
+        let (router, active) = (router.clone(), ActiveRequest::new(&slot.activity, &env));
         let env = env.clone();
         async move {
-            let answer = env.timeout(REQUEST_DEADLINE, router.oneshot(request.map(Body::new))).await;
-            drop(busy);
-            Ok::<_, Infallible>(match answer {
+            let result = env.timeout(REQUEST_DEADLINE, router.oneshot(request.map(Body::new))).await;
+            drop(active);
+            Ok::<_, Infallible>(match result {
                 Ok(Ok(response)) => response,
                 Ok(Err(never)) => match never {},
                 Err(_) => {
@@ -135,17 +142,17 @@ async fn connection(stream: TcpStream, place: Place, router: Router, env: Env, s
         }
     });
     let mut builder = http1::Builder::new();
-    builder.timer(Clock::new(&env)).header_read_timeout(HEAD_DEADLINE);
+    builder.timer(HyperClock::new(&env)).header_read_timeout(HEAD_DEADLINE);
     let connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut connection = connection;
     let ending = std::pin::pin!(async {
-        select(std::pin::pin!(shutdown.cancelled()), std::pin::pin!(place.evicted.cancelled())).await;
+        select(std::pin::pin!(shutdown.cancelled()), std::pin::pin!(slot.evicted.cancelled())).await;
     });
     let ended = match select(connection.as_mut(), ending).await {
         Either::Left((ended, _)) => ended,
         Either::Right(((), _)) => {
             connection.as_mut().graceful_shutdown();
-            env.timeout(PATIENCE, connection).await.unwrap_or(Ok(()))
+            env.timeout(CLOSE_DEADLINE, connection).await.unwrap_or(Ok(()))
         }
     };
     if let Err(error) = ended {
@@ -154,10 +161,10 @@ async fn connection(stream: TcpStream, place: Place, router: Router, env: Env, s
 }
 
 impl Health {
-    /// Listens on `address` and answers until `shutdown` fires.
+    /// Listens on `address` and responds until `shutdown` is cancelled.
     ///
     /// # Errors
-    /// [`HealthError`] if the address is taken or the server ends by itself.
+    /// [`HealthError`] if the address is in use or the server ends unexpectedly.
     pub async fn serve(
         self,
         address: SocketAddr,

@@ -29,27 +29,27 @@ fn failing() -> Health {
 }
 
 #[tokio::test]
-async fn without_checks_all_is_well() {
+async fn without_checks_the_process_is_live_and_ready() {
     let health = Health::new();
     assert_eq!(get(&health, "/livez").await, (StatusCode::OK, "ok".to_owned()));
     assert_eq!(get(&health, "/readyz?verbose").await, (StatusCode::OK, "readyz check passed\n".to_owned()));
 }
 
 #[tokio::test]
-async fn a_failed_check_is_named_with_its_reason() {
+async fn a_failed_check_is_listed_with_its_reason() {
     let expected = "[+]caches ok\n[-]lease failed: no answer for 20 s\nreadyz check failed\n";
     assert_eq!(get(&failing(), "/readyz").await, (StatusCode::SERVICE_UNAVAILABLE, expected.to_owned()));
 }
 
 #[tokio::test]
-async fn liveness_and_readiness_have_their_own_checks() {
+async fn liveness_and_readiness_have_separate_checks() {
     let health = failing();
     health.live("heart", || Ok(()));
     assert_eq!(get(&health, "/livez?verbose").await.1, "[+]heart ok\nlivez check passed\n");
 }
 
 #[tokio::test]
-async fn only_the_parameter_verbose_is_verbose() {
+async fn only_the_parameter_verbose_lists_all_checks() {
     let health = Health::new();
     health.live("heart", || Ok(()));
     for (query, answer) in [
@@ -63,7 +63,7 @@ async fn only_the_parameter_verbose_is_verbose() {
 }
 
 #[tokio::test]
-async fn checks_are_asked_each_time() {
+async fn checks_run_for_each_request() {
     let (health, broken) = (Health::new(), Arc::new(AtomicBool::new(false)));
     let probe = Arc::clone(&broken);
     health.live("mood", move || if probe.load(Ordering::Relaxed) { Err("sad".to_owned()) } else { Ok(()) });
@@ -73,7 +73,7 @@ async fn checks_are_asked_each_time() {
 }
 
 #[tokio::test]
-async fn metrics_are_there_once_somebody_gives_them() {
+async fn the_metrics_path_exists_after_a_function_is_set() {
     let health = Health::new();
     assert_eq!(get(&health, "/metrics").await.0, StatusCode::NOT_FOUND);
     health.metrics(|| "# EOF\n".to_owned());
@@ -81,20 +81,20 @@ async fn metrics_are_there_once_somebody_gives_them() {
 }
 
 #[tokio::test]
-async fn a_heart_that_stops_is_noticed_and_revives() {
+async fn a_missing_heartbeat_fails_the_check_until_the_next_beat() {
     let clock = ManualClock::new();
     let heartbeat = Heartbeat::new(&env(&clock, 0));
     let check = heartbeat.younger_than(Duration::from_secs(30));
     clock.advance(Duration::from_millis(29_999)).await;
     assert_eq!(check(), Ok(()));
     clock.advance(Duration::from_millis(1)).await;
-    assert_eq!(check(), Err("no sign of life for 30 s".to_owned()));
+    assert_eq!(check(), Err("no heartbeat for 30 s".to_owned()));
     heartbeat.clone().beat();
     assert_eq!((check(), heartbeat.age()), (Ok(()), Duration::ZERO));
 }
 
 #[tokio::test]
-async fn it_answers_over_tcp_until_it_is_shut_down() {
+async fn the_server_responds_until_it_is_shut_down() {
     let server = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = server.address();
     assert_ne!(address.port(), 0);
@@ -107,14 +107,14 @@ async fn it_answers_over_tcp_until_it_is_shut_down() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok"), "{answer}");
-    // A connection that stays open without a request must not hold up the shutdown.
+    // A connection without a request must not delay the shutdown.
     let _idle = tokio::net::TcpStream::connect(address).await.unwrap();
     shutdown.cancel();
     Env::system().timeout(Duration::from_secs(5), task.join()).await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn an_address_in_use_is_named() {
+async fn an_address_in_use_is_reported() {
     let taken = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let error =
         Health::new().serve(taken.address(), &Env::system(), CancellationToken::new()).await.unwrap_err();
@@ -122,7 +122,7 @@ async fn an_address_in_use_is_named() {
     assert_eq!(error.to_string(), format!("listening on {} for health checks", taken.address()));
 }
 
-/// Connections that are closed by the server, of these many that send nothing.
+/// The number of connections that the server closes, of `count` connections without requests.
 async fn closed(address: std::net::SocketAddr, count: usize) -> usize {
     let mut streams = Vec::new();
     for _ in 0..count {
@@ -138,15 +138,15 @@ async fn closed(address: std::net::SocketAddr, count: usize) -> usize {
 }
 
 #[tokio::test]
-async fn silent_connections_do_not_take_all_places() {
+async fn idle_connections_cannot_use_all_slots() {
     let server = Server::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = server.address();
     let (clock, stop) = (ManualClock::new(), CancellationToken::new());
     let (own, stopped) = (env(&clock, 0), stop.clone());
     let task =
         Env::system().spawn("health", async move { server.run(failing(), &own, stopped).await.unwrap() });
-    assert_eq!(closed(address, 20).await, 4, "one client has sixteen connections at most");
-    // A connection that is used no more is closed in time of the environment.
+    assert_eq!(closed(address, 20).await, 4, "one client may have 16 connections");
+    // An idle connection is closed by the clock of the environment.
     let mut silent = tokio::net::TcpStream::connect(address).await.unwrap();
     let ended = async {
         while Env::system().timeout(Duration::from_millis(20), silent.read(&mut [0; 1])).await.is_err() {

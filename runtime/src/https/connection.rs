@@ -1,4 +1,4 @@
-//! One connection, from its handshake to its end.
+//! One connection, from the handshake to its end.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,99 +11,63 @@ use futures::future::{Either, select};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::conn::auto;
-use parking_lot::Mutex;
 use rustls::ServerConfig;
-use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use super::config::Server;
+use super::hyper_env::{HyperClock, HyperTasks};
 use super::metrics::Refusal;
-use super::request::Answering;
-use super::rt::{Clock, Tasks, unix_time};
-use super::{Peer, Server};
-use crate::env::Env;
-use crate::room::{Activity, Place, Turns};
-use crate::tls::{ClientCas, PeerCertificate};
+use super::origin::Origin;
+use super::request::RequestHandler;
+use crate::capacity::{Activity, ConnectionSlot, RequestSlots};
 
-/// For how long an HTTP/1.1 client may take for the head of a request, the wait for its next request included.
+/// The deadline for the headers of an HTTP/1.1 request, including the idle time before it.
 pub(super) const HEAD_DEADLINE: Duration = Duration::from_secs(30);
-/// After so long without a request, a connection is ended in order. Longer than clients keep idle ones themselves (the
-/// API server: 90 s), so that no request meets a connection that is just being closed.
+/// The idle time after which a connection is closed gracefully. Clients close idle connections earlier (kube-apiserver after
+/// 90 s), so no request is sent on a connection that is being closed.
 pub(super) const IDLE: Duration = Duration::from_mins(3);
-/// How often an HTTP/2 client is asked whether it is still there, and for how long it may be silent then.
+/// The interval of HTTP/2 pings and TCP keepalive probes, and the deadline for a response to a ping.
 const PING: Duration = Duration::from_secs(30);
-/// Requests of one HTTP/2 connection at a time.
+/// The maximum number of concurrent requests on an HTTP/2 connection.
 const STREAMS: u32 = 100;
-/// Bytes of bodies that an HTTP/2 client may send before they are read: of one request, and of all of a connection.
+/// The HTTP/2 flow-control windows in bytes, for one request and for a connection.
 const WINDOWS: [u32; 2] = [128 << 10, 256 << 10];
-/// For how long a connection that has to make room may take to end in order.
-const EVICTION: Duration = Duration::from_secs(1);
-/// How often a connection looks whether it should end.
-const LOOK: Duration = Duration::from_secs(5);
+/// The deadline for closing an evicted connection gracefully.
+const EVICTION_DEADLINE: Duration = Duration::from_secs(1);
+/// The interval at which a connection checks whether to close.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Where the requests of a connection come from.
-#[derive(Debug)]
-pub(super) struct Origin {
-    address: SocketAddr,
-    chain: Vec<CertificateDer<'static>>,
-    clients: ClientCas,
-    /// The last verdict on the chain, and the generation of authorities that gave it.
-    verdict: Mutex<(u64, Option<PeerCertificate>)>,
-}
-
-impl Origin {
-    fn new(address: SocketAddr, chain: Vec<CertificateDer<'static>>, clients: &ClientCas, env: &Env) -> Self {
-        let snapshot = clients.snapshot();
-        let verdict = (snapshot.generation, snapshot.verify(&chain, unix_time(env)));
-        Self { address, chain, clients: clients.clone(), verdict: Mutex::new(verdict) }
-    }
-
-    /// Where the connection comes from.
-    pub(super) fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// The sender of a request that comes now.
-    pub(super) fn peer(&self, env: &Env) -> Peer {
-        let mut verdict = self.verdict.lock();
-        if verdict.0 != self.clients.generation() {
-            let snapshot = self.clients.snapshot();
-            *verdict = (snapshot.generation, snapshot.verify(&self.chain, unix_time(env)));
-        }
-        Peer { certificate: verdict.1.clone(), address: self.address }
-    }
-}
-
-/// What a connection hears of the server's end.
+/// The phases of the shutdown of the server.
 #[derive(Debug, Clone)]
-pub(super) struct Ends {
-    /// The server is about to go: an HTTP/1.1 connection ends with its next answer. Were it closed without one, a request
-    /// that is being sent at that moment would fail, since nobody repeats a POST whose answer did not come.
-    pub(super) leaving: CancellationToken,
-    /// The time for that is over: connections without a request end now.
-    pub(super) drain: CancellationToken,
+pub(super) struct Shutdown {
+    /// The server lingers: an HTTP/1.1 connection closes with its next response. If it were closed while a client sends a
+    /// request, the request would fail, because clients do not retry a POST without a response.
+    pub(super) lingering: CancellationToken,
+    /// The server drains: connections without a request in flight close now.
+    pub(super) draining: CancellationToken,
 }
 
-/// Serves one connection until it ends, or until it has to and has nothing under way.
+/// Serves one connection until it ends, or until it must close and has no request in flight.
 pub(super) async fn run(
     server: Server,
     router: axum::Router,
     (config, generation): (Arc<ServerConfig>, u64),
     accepted: (TcpStream, SocketAddr),
-    place: &Place,
-    turns: Arc<Turns>,
-    ends: Ends,
+    slot: &ConnectionSlot,
+    requests: Arc<RequestSlots>,
+    shutdown: Shutdown,
 ) {
     let (stream, address) = accepted;
-    let _counted = server.metrics.connected();
+    let _open = server.metrics.connected();
     let handshake = async {
         prepare(&stream, server.limits.request_deadline)?;
         TlsAcceptor::from(config).accept(stream).await
     };
     let handshake = std::pin::pin!(server.env.timeout(server.limits.handshake_deadline, handshake));
-    let stream = match select(handshake, std::pin::pin!(place.evicted.cancelled())).await {
-        Either::Left((shaken, _)) => shaken,
+    let stream = match select(handshake, std::pin::pin!(slot.evicted.cancelled())).await {
+        Either::Left((handshake, _)) => handshake,
         Either::Right(((), _)) => {
             server.metrics.refused(Refusal::Handshake);
             return;
@@ -118,7 +82,7 @@ pub(super) async fn run(
         }
         Err(elapsed) => {
             server.metrics.refused(Refusal::Handshake);
-            tracing::debug!(%address, %elapsed, "a TLS handshake was given up");
+            tracing::debug!(%address, %elapsed, "a TLS handshake timed out");
             return;
         }
     };
@@ -127,37 +91,37 @@ pub(super) async fn run(
     let chain = session.peer_certificates().unwrap_or_default();
     let chain = chain.iter().map(|der| der.clone().into_owned()).collect();
     let origin = Arc::new(Origin::new(address, chain, &server.clients, &server.env));
-    let activity = Arc::clone(&place.activity);
-    let answering = Answering {
+    let activity = Arc::clone(&slot.activity);
+    let handler = RequestHandler {
         router,
         limits: server.limits.clone(),
         metrics: server.metrics.clone(),
         env: server.env.clone(),
         origin,
         activity: Arc::clone(&activity),
-        turns,
-        leaving: ends.leaving,
+        requests,
+        lingering: shutdown.lingering,
     };
     let service = service_fn(move |request| {
-        let answering = answering.clone();
-        async move { Ok::<Response<Body>, std::convert::Infallible>(answering.answer(request).await) }
+        let handler = handler.clone();
+        async move { Ok::<Response<Body>, std::convert::Infallible>(handler.handle(request).await) }
     });
     let builder = builder(&server, http2);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    let ending = end(&server, generation, &activity, &ends.drain, &place.evicted);
+    let ending = until_close(&server, generation, &activity, &shutdown.draining, &slot.evicted);
     let ending = std::pin::pin!(ending);
     let result = match select(connection.as_mut(), ending).await {
         Either::Left((result, _)) => result,
         Either::Right(((), _)) => {
             connection.as_mut().graceful_shutdown();
-            // A request that has just begun gets its time; a client that does not let go, no more than that.
-            let patience = if place.evicted.is_cancelled() {
-                EVICTION
+            // A request that has just started may use its deadline. After that, the connection is cut.
+            let deadline = if slot.evicted.is_cancelled() {
+                EVICTION_DEADLINE
             } else {
                 server.limits.request_deadline + server.limits.handshake_deadline
             };
-            match server.env.timeout(patience, connection).await {
+            match server.env.timeout(deadline, connection).await {
                 Ok(result) => result,
                 Err(_) => Ok(()),
             }
@@ -168,27 +132,27 @@ pub(super) async fn run(
     }
 }
 
-/// Waits until the connection should end.
-async fn end(
+/// Waits until the connection must close.
+async fn until_close(
     server: &Server,
     generation: u64,
     activity: &Activity,
-    drain: &CancellationToken,
+    draining: &CancellationToken,
     evicted: &CancellationToken,
 ) {
     let env = &server.env;
-    let look = async {
+    let check = async {
         while activity.idle(env) < IDLE && server.clients.generation() == generation {
-            env.sleep(LOOK).await;
+            env.sleep(CHECK_INTERVAL).await;
         }
     };
-    let (drained, evicted) = (std::pin::pin!(drain.cancelled()), std::pin::pin!(evicted.cancelled()));
-    select(select(drained, evicted), std::pin::pin!(look)).await;
+    let (draining, evicted) = (std::pin::pin!(draining.cancelled()), std::pin::pin!(evicted.cancelled()));
+    select(select(draining, evicted), std::pin::pin!(check)).await;
 }
 
-fn builder(server: &Server, http2: bool) -> auto::Builder<Tasks> {
-    let mut builder = auto::Builder::new(Tasks(server.env.clone()));
-    let clock = Clock::new(&server.env);
+fn builder(server: &Server, http2: bool) -> auto::Builder<HyperTasks> {
+    let mut builder = auto::Builder::new(HyperTasks(server.env.clone()));
+    let clock = HyperClock::new(&server.env);
     let header_bytes = server.limits.header_bytes;
     builder
         .http1()
@@ -204,11 +168,11 @@ fn builder(server: &Server, http2: bool) -> auto::Builder<Tasks> {
         .initial_connection_window_size(WINDOWS[1])
         .keep_alive_interval(PING)
         .keep_alive_timeout(PING);
-    // Decided by ALPN, so that no client can keep us guessing.
+    // ALPN selects the protocol, so the server does not wait for data to detect it.
     if http2 { builder.http2_only() } else { builder.http1_only() }
 }
 
-/// Lets the system end connections whose peer is gone, or does not take what it is sent.
+/// Configures the socket so that the system closes connections whose peer is unreachable or does not receive data.
 fn prepare(stream: &TcpStream, limit: Duration) -> io::Result<()> {
     use rustix::net::sockopt;
     stream.set_nodelay(true)?;

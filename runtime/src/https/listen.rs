@@ -1,4 +1,4 @@
-//! Accepting connections, and the end of all of them.
+//! Accepts connections, and closes them at shutdown.
 
 use std::io;
 use std::sync::Arc;
@@ -12,74 +12,110 @@ use rustls::server::NoServerSessionStorage;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::Server;
-use super::connection::{self, Ends};
+use super::config::{Limits, Server};
+use super::connection::{self, Shutdown};
+use super::hyper_env::RustlsClock;
 use super::metrics::Refusal;
-use super::rt::Wall;
-use crate::room::{Room, Turns};
-use crate::tls::{Snapshot, provider};
+use crate::capacity::{ConnectionSlots, RequestSlots};
+use crate::env::Env;
+use crate::tls::{ClientCas, Identity, Snapshot, provider};
 
-/// The pause after a failure to accept that is not about one connection, such as too many open files.
+/// The pause after an error that does not concern a single connection, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(500);
 
-pub(super) async fn serve(
+impl Server {
+    /// Serves `router` until `shutdown` completes, and then until all requests in flight are answered, for at most
+    /// [`Limits::request_deadline`].
+    ///
+    /// Dropping the future closes all connections immediately.
+    ///
+    /// # Errors
+    /// The TLS configuration is invalid. Failures to accept connections are logged and retried.
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        router: Router,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> io::Result<()> {
+        run(self, listener, router, shutdown).await
+    }
+}
+
+/// Runs a server without metrics, see [`Server::serve`].
+///
+/// # Errors
+/// As [`Server::serve`].
+pub async fn serve(
+    listener: TcpListener,
+    identity: Identity,
+    clients: ClientCas,
+    router: Router,
+    limits: Limits,
+    env: &Env,
+    shutdown: impl Future<Output = ()> + Send,
+) -> io::Result<()> {
+    Server::new(identity, clients, limits, env.clone()).serve(listener, router, shutdown).await
+}
+
+async fn run(
     server: Server,
     listener: TcpListener,
     router: Router,
     shutdown: impl Future<Output = ()> + Send,
 ) -> io::Result<()> {
-    // The body is limited below the router, for every extractor alike.
+    // The body is limited outside the router, so the limit applies to all extractors.
     let router = router.layer(DefaultBodyLimit::disable());
-    let (leaving, drain, stop) =
+    let (lingering, draining, stop) =
         (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
     let _stopped = stop.clone().drop_guard();
-    let room = Room::new(server.limits.connections, server.limits.connections_per_client, server.env.clone());
+    let limits = &server.limits;
+    let slots = ConnectionSlots::new(limits.connections, limits.connections_per_client, server.env.clone());
 
     let env = server.env.clone();
     let shutdown = async {
         shutdown.await;
-        leaving.cancel();
+        lingering.cancel();
         env.sleep(server.limits.linger).await;
     };
-    let ends = Ends { leaving: leaving.clone(), drain: drain.clone() };
-    let accepting = accept(&server, &listener, &router, &room, &ends, &stop);
+    let phases = Shutdown { lingering: lingering.clone(), draining: draining.clone() };
+    let accepting = accept(&server, &listener, &router, &slots, &phases, &stop);
     match select(std::pin::pin!(shutdown), std::pin::pin!(accepting)).await {
         Either::Left(((), _)) => {}
         Either::Right((ended, _)) => return ended,
     }
-    // Whoever connects from now on is refused at once instead of waiting in the queue for nothing.
+    // Further connections are refused immediately instead of waiting in the queue.
     drop(listener);
-    drain.cancel();
-    let gone = room.empty(server.limits.connections);
-    if env.timeout(server.limits.request_deadline, gone).await.is_err() {
-        tracing::warn!("connections that did not end in time are cut");
+    draining.cancel();
+    let closed = slots.wait_until_free(server.limits.connections);
+    if env.timeout(server.limits.request_deadline, closed).await.is_err() {
+        tracing::warn!("closing connections that did not end in time");
     }
     Ok(())
 }
 
-/// Accepts for ever. Every connection holds one place of `room`.
+/// Accepts connections and never returns. Each connection holds one of the slots.
 async fn accept(
     server: &Server,
     listener: &TcpListener,
     router: &Router,
-    room: &Room,
-    ends: &Ends,
+    slots: &ConnectionSlots,
+    shutdown: &Shutdown,
     stop: &CancellationToken,
 ) -> io::Result<()> {
     let mut snapshot = server.clients.snapshot();
     let mut config = Arc::new(configure(server, &snapshot)?);
-    let turns = Turns::new(server.limits.requests);
+    let requests = RequestSlots::new(server.limits.requests);
     loop {
         let accepted = match listener.accept().await {
             Ok(accepted) => accepted,
-            Err(error) if is_about_one(&error) => continue,
+            Err(error) if concerns_one_connection(&error) => continue,
             Err(error) => {
-                tracing::warn!(%error, "connections cannot be accepted");
+                tracing::warn!(%error, "accepting a connection failed, retrying");
                 server.env.sleep(PAUSE).await;
                 continue;
             }
         };
-        let Some(place) = room.enter(accepted.1.ip()).await else {
+        let Some(slot) = slots.acquire(accepted.1.ip()).await else {
             server.metrics.refused(Refusal::TooManyConnections);
             tracing::debug!(address = %accepted.1, "a client has too many connections");
             continue;
@@ -88,33 +124,34 @@ async fn accept(
             snapshot = server.clients.snapshot();
             config = Arc::new(configure(server, &snapshot)?);
         }
-        let (server_of_it, router) = (server.clone(), router.clone());
-        let (config, turns) = ((Arc::clone(&config), snapshot.generation), Arc::clone(&turns));
-        let ends = ends.clone();
+        let (connection_server, router) = (server.clone(), router.clone());
+        let (config, requests) = ((Arc::clone(&config), snapshot.generation), Arc::clone(&requests));
+        let shutdown = shutdown.clone();
         let stop = stop.clone();
         let task = async move {
-            let connection = connection::run(server_of_it, router, config, accepted, &place, turns, ends);
+            let connection =
+                connection::run(connection_server, router, config, accepted, &slot, requests, shutdown);
             select(std::pin::pin!(connection), std::pin::pin!(stop.cancelled())).await;
         };
-        // It ends by itself, or by `stop`, which fires when the server is dropped.
+        // The task ends with the connection, or when the server is dropped, which cancels `stop`.
         server.env.spawn("https-connection", task).detach();
     }
 }
 
-/// Whether a failure to accept concerns only the connection that was to be accepted.
-fn is_about_one(error: &io::Error) -> bool {
+/// Whether an error concerns only the connection that was accepted.
+fn concerns_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
 fn configure(server: &Server, clients: &Snapshot) -> io::Result<ServerConfig> {
-    let mut config = ServerConfig::builder_with_details(provider(), Wall::shared(&server.env))
+    let mut config = ServerConfig::builder_with_details(provider(), RustlsClock::shared(&server.env))
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
         .with_client_cert_verifier(Arc::clone(&clients.verifier))
         .with_cert_resolver(Arc::new(server.identity.clone()));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // A resumed session would carry a client's certificate past the authorities of today.
+    // A resumed session would keep a client certificate that the current authorities may not accept.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)

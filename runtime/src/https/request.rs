@@ -1,4 +1,4 @@
-//! One request: what it may take, and what becomes of a handler that fails.
+//! One request: its limits, and the response if its handler fails.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -12,58 +12,58 @@ use hyper::body::{Body as _, Incoming};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use super::answer::status;
-use super::connection::Origin;
-use super::metrics::Refusal;
-use super::{Limits, TrafficMetrics};
+use super::config::Limits;
+use super::metrics::{Refusal, TrafficMetrics};
+use super::origin::Origin;
+use super::status::failure;
+use crate::capacity::{ActiveRequest, Activity, RequestSlots};
 use crate::env::{Elapsed, Env};
-use crate::room::{Activity, Busy, Turns};
 
-/// Says that a connection ends with this answer.
+/// The header value of a response that closes its connection.
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
-/// Answers the requests of one connection.
+/// Handles the requests of one connection.
 #[derive(Clone)]
-pub(super) struct Answering {
+pub(super) struct RequestHandler {
     pub(super) router: Router,
     pub(super) limits: Limits,
     pub(super) metrics: TrafficMetrics,
     pub(super) env: Env,
     pub(super) origin: Arc<Origin>,
     pub(super) activity: Arc<Activity>,
-    pub(super) turns: Arc<Turns>,
-    /// The answer is the last one of an HTTP/1.1 connection.
-    pub(super) leaving: CancellationToken,
+    pub(super) requests: Arc<RequestSlots>,
+    /// If cancelled, each HTTP/1.1 response closes its connection.
+    pub(super) lingering: CancellationToken,
 }
 
-impl Answering {
-    pub(super) async fn answer(self, request: Request<Incoming>) -> Response<Body> {
-        let (leaving, version) = (self.leaving.clone(), request.version());
+impl RequestHandler {
+    pub(super) async fn handle(self, request: Request<Incoming>) -> Response<Body> {
+        let (lingering, version) = (self.lingering.clone(), request.version());
         let mut response = self.respond(request).await;
-        if leaving.is_cancelled() && version < Version::HTTP_2 {
+        if lingering.is_cancelled() && version < Version::HTTP_2 {
             response.headers_mut().insert(header::CONNECTION, CLOSE);
         }
         response
     }
 
     async fn respond(self, request: Request<Incoming>) -> Response<Body> {
-        let _busy = Busy::new(&self.activity, &self.env);
-        let Some(_turn) = self.turns.take(self.origin.address().ip()) else {
+        let _active = ActiveRequest::new(&self.activity, &self.env);
+        let Some(_slot) = self.requests.acquire(self.origin.address().ip()) else {
             self.metrics.refused(Refusal::TooManyRequests);
-            let message = "too many requests are under way, try again later";
-            let mut response = status(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
+            let message = "too many requests are in flight; try again later";
+            let mut response = failure(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             return response;
         };
         let limit = self.limits.body_bytes;
         if exceeds(&request, limit) {
             self.metrics.refused(Refusal::BodyTooLarge);
-            let mut response = status(
+            let mut response = failure(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "RequestEntityTooLarge",
-                &format!("the body may have {limit} bytes at most"),
+                &format!("the body is longer than {limit} bytes, the maximum"),
             );
-            // HTTP/1.1 would have to read the body to get at the next request.
+            // With HTTP/1.1, the server would have to read the body before the next request.
             if request.version() < Version::HTTP_2 {
                 response.headers_mut().insert(header::CONNECTION, CLOSE);
             }
@@ -78,21 +78,22 @@ impl Answering {
             Ok(Ok(Err(never))) => match never {},
             Ok(Err(_panic)) => {
                 self.metrics.refused(Refusal::Panic);
-                // What the panic said was printed by the hook; it may hold what clients should not see.
-                tracing::error!(%method, path, "a handler has panicked");
-                status(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "the handler failed unexpectedly")
+                // The panic hook prints the message. It may contain information that clients must not see.
+                tracing::error!(%method, path, "a handler panicked");
+                let message = "the request handler failed unexpectedly; see the log of the server";
+                failure(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
             }
             Err(Elapsed(limit)) => {
                 self.metrics.refused(Refusal::Deadline);
-                tracing::warn!(%method, path, ?limit, "a request was given up");
-                let message = format!("there was no answer within {limit:?}");
-                status(StatusCode::GATEWAY_TIMEOUT, "Timeout", &message)
+                tracing::warn!(%method, path, ?limit, "a request timed out");
+                let message = format!("the request was not handled within {limit:?}; try again");
+                failure(StatusCode::GATEWAY_TIMEOUT, "Timeout", &message)
             }
         }
     }
 }
 
-/// Whether the request itself says that its body is too long.
+/// Whether the declared length of the body exceeds the limit.
 fn exceeds(request: &Request<Incoming>, limit: usize) -> bool {
     request.body().size_hint().lower() > limit as u64
 }

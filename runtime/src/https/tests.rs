@@ -13,11 +13,11 @@ use crate::tls::pki::Ca;
 use crate::tls::{ClientCas, Identity};
 use world::{H1, H2, World};
 
-/// Long enough for anything on the loopback interface.
+/// A deadline for operations on the loopback interface.
 const SOON: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn both_protocols_are_served_and_the_peer_is_known() {
+async fn both_protocols_are_served_with_the_peer() {
     let world = World::new(Limits::default()).await;
     for alpn in [H1, H2] {
         let mut client = world.connect(alpn, None).await.unwrap();
@@ -27,7 +27,7 @@ async fn both_protocols_are_served_and_the_peer_is_known() {
 }
 
 #[tokio::test]
-async fn a_body_of_the_limit_passes_and_a_longer_one_is_refused_however_it_is_sent() {
+async fn a_body_at_the_limit_is_accepted_and_a_longer_one_is_refused() {
     let world = World::new(Limits { body_bytes: 1000, ..Limits::default() }).await;
     for alpn in [H1, H2] {
         for chunked in [false, true] {
@@ -38,7 +38,7 @@ async fn a_body_of_the_limit_passes_and_a_longer_one_is_refused_however_it_is_se
             assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{alpn:?} {chunked} {body}");
         }
     }
-    assert_eq!(world.metrics.count(Refusal::BodyTooLarge), 2, "those that said so");
+    assert_eq!(world.metrics.count(Refusal::BodyTooLarge), 2, "the requests with a declared length");
 }
 
 #[tokio::test]
@@ -48,11 +48,11 @@ async fn a_refusal_is_a_status_object() {
     let (_, body) = client.post("/echo", vec![7; 11], false).await.unwrap();
     let status: kube::core::Status = serde_json::from_str(&body).unwrap();
     assert_eq!((status.code, status.reason.as_str()), (413, "RequestEntityTooLarge"));
-    assert_eq!(status.message, "the body may have 10 bytes at most");
+    assert_eq!(status.message, "the body is longer than 10 bytes, the maximum");
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_long_is_refused() {
+async fn headers_that_are_too_large_are_refused() {
     let world = World::new(Limits { header_bytes: 8192, ..Limits::default() }).await;
     for alpn in [H1, H2] {
         let mut client = world.connect(alpn, None).await.unwrap();
@@ -63,7 +63,7 @@ async fn a_head_that_is_too_long_is_refused() {
 }
 
 #[tokio::test]
-async fn a_handler_that_takes_too_long_is_given_up() {
+async fn a_handler_that_takes_too_long_times_out() {
     let world = World::new(Limits { request_deadline: Duration::from_millis(50), ..Limits::default() }).await;
     let mut client = world.connect(H2, None).await.unwrap();
     let (status, body) = client.get("/never").await.unwrap();
@@ -73,7 +73,7 @@ async fn a_handler_that_takes_too_long_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_end_is_given_up() {
+async fn a_body_that_does_not_end_times_out() {
     let limits = Limits { request_deadline: Duration::from_millis(50), ..Limits::default() };
     let world = World::new(limits).await;
     let mut stream = world.tls(H1, None).await.unwrap();
@@ -87,20 +87,20 @@ async fn a_body_that_does_not_end_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_panic_is_answered_counted_and_costs_nobody_else() {
+async fn a_panic_is_answered_and_counted_and_affects_no_other_request() {
     let world = World::new(Limits::default()).await;
     for alpn in [H1, H2] {
         let mut client = world.connect(alpn, None).await.unwrap();
         let (status, body) = client.get("/panic").await.unwrap();
         assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
         assert!(body.contains("InternalError") && !body.contains("secret"), "{body}");
-        assert_eq!(client.get("/peer").await.unwrap().0, StatusCode::OK, "the connection lives on");
+        assert_eq!(client.get("/peer").await.unwrap().0, StatusCode::OK, "the connection stays open");
     }
     assert_eq!(world.metrics.count(Refusal::Panic), 2);
 }
 
 #[tokio::test]
-async fn a_handshake_that_is_not_begun_is_given_up() {
+async fn a_missing_handshake_times_out() {
     let limits = Limits { handshake_deadline: Duration::from_millis(50), ..Limits::default() };
     let world = World::new(limits).await;
     let mut stream = tokio::net::TcpStream::connect(world.address).await.unwrap();
@@ -110,7 +110,7 @@ async fn a_handshake_that_is_not_begun_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_head_that_drips_is_given_up_in_time_of_the_environment() {
+async fn slow_headers_time_out_by_the_clock_of_the_environment() {
     let world = World::manual(Limits::default()).await;
     let mut stream = world.tls(H1, None).await.unwrap();
     stream.write_all(b"GET /peer HTTP/1.1\r\nHost:").await.unwrap();
@@ -123,14 +123,14 @@ async fn a_head_that_drips_is_given_up_in_time_of_the_environment() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_ended_in_order() {
+async fn an_idle_connection_is_closed_gracefully() {
     let world = World::manual(Limits::default()).await;
     let mut client = world.connect(H2, None).await.unwrap();
     assert_eq!(client.get("/peer").await.unwrap().0, StatusCode::OK);
     world.pass(connection::IDLE.saturating_sub(Duration::from_secs(10))).await;
     assert_eq!(client.get("/peer").await.unwrap().0, StatusCode::OK, "still there");
     world.pass(connection::IDLE.saturating_sub(Duration::from_secs(10))).await;
-    assert_eq!(world.metrics.open(), 1, "the request counted");
+    assert_eq!(world.metrics.open(), 1, "the connection had a recent request");
     world.pass(Duration::from_secs(20)).await;
     world.until(|| world.metrics.open() == 0).await;
 }
@@ -143,8 +143,8 @@ async fn more_connections_than_allowed_wait_until_one_ends() {
     let third = world.connect(H2, None);
     let mut third = std::pin::pin!(third);
     let early = world.env.timeout(Duration::from_millis(200), third.as_mut()).await;
-    assert!(early.is_err(), "nobody shakes hands with a third");
-    assert_eq!(second.get("/peer").await.unwrap().0, StatusCode::OK, "the others are served");
+    assert!(early.is_err(), "the third handshake waits");
+    assert_eq!(second.get("/peer").await.unwrap().0, StatusCode::OK, "the other connections are served");
     drop(first);
     let mut third = world.env.timeout(SOON, third).await.unwrap().unwrap();
     assert_eq!(third.get("/peer").await.unwrap().0, StatusCode::OK);
@@ -172,7 +172,7 @@ async fn client_certificates_are_verified_and_missing_ones_are_marked() {
         assert_eq!(with.get("/peer").await.unwrap().1, "127.0.0.1 front-proxy");
         let mut nameless = world.connect(alpn, Some(&ours.client(&[]))).await.unwrap();
         assert_eq!(nameless.get("/peer").await.unwrap().1, "127.0.0.1 nameless");
-        // With TLS 1.3 the client learns of the refusal after its own part of the handshake.
+        // With TLS 1.3, the client receives the refusal after its part of the handshake.
         let refused = match world.connect(alpn, Some(&theirs.client(&["front-proxy"]))).await {
             Err(_) => true,
             Ok(mut client) => client.get("/peer").await.is_err(),
@@ -182,12 +182,12 @@ async fn client_certificates_are_verified_and_missing_ones_are_marked() {
             Err(_) => true,
             Ok(mut client) => client.get("/peer").await.is_err(),
         };
-        assert!(server_only, "a certificate that is not for clients");
+        assert!(server_only, "a certificate without client authentication");
     }
 }
 
 #[tokio::test]
-async fn authorities_that_are_replaced_count_for_connections_that_exist() {
+async fn replaced_authorities_apply_to_existing_connections() {
     let (old, new) = (Ca::new("old"), Ca::new("new"));
     let world = World::manual(Limits::default()).await;
     world.clients.replace(old.pem().as_bytes()).unwrap();
@@ -197,11 +197,15 @@ async fn authorities_that_are_replaced_count_for_connections_that_exist() {
     assert_eq!(anonymous.get("/peer").await.unwrap().1, "127.0.0.1 none");
 
     world.clients.replace(format!("{}{}", old.pem(), new.pem()).as_bytes()).unwrap();
-    assert_eq!(client.get("/peer").await.unwrap().1, "127.0.0.1 front-proxy", "still vouched for");
+    assert_eq!(
+        client.get("/peer").await.unwrap().1,
+        "127.0.0.1 front-proxy",
+        "the authority is still accepted"
+    );
     world.clients.replace(new.pem().as_bytes()).unwrap();
-    assert_eq!(client.get("/peer").await.unwrap().1, "127.0.0.1 none", "not vouched for any more");
+    assert_eq!(client.get("/peer").await.unwrap().1, "127.0.0.1 none", "the authority is no longer accepted");
 
-    // And both are asked to come again.
+    // Both connections are closed gracefully.
     world.pass(Duration::from_secs(10)).await;
     world.until(|| world.metrics.open() == 0).await;
     let mut client = world.connect(H2, Some(&new.client(&["front-proxy"]))).await.unwrap();
@@ -209,28 +213,28 @@ async fn authorities_that_are_replaced_count_for_connections_that_exist() {
 }
 
 #[tokio::test]
-async fn connections_that_are_silent_make_room_when_all_places_are_taken() {
+async fn idle_connections_are_evicted_when_all_slots_are_in_use() {
     let world = World::new(Limits { connections: 2, ..Limits::default() }).await;
     let mut silent = vec![world.connect(H2, None).await.unwrap(), world.connect(H2, None).await.unwrap()];
     let third = async { world.connect(H2, None).await.unwrap().get("/peer").await };
     let third =
-        world.env.timeout(SOON * 2, Box::pin(third)).await.expect("one of the two makes room").unwrap();
+        world.env.timeout(SOON * 2, Box::pin(third)).await.expect("one of the two is evicted").unwrap();
     assert_eq!(third.0, StatusCode::OK);
-    assert!(silent.pop().unwrap().get("/peer").await.is_ok(), "the other one stays");
+    assert!(silent.pop().unwrap().get("/peer").await.is_ok(), "the other connection stays open");
 }
 
 #[tokio::test]
-async fn one_client_has_its_share_of_connections() {
+async fn the_connections_of_one_client_are_limited() {
     let world = World::new(Limits { connections_per_client: 2, ..Limits::default() }).await;
     let mut first = world.connect(H2, None).await.unwrap();
     let _second = world.connect(H2, None).await.unwrap();
-    assert!(world.connect(H2, None).await.is_err(), "the third is closed");
+    assert!(world.connect(H2, None).await.is_err(), "the third connection is closed");
     assert_eq!(world.metrics.count(Refusal::TooManyConnections), 1);
     assert_eq!(first.get("/peer").await.unwrap().0, StatusCode::OK);
 }
 
 #[tokio::test]
-async fn more_requests_than_allowed_are_refused_at_once() {
+async fn requests_beyond_the_limit_are_refused_immediately() {
     let world = World::new(Limits { requests: 2, ..Limits::default() }).await;
     let mut first = world.connect(H2, None).await.unwrap();
     let (waiting, refused) = futures::join!(first.get("/wait"), async {
@@ -241,12 +245,12 @@ async fn more_requests_than_allowed_are_refused_at_once() {
     });
     assert_eq!((waiting.unwrap().0, refused.0), (StatusCode::OK, StatusCode::TOO_MANY_REQUESTS));
     assert_eq!(world.metrics.count(Refusal::TooManyRequests), 1);
-    assert_eq!(first.get("/peer").await.unwrap().0, StatusCode::OK, "its turn has ended");
+    assert_eq!(first.get("/peer").await.unwrap().0, StatusCode::OK, "its request has ended");
 }
 
 #[tokio::test]
-async fn a_certificate_that_is_demanded_is_asked_for_in_the_handshake() {
-    let (ours, clients) = (Ca::new("ours"), ClientCas::demanding());
+async fn a_required_certificate_is_requested_in_the_handshake() {
+    let (ours, clients) = (Ca::new("ours"), ClientCas::requiring());
     let world = World::with(Limits::default(), Identity::new(), clients).await;
     let leaf = world.ca.serving("localhost");
     world.identity.replace(leaf.chain.as_bytes(), leaf.key.as_bytes()).unwrap();
@@ -256,7 +260,7 @@ async fn a_certificate_that_is_demanded_is_asked_for_in_the_handshake() {
             Err(_) => true,
             Ok(mut client) => client.get("/peer").await.is_err(),
         };
-        assert!(without, "no certificate, no connection");
+        assert!(without, "a certificate is required");
         let mut with = world.connect(alpn, Some(&ours.client(&["front-proxy"]))).await.unwrap();
         assert_eq!(with.get("/peer").await.unwrap().1, "127.0.0.1 front-proxy");
     }

@@ -1,4 +1,4 @@
-//! Competing for the Lease.
+//! A candidate for the Lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,55 +9,58 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
+use super::config::LeaseConfig;
+use super::error::LeaseError;
 use super::fence::Instant;
 use super::health::LeaseHealth;
-use super::leadership::{Leadership, Tenure};
+use super::leadership::{Acquisition, Leadership};
 use super::observation::Observation;
+use super::record;
 use super::store::{Store, Written};
-use super::{LeaseConfig, LeaseError, record};
 use crate::env::Env;
 
-/// How long to wait at most before the next look after somebody else was faster.
+/// The maximum pause after another candidate acquired the Lease first.
 const COLLISION_PAUSE: Duration = Duration::from_millis(100);
 
-/// Competes for one Lease in the name of one process.
+/// A candidate for a Lease, for one process.
 pub struct Candidate {
     store: Arc<Store>,
     observation: Observation,
-    /// The acquireTime of our latest claim. A Lease that carries it is ours, also if the answer to the claim was lost.
-    claimed: Option<Timestamp>,
+    /// The acquireTime of the latest attempt to acquire the Lease. A Lease with it belongs to this process, even if the
+    /// response to the attempt was lost.
+    acquired_at: Option<Timestamp>,
 }
 
-/// What an observed Lease tells us to do.
+/// The next step after a read.
 enum Step {
-    /// Somebody may be valid still: look again after this long.
+    /// A holder may still lead: read again after this duration.
     Wait(Duration),
-    /// Nobody can be valid: claim what was read.
-    Claim(Option<Box<Lease>>),
-    /// The Lease was deleted under somebody who may be valid for this long: put it back without a holder.
+    /// No holder can lead: acquire the Lease that was read.
+    Acquire(Option<Box<Lease>>),
+    /// The Lease was deleted, and its holder may lead for this duration: create it without a holder.
     ///
-    /// An absent Lease cannot be waited out, for absence has no version: somebody else may have taken and lost a new
-    /// Lease between two looks.
+    /// A missing Lease has no version that could show a change: another candidate may acquire and lose a new Lease between
+    /// two reads.
     Restore(Duration),
 }
 
 impl Candidate {
-    /// A candidate for the Lease of `config`. Nothing happens before [`Candidate::acquire`].
+    /// A candidate for the Lease of `config`. It sends no request before [`Candidate::acquire`].
     ///
-    /// `client` must not repeat requests by itself: an answer that comes after the deadline is not what was waited for.
+    /// `client` must not retry requests by itself, because a retry could exceed the deadline.
     pub fn new(client: Client, config: LeaseConfig, env: Env) -> Self {
         let observation = Observation::new(config.duration);
-        Self { store: Arc::new(Store::new(client, config, env)), observation, claimed: None }
+        Self { store: Arc::new(Store::new(client, config, env)), observation, acquired_at: None }
     }
 
-    /// A view for readiness checks and metrics.
+    /// The state of the lease for readiness checks and metrics.
     pub fn health(&self) -> LeaseHealth {
         self.store.health.clone()
     }
 
-    /// Waits until this process leads; `None` when `stop` fired first. Failed requests are logged and repeated.
+    /// Waits until this process leads. Returns `None` if `stop` is cancelled first. Failed requests are logged and retried.
     ///
-    /// A leadership that ended can be followed by another: call this again.
+    /// After a leadership has ended, call this again to lead again.
     pub async fn acquire(&mut self, stop: &CancellationToken) -> Option<Leadership> {
         while !stop.is_cancelled() {
             let observed = {
@@ -68,10 +71,11 @@ impl Candidate {
                     Either::Right(_) => return None,
                 }
             };
-            // A claim is not interrupted: one that the server accepts unseen would lock everybody out for a while.
+            // An attempt to acquire is not interrupted. If the API server accepted it unnoticed, no candidate could lead for
+            // the duration of the lease.
             let outcome = match observed {
                 Ok(Step::Wait(wait)) => Ok(Err(wait)),
-                Ok(Step::Claim(lease)) => self.claim(lease.as_deref()).await,
+                Ok(Step::Acquire(lease)) => self.try_acquire(lease.as_deref()).await,
                 Ok(Step::Restore(longest)) => self.restore(longest).await.map(Err),
                 Err(error) => Err(error),
             };
@@ -84,7 +88,7 @@ impl Candidate {
                 Ok(Err(wait)) => wait,
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
-                    tracing::warn!(error, "the lease is out of reach, trying again");
+                    tracing::warn!(error, "requesting the lease failed, retrying");
                     self.spread(self.store.config.retry_interval())
                 }
             };
@@ -99,58 +103,61 @@ impl Candidate {
         let Store { config, env, health, .. } = &*self.store;
         let now = env.uptime();
         let holder = lease.as_ref().and_then(record::holder);
-        let is_ours = self.owns(lease.as_ref());
-        if self.observation.see(lease.as_ref(), now) && !is_ours {
-            self.claimed = None;
+        let is_own = self.owns(lease.as_ref());
+        if self.observation.record(lease.as_ref(), now) && !is_own {
+            self.acquired_at = None;
         }
-        if health.held_by(holder) && !is_ours {
-            tracing::info!(holder, identity = config.identity, "standing by for the lease");
+        if health.set_holder(holder) && !is_own {
+            tracing::info!(holder, identity = config.identity, "waiting as standby for the lease");
         }
         if let (None, Some(longest)) = (&lease, self.observation.longest()) {
             return Ok(Step::Restore(longest));
         }
         let wait = self.observation.wait(now);
-        if is_ours || wait.is_zero() {
-            return Ok(Step::Claim(lease.map(Box::new)));
+        if is_own || wait.is_zero() {
+            return Ok(Step::Acquire(lease.map(Box::new)));
         }
         Ok(Step::Wait(wait.min(self.spread(config.poll_interval()))))
     }
 
-    /// Claims the Lease that was read. Returns the pause before the next look if somebody else was faster.
-    async fn claim(&mut self, current: Option<&Lease>) -> Result<Result<Leadership, Duration>, LeaseError> {
+    /// Tries to acquire the Lease that was read. If another candidate was faster, returns the pause before the next read.
+    async fn try_acquire(
+        &mut self,
+        current: Option<&Lease>,
+    ) -> Result<Result<Leadership, Duration>, LeaseError> {
         let Store { config, env, .. } = &*self.store;
         let sent = Instant::now(env);
-        let claimed = *self.claimed.get_or_insert(sent.wall());
-        let lease = record::claim(current, config, claimed, sent.wall());
+        let acquired_at = *self.acquired_at.get_or_insert(sent.wall());
+        let lease = record::held(current, config, acquired_at, sent.wall());
         match self.store.write(&lease).await? {
             Written::Stored(lease) => {
-                // Later we must know that there was a holder, even if it was nobody but us.
-                self.observation.see(Some(&lease), env.uptime());
-                let tenure = Tenure { store: Arc::clone(&self.store), claimed };
-                Ok(Ok(Leadership::begin(tenure, *lease, sent)))
+                // The observation must contain a holder, even if it was only this process.
+                self.observation.record(Some(&lease), env.uptime());
+                let acquisition = Acquisition { store: Arc::clone(&self.store), acquired_at };
+                Ok(Ok(Leadership::begin(acquisition, *lease, sent)))
             }
             Written::Stale => {
-                self.observation.overtaken();
+                self.observation.record_conflict();
                 Ok(Err(env.jitter(COLLISION_PAUSE)))
             }
         }
     }
 
-    /// Puts a deleted Lease back without a holder. Returns the pause before the next look.
+    /// Creates a deleted Lease again without a holder. Returns the pause before the next read.
     async fn restore(&mut self, longest: Duration) -> Result<Duration, LeaseError> {
         let Store { config, env, .. } = &*self.store;
         if let Written::Stored(_) = self.store.write(&record::placeholder(config, longest)).await? {
-            tracing::warn!("the lease was deleted; it is put back, and its last holder is waited out");
+            tracing::warn!("restored the deleted lease; waiting until its last holder can no longer lead");
         }
         Ok(env.jitter(COLLISION_PAUSE))
     }
 
     fn owns(&self, lease: Option<&Lease>) -> bool {
-        let (Some(lease), Some(claimed)) = (lease, self.claimed) else { return false };
-        record::is_claim(lease, &self.store.config.identity, claimed)
+        let (Some(lease), Some(acquired_at)) = (lease, self.acquired_at) else { return false };
+        record::is_held_since(lease, &self.store.config.identity, acquired_at)
     }
 
-    /// Between three quarters of `interval` and all of it, so that candidates do not ask in step.
+    /// A duration from three quarters of `interval` to `interval`, so that candidates do not send requests at the same time.
     fn spread(&self, interval: Duration) -> Duration {
         interval.saturating_sub(self.store.env.jitter(interval / 4))
     }

@@ -1,4 +1,4 @@
-//! The permission to write, and when it ends.
+//! The permission to write, and its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,17 +10,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::env::Env;
 
-/// How often [`Fence::lost`] looks at the clocks: sleepers do not notice suspension or a wall clock that jumps.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// The interval at which [`Fence::lost`] reads the clocks, because sleeping does not detect suspension or a jump of the wall
+/// clock.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The share of the lease's duration by which a fence ends early, because two machines' clocks do not run equally fast:
-/// 1/100 is twenty times what an undisciplined quartz is off.
+/// The fraction of the lease duration by which a fence ends early, because clocks of different machines drift: 1/100 is
+/// twenty times the drift of a quartz clock without synchronization.
 const DRIFT_MARGIN: u32 = 100;
 
-/// Permission to write for as long as the lease is surely ours. Clones are the same permission.
+/// Permission to write while this process certainly holds the lease. Clones share it.
 ///
-/// Before every write ask [`Fence::admits`] with the deadline of that write, and give up the write when the deadline has
-/// passed: then even the last write of a leader arrives before its successor's first, the time inside the server apart.
+/// Call [`Fence::admits`] with the deadline of each write before the write, and cancel the write at its deadline. The last
+/// write of a leader then arrives before the first write of its successor, apart from the time within the API server.
 #[derive(Clone)]
 pub struct Fence(Arc<State>);
 
@@ -36,15 +37,15 @@ struct Term {
     ended: bool,
 }
 
-/// A moment on both clocks.
+/// A point in time on both clocks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Instant {
+pub(crate) struct Instant {
     uptime: Duration,
     wall: Timestamp,
 }
 
 impl Instant {
-    pub(super) fn now(env: &Env) -> Self {
+    pub(crate) fn now(env: &Env) -> Self {
         Self { uptime: env.uptime(), wall: env.now() }
     }
 
@@ -52,7 +53,7 @@ impl Instant {
         self.wall
     }
 
-    /// What has passed since, on the clock that says more.
+    /// The elapsed time, on the clock that shows more.
     pub(super) fn elapsed(&self, env: &Env) -> Duration {
         let boot = env.uptime().saturating_sub(self.uptime);
         let wall = Duration::try_from(env.now().duration_since(self.wall)).unwrap_or_default();
@@ -67,12 +68,12 @@ impl std::fmt::Debug for Fence {
 }
 
 impl Fence {
-    /// A fence of a lease of `duration` whose last successful request was sent at `sent`.
+    /// The fence of a lease with this duration whose last successful request was sent at `sent`.
     pub(super) fn new(env: Env, duration: Duration, sent: Instant) -> Self {
         Self::with_validity(env, duration.saturating_sub(duration / DRIFT_MARGIN), sent)
     }
 
-    pub(super) fn with_validity(env: Env, validity: Duration, sent: Instant) -> Self {
+    pub(crate) fn with_validity(env: Env, validity: Duration, sent: Instant) -> Self {
         Self(Arc::new(State {
             env,
             validity,
@@ -81,9 +82,9 @@ impl Fence {
         }))
     }
 
-    /// How long the permission still lasts if no renewal succeeds; zero once it has ended.
+    /// How long the permission lasts if no renewal succeeds. Zero after it has ended.
     ///
-    /// The first call that says zero ends it for good.
+    /// The first call that returns zero ends the permission permanently.
     pub fn remaining(&self) -> Duration {
         let remaining = self.0.remaining(&mut self.0.term.lock());
         if remaining.is_zero() {
@@ -92,7 +93,7 @@ impl Fence {
         remaining
     }
 
-    /// Whether a write that is given up after `deadline` may start now.
+    /// Whether a write with this deadline may start now.
     pub fn admits(&self, deadline: Duration) -> bool {
         self.remaining() > deadline
     }
@@ -106,7 +107,7 @@ impl Fence {
                 if remaining.is_zero() {
                     return;
                 }
-                let pause = fence.0.env.sleep(remaining.min(LOOK_INTERVAL));
+                let pause = fence.0.env.sleep(remaining.min(CHECK_INTERVAL));
                 let ended = std::pin::pin!(fence.0.ended.cancelled());
                 if let Either::Left(_) = select(ended, pause).await {
                     return;
@@ -115,14 +116,14 @@ impl Fence {
         }
     }
 
-    /// Ends the permission now.
-    pub(super) fn end(&self) {
+    /// Ends the permission.
+    pub(crate) fn end(&self) {
         self.0.term.lock().ended = true;
         self.0.ended.cancel();
     }
 
-    /// Counts validity from `sent` from now on. Returns whether the permission lasts: one that has ended is not revived
-    /// by a late answer, because its user may have seen the end already.
+    /// Counts the validity from `sent`. Returns whether the permission lasts. A late response does not restore a permission
+    /// that has ended, because its users may already have seen the end.
     pub(super) fn extend(&self, sent: Instant) -> bool {
         let mut term = self.0.term.lock();
         if self.0.remaining(&mut term).is_zero() {

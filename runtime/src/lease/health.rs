@@ -1,4 +1,4 @@
-//! What readiness and metrics may know about the lease.
+//! The state of the lease for readiness checks and metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::fence::Fence;
 use crate::env::Env;
 
-/// A view of a [`Candidate`](super::Candidate) from outside. Clones see the same.
+/// The state of a [`Candidate`](super::Candidate). Clones share it.
 #[derive(Debug, Clone)]
 pub struct LeaseHealth {
     env: Env,
@@ -27,49 +27,48 @@ impl LeaseHealth {
         Self { env, state: Arc::default() }
     }
 
-    /// The [uptime](Env::uptime) at which the API server last answered a request for the Lease; `None` before the first.
+    /// The [uptime](Env::uptime) of the last response to a request for the Lease; `None` before the first response.
     pub fn last_contact(&self) -> Option<Duration> {
         self.state.lock().last_contact
     }
 
-    /// Whether this process leads now.
+    /// Whether this process leads.
     pub fn is_leader(&self) -> bool {
         !self.remaining().is_zero()
     }
 
-    /// How long this process may still lead if no renewal succeeds; zero if it does not lead.
+    /// How long this process still leads if no renewal succeeds. Zero if it does not lead.
     pub fn remaining(&self) -> Duration {
         let fence = self.state.lock().fence.clone();
         fence.map_or(Duration::ZERO, |fence| fence.remaining())
     }
 
-    /// Who held the Lease when it was last seen; `None` if nobody did.
+    /// The holder in the last read of the Lease; `None` if there was none.
     pub fn holder(&self) -> Option<String> {
         self.state.lock().holder.clone()
     }
 
-    /// For a readiness check: whether the API server answered about the Lease within `limit`. Leading is no condition: a
-    /// candidate that could take over is as ready as the leader.
+    /// A readiness check: whether a request for the Lease got a response within `limit`. A standby is as ready as the leader.
     ///
     /// # Errors
-    /// One line that says how long there has been no answer.
+    /// The time since the last response.
     pub fn check(&self, limit: Duration) -> Result<(), String> {
         let Some(last) = self.last_contact() else {
-            return Err("the API server has not answered about the lease yet".to_owned());
+            return Err("the API server has not responded to a request for the lease yet".to_owned());
         };
         let age = self.env.uptime().saturating_sub(last);
         if age <= limit {
             return Ok(());
         }
-        Err(format!("the API server has not answered about the lease for {} s", age.as_secs()))
+        Err(format!("the API server has not responded to a request for the lease for {} s", age.as_secs()))
     }
 
-    pub(super) fn contacted(&self) {
+    pub(super) fn record_contact(&self) {
         self.state.lock().last_contact = Some(self.env.uptime());
     }
 
-    /// Notes the holder, and returns whether it is another than before.
-    pub(super) fn held_by(&self, holder: Option<&str>) -> bool {
+    /// Sets the holder. Returns whether it has changed.
+    pub(super) fn set_holder(&self, holder: Option<&str>) -> bool {
         let mut state = self.state.lock();
         let changed = state.holder.as_deref() != holder;
         if changed {
@@ -78,7 +77,7 @@ impl LeaseHealth {
         changed
     }
 
-    pub(super) fn leads(&self, fence: &Fence) {
+    pub(super) fn set_fence(&self, fence: &Fence) {
         self.state.lock().fence = Some(fence.clone());
     }
 }

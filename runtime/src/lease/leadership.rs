@@ -1,4 +1,4 @@
-//! Holding the Lease: renewal in the background, release at the end.
+//! Leadership: renewal in the background, and release at the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,91 +8,93 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use parking_lot::Mutex;
 
+use super::error::LeaseError;
 use super::fence::{Fence, Instant};
+use super::record;
 use super::store::{Store, Written};
-use super::{LeaseError, record};
 use crate::env::Task;
 
-/// How often a write is repeated at once because somebody else, who does not claim the Lease, changed it meanwhile.
+/// The maximum number of immediate retries of a write if another client changes the Lease without acquiring it.
 const ATTEMPTS: usize = 3;
 
-/// Leadership, renewed in the background until it is lost or given up. Dropping it ends the fence; others then wait for
-/// the lease to run out, while after [`Leadership::release`] they need not.
+/// Leadership, renewed in the background until it is lost or released.
+///
+/// Dropping it ends the fence, and standbys wait until the lease expires. After [`Leadership::release`] they do not wait.
 #[must_use = "leadership ends when it is dropped"]
 pub struct Leadership {
-    /// The permission to write. Give clones of it to all that writes.
+    /// The permission to write. Every component that writes needs a clone.
     pub fence: Fence,
-    tenure: Arc<Tenure>,
+    acquisition: Arc<Acquisition>,
     held: Arc<Mutex<Lease>>,
     renewal: Option<Task>,
 }
 
-/// One claim of the Lease that succeeded.
-pub(super) struct Tenure {
+/// A successful acquisition of the Lease.
+pub(super) struct Acquisition {
     pub(super) store: Arc<Store>,
-    /// The acquireTime by which we know our own Lease.
-    pub(super) claimed: Timestamp,
+    /// The acquireTime, which identifies the Lease of this acquisition.
+    pub(super) acquired_at: Timestamp,
 }
 
-/// How a renewal ended.
+/// The result of a renewal.
 enum Renewed {
-    /// The server has accepted it; the validity counts from when it was sent.
+    /// The API server accepted it. The validity counts from the time at which it was sent.
     Accepted(Instant),
-    /// The Lease is somebody else's, or nobody's.
+    /// The Lease has another holder, or was released.
     Superseded,
 }
 
 impl Leadership {
-    /// `lease` is what the server answered to the claim sent at `sent`.
-    pub(super) fn begin(tenure: Tenure, lease: Lease, sent: Instant) -> Self {
-        let tenure = Arc::new(tenure);
-        let Store { config, env, health, .. } = &*tenure.store;
+    /// Starts the leadership. `lease` is the response to the acquisition that was sent at `sent`.
+    pub(super) fn begin(acquisition: Acquisition, lease: Lease, sent: Instant) -> Self {
+        let acquisition = Arc::new(acquisition);
+        let Store { config, env, health, .. } = &*acquisition.store;
         let fence = Fence::new(env.clone(), config.duration, sent);
-        health.leads(&fence);
+        health.set_fence(&fence);
         let transitions = lease.spec.as_ref().and_then(|spec| spec.lease_transitions);
-        tracing::info!(lease = %tenure.store.object(), identity = config.identity, transitions, "leading");
+        tracing::info!(lease = %acquisition.store.object(), identity = config.identity, transitions, "leading");
         let held = Arc::new(Mutex::new(lease));
-        let renewal = renew_until_lost(Arc::clone(&tenure), Arc::clone(&held), fence.clone(), sent);
+        let renewal = renew_until_lost(Arc::clone(&acquisition), Arc::clone(&held), fence.clone(), sent);
         let renewal = env.spawn("lease-renewal", renewal);
-        Self { fence, tenure, held, renewal: Some(renewal) }
+        Self { fence, acquisition, held, renewal: Some(renewal) }
     }
 
-    /// Waits until leadership has ended: stop what writes, or end the process.
+    /// Waits until the leadership has ended. All components that write must then stop.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + 'static {
         self.fence.lost()
     }
 
-    /// Ends the fence and gives the Lease up, so that the next candidate takes it at once.
+    /// Ends the fence and releases the Lease, so that the next candidate can acquire it immediately.
     ///
-    /// **Assumes** that no write of this leader is in flight any more; call it last.
+    /// Assumption: no write of this leader is in flight. Call it last.
     ///
     /// # Errors
-    /// [`LeaseError`] if the server was not told; then the others wait for the lease to run out.
+    /// [`LeaseError`] if the Lease was not written. Standbys then wait until the lease expires.
     pub async fn release(mut self) -> Result<(), LeaseError> {
         self.fence.end();
         self.renewal = None;
-        let Store { config, env, .. } = &*self.tenure.store;
+        let Store { config, env, .. } = &*self.acquisition.store;
         let mut current = self.held.lock().clone();
         for _ in 0..ATTEMPTS {
-            let lease = record::release(&current, env.now());
-            match self.tenure.store.write(&lease).await? {
+            let lease = record::released(&current, env.now());
+            match self.acquisition.store.write(&lease).await? {
                 Written::Stored(_) => {
-                    tracing::info!(identity = config.identity, "the lease is released");
+                    tracing::info!(identity = config.identity, "released the lease");
                     return Ok(());
                 }
-                Written::Stale => match self.tenure.store.read().await? {
-                    Some(lease) if self.tenure.owns(&lease) => current = lease,
+                Written::Stale => match self.acquisition.store.read().await? {
+                    Some(lease) if self.acquisition.owns(&lease) => current = lease,
                     _ => return Ok(()),
                 },
             }
         }
-        Err(LeaseError::Contended { lease: self.tenure.store.object() })
+        Err(LeaseError::Contended { lease: self.acquisition.store.object() })
     }
 
     pub(super) async fn release_or_log(self) {
         if let Err(error) = self.release().await {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "the lease could not be released, others wait for it to run out");
+            tracing::warn!(error, "releasing the lease failed; standbys wait until it expires");
         }
     }
 }
@@ -103,28 +105,28 @@ impl Drop for Leadership {
     }
 }
 
-impl Tenure {
+impl Acquisition {
     fn owns(&self, lease: &Lease) -> bool {
-        record::is_claim(lease, &self.store.config.identity, self.claimed)
+        record::is_held_since(lease, &self.store.config.identity, self.acquired_at)
     }
 
-    /// Writes a new renewTime, over changes by others that name no other holder, and also over its deletion.
+    /// Writes a new renewTime. Retries if another client changed the Lease without another holder, or deleted it.
     async fn renew(&self, held: &Mutex<Lease>) -> Result<Renewed, LeaseError> {
         let Store { config, env, health, .. } = &*self.store;
         let mut current = Some(held.lock().clone());
         for _ in 0..ATTEMPTS {
             let sent = Instant::now(env);
-            let lease = record::claim(current.as_ref(), config, self.claimed, sent.wall());
+            let lease = record::held(current.as_ref(), config, self.acquired_at, sent.wall());
             match self.store.write(&lease).await? {
                 Written::Stored(stored) => {
                     *held.lock() = *stored;
                     return Ok(Renewed::Accepted(sent));
                 }
-                // Also how an earlier renewal shows whose answer was lost: the Lease is ours at a version unknown to us.
+                // This includes an earlier, unconfirmed renewal: this process holds the Lease at an unknown version.
                 Written::Stale => match self.store.read().await? {
-                    // Nobody else can hold a Lease without a holder, and our fence is valid, or this would not run.
+                    // If the Lease has no holder, no other process leads, and the fence of this process is still valid.
                     Some(lease) if !self.owns(&lease) && !record::is_orphaned(&lease) => {
-                        health.held_by(record::holder(&lease));
+                        health.set_holder(record::holder(&lease));
                         return Ok(Renewed::Superseded);
                     }
                     found => current = found,
@@ -135,19 +137,24 @@ impl Tenure {
     }
 }
 
-/// Renews until the fence ends, and ends it if the Lease is not ours any more.
-async fn renew_until_lost(tenure: Arc<Tenure>, held: Arc<Mutex<Lease>>, fence: Fence, mut sent: Instant) {
-    let Store { config, env, .. } = &*tenure.store;
+/// Renews the Lease until the fence ends. Ends the fence if another process holds the Lease.
+async fn renew_until_lost(
+    acquisition: Arc<Acquisition>,
+    held: Arc<Mutex<Lease>>,
+    fence: Fence,
+    mut sent: Instant,
+) {
+    let Store { config, env, .. } = &*acquisition.store;
     let mut pause = config.renew_interval.saturating_sub(sent.elapsed(env));
     loop {
         let renewal = async {
             env.sleep(pause).await;
-            tenure.renew(&held).await
+            acquisition.renew(&held).await
         };
         let renewed = match select(std::pin::pin!(renewal), std::pin::pin!(fence.lost())).await {
             Either::Left((renewed, _)) => renewed,
             Either::Right(_) => {
-                tracing::warn!("leadership is lost: no renewal succeeded in time");
+                tracing::warn!("lost leadership: no renewal succeeded before the lease expired");
                 return;
             }
         };
@@ -159,18 +166,14 @@ async fn renew_until_lost(tenure: Arc<Tenure>, held: Arc<Mutex<Lease>>, fence: F
             Ok(Renewed::Accepted(_)) => Duration::ZERO,
             Ok(Renewed::Superseded) => {
                 fence.end();
-                let holder = tenure.store.health.holder();
-                tracing::warn!(holder, "leadership is lost: the lease is held by another");
+                let holder = acquisition.store.health.holder();
+                tracing::warn!(holder, "lost leadership: another process holds the lease");
                 return;
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
                 let remaining = fence.remaining().as_secs_f64();
-                tracing::warn!(
-                    error,
-                    remaining_seconds = remaining,
-                    "the lease was not renewed, trying again"
-                );
+                tracing::warn!(error, remaining_seconds = remaining, "renewing the lease failed, retrying");
                 config.retry_interval()
             }
         };

@@ -1,4 +1,4 @@
-//! When a lease that somebody else held may be taken: judged by changes seen here, on this machine's clock.
+//! When a candidate may acquire a Lease that another process held, based on observed changes and the local clock.
 
 use std::time::Duration;
 
@@ -6,31 +6,29 @@ use k8s_openapi::api::coordination::v1::Lease;
 
 use super::record::{self, Version};
 
-/// What one candidate has seen of the Lease.
+/// The observations of the Lease by one candidate.
 #[derive(Debug)]
 pub(super) struct Observation {
-    /// What was seen last; `None` before the first look.
+    /// The version in the last read; `None` before the first read.
     version: Option<Version>,
-    /// The uptime before which some holder may still be valid.
+    /// The uptime until which a holder may still lead.
     free_at: Duration,
-    /// The longest validity that any holder so far may have had; `None` if no holder was ever heard of.
+    /// The longest validity of any holder so far; `None` if there was no holder.
     longest: Option<Duration>,
-    /// The validity to assume of a holder that does not state one.
-    unstated: Duration,
+    /// The validity of a holder whose Lease contains no duration.
+    default: Duration,
 }
 
 impl Observation {
-    pub(super) fn new(unstated: Duration) -> Self {
-        Self { version: None, free_at: Duration::ZERO, longest: None, unstated }
+    pub(super) fn new(default: Duration) -> Self {
+        Self { version: None, free_at: Duration::ZERO, longest: None, default }
     }
 
-    /// Takes in that `lease` was read and that the answer was here at the uptime `now`. Returns whether it is another
-    /// than before.
+    /// Records a read of the Lease whose response arrived at the uptime `now`. Returns whether the Lease has changed.
     ///
-    /// Every change starts the wait again, whoever made it: it may stand for a renewal that came just before it. Only a
-    /// proper release ends it: neither a deleted Lease nor a holder cleared by hand proves that
-    /// the holder has noticed.
-    pub(super) fn see(&mut self, lease: Option<&Lease>, now: Duration) -> bool {
+    /// Every change by any client restarts the wait, because a renewal may have happened just before the change. Only a
+    /// release ends the wait. If another client deletes the Lease or clears the holder, the holder may not know it yet.
+    pub(super) fn record(&mut self, lease: Option<&Lease>, now: Duration) -> bool {
         let version = Some(Version::of(lease));
         if self.version == version {
             return false;
@@ -47,24 +45,24 @@ impl Observation {
         true
     }
 
-    /// Takes in that somebody was faster: there was a holder, even if the next read finds nothing.
-    pub(super) fn overtaken(&mut self) {
+    /// Records that another candidate acquired the Lease first. There was a holder, even if the next read finds none.
+    pub(super) fn record_conflict(&mut self) {
         self.version = None;
-        self.longest = self.longest.max(Some(self.unstated));
+        self.longest = self.longest.max(Some(self.default));
     }
 
-    /// The longest validity that any holder so far may have had; `None` if no holder was ever heard of.
+    /// The longest validity of any holder so far; `None` if there was no holder.
     pub(super) fn longest(&self) -> Option<Duration> {
         self.longest
     }
 
-    /// How long to wait at the uptime `now` until no earlier holder can be valid.
+    /// The time from the uptime `now` until no earlier holder can lead.
     pub(super) fn wait(&self, now: Duration) -> Duration {
         self.free_at.saturating_sub(now)
     }
 
     fn validity(&self, lease: &Lease) -> Option<Duration> {
-        let held = record::holder(lease).map(|_| self.unstated);
+        let held = record::holder(lease).map(|_| self.default);
         record::duration(lease).or(held)
     }
 }

@@ -1,4 +1,4 @@
-//! What a Lease object says, and the Lease objects that we write.
+//! Reading and creating Lease objects.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use jiff::{Timestamp, Unit};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 
-use super::LeaseConfig;
+use super::config::LeaseConfig;
 
-/// Annotation of a Lease that its holder gave up, with the time of it. It tells a release from a Lease whose holder
-/// somebody cleared by hand, perhaps without that holder's knowledge.
+/// The annotation with the time at which the leader released the Lease. A Lease without a holder and without this annotation
+/// was changed by another client, and its leader may still lead.
 const RELEASED: &str = "vmpool.dev/lease-released";
 
-/// `leaseDurationSeconds` of a Lease that its holder gave up, so that other clients of it, too, take it soon.
+/// `leaseDurationSeconds` of a released Lease, so that candidates with another implementation also acquire it soon.
 const RELEASED_SECONDS: i32 = 1;
 
-/// What a read found: two reads with the same version saw the same.
+/// The version of the Lease in a read. If it is equal in two reads, the Lease is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Version {
-    /// There was no Lease.
+    /// The Lease does not exist.
     Absent,
-    /// This object at this version.
+    /// The object with this UID at this resource version.
     Stored { uid: Option<String>, resource_version: Option<String> },
 }
 
@@ -31,81 +31,83 @@ impl Version {
     }
 }
 
-/// Who the Lease says leads; `None` if nobody.
+/// The holder in the Lease; `None` if there is none.
 pub(super) fn holder(lease: &Lease) -> Option<&str> {
     lease.spec.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
 }
 
-/// How long the Lease says to wait for its holder.
+/// The duration in the Lease.
 pub(super) fn duration(lease: &Lease) -> Option<Duration> {
     let seconds = lease.spec.as_ref()?.lease_duration_seconds?;
     u64::try_from(seconds).ok().map(Duration::from_secs)
 }
 
-/// Whether the Lease names nobody though no holder gave it up: it was cleared by hand, or put back after a deletion.
+/// Whether the Lease has no holder and was not released: another client cleared the holder, or a candidate restored a
+/// deleted Lease.
 pub(super) fn is_orphaned(lease: &Lease) -> bool {
     holder(lease).is_none() && !is_released(lease)
 }
 
-/// Whether the last holder gave the Lease up.
+/// Whether the last holder released the Lease.
 pub(super) fn is_released(lease: &Lease) -> bool {
     let annotations = lease.metadata.annotations.as_ref();
     holder(lease).is_none() && annotations.is_some_and(|annotations| annotations.contains_key(RELEASED))
 }
 
-/// Whether the Lease was written by the claim of `identity` that began at `claimed`.
-pub(super) fn is_claim(lease: &Lease, identity: &str, claimed: Timestamp) -> bool {
+/// Whether the holder is `identity`, since its acquisition at `acquired_at`.
+pub(super) fn is_held_since(lease: &Lease, identity: &str, acquired_at: Timestamp) -> bool {
     let acquired = lease.spec.as_ref().and_then(|spec| spec.acquire_time.as_ref());
-    holder(lease) == Some(identity) && acquired.is_some_and(|time| time.0 == stamp(claimed))
+    holder(lease) == Some(identity) && acquired.is_some_and(|time| time.0 == rounded(acquired_at))
 }
 
-/// The Lease after we have taken or renewed it. Whatever others added to it stays; without `current` it is a new one.
-pub(super) fn claim(
+/// The Lease with this process as holder, for acquisition and renewal. Fields and annotations of other clients are kept.
+/// Without `current`, the Lease is new.
+pub(super) fn held(
     current: Option<&Lease>,
     config: &LeaseConfig,
-    claimed: Timestamp,
+    acquired_at: Timestamp,
     now: Timestamp,
 ) -> Lease {
-    let mut lease = current.cloned().unwrap_or_else(|| blank(config));
-    let changes_hands = holder(&lease) != Some(&config.identity);
+    let mut lease = current.cloned().unwrap_or_else(|| empty(config));
+    let is_new_holder = holder(&lease) != Some(&config.identity);
     if let Some(annotations) = &mut lease.metadata.annotations {
         annotations.remove(RELEASED);
     }
     let spec = lease.spec.get_or_insert_default();
-    if changes_hands && current.is_some() {
+    if is_new_holder && current.is_some() {
         spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0).saturating_add(1));
     }
     spec.lease_transitions.get_or_insert(0);
     spec.holder_identity = Some(config.identity.clone());
     spec.lease_duration_seconds = Some(whole_seconds(config.duration));
-    spec.acquire_time = Some(MicroTime(stamp(claimed)));
-    spec.renew_time = Some(MicroTime(stamp(now)));
+    spec.acquire_time = Some(MicroTime(rounded(acquired_at)));
+    spec.renew_time = Some(MicroTime(rounded(now)));
     lease
 }
 
-/// A Lease without a holder, in place of one that was deleted under a holder who may be valid for `longest` still.
+/// A Lease without a holder that replaces a deleted Lease, whose holder may still lead for the duration `longest`.
 ///
-/// Whoever sees it first only now waits as well.
+/// A candidate that reads the Lease for the first time waits for this duration, too.
 pub(super) fn placeholder(config: &LeaseConfig, longest: Duration) -> Lease {
-    let mut lease = blank(config);
+    let mut lease = empty(config);
     lease.spec.get_or_insert_default().lease_duration_seconds = Some(whole_seconds(longest));
     lease
 }
 
-/// The Lease after its holder gave it up.
-pub(super) fn release(current: &Lease, now: Timestamp) -> Lease {
+/// The Lease after its release.
+pub(super) fn released(current: &Lease, now: Timestamp) -> Lease {
     let mut lease = current.clone();
     let annotations = lease.metadata.annotations.get_or_insert_default();
-    annotations.insert(RELEASED.to_owned(), stamp(now).to_string());
+    annotations.insert(RELEASED.to_owned(), rounded(now).to_string());
     let spec = lease.spec.get_or_insert_default();
     spec.holder_identity = None;
     spec.lease_duration_seconds = Some(RELEASED_SECONDS);
-    spec.acquire_time = Some(MicroTime(stamp(now)));
-    spec.renew_time = Some(MicroTime(stamp(now)));
+    spec.acquire_time = Some(MicroTime(rounded(now)));
+    spec.renew_time = Some(MicroTime(rounded(now)));
     lease
 }
 
-fn blank(config: &LeaseConfig) -> Lease {
+fn empty(config: &LeaseConfig) -> Lease {
     Lease {
         metadata: ObjectMeta {
             name: Some(config.name.clone()),
@@ -116,14 +118,14 @@ fn blank(config: &LeaseConfig) -> Lease {
     }
 }
 
-/// Rounded up: a candidate must never wait for less than the holder's validity.
+/// Rounded up, so that candidates wait at least for the validity of the leader.
 fn whole_seconds(duration: Duration) -> i32 {
     let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
     i32::try_from(seconds).unwrap_or(i32::MAX)
 }
 
-/// What is left of a time after it was stored.
-fn stamp(time: Timestamp) -> Timestamp {
+/// A time with the precision of stored times.
+fn rounded(time: Timestamp) -> Timestamp {
     // Rounding fails only beyond the year 9999.
     time.round(Unit::Microsecond).unwrap_or(time)
 }

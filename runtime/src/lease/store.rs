@@ -1,11 +1,13 @@
-//! Requests for the Lease, each with a deadline.
+//! Requests for the Lease. Each has a deadline.
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::PostParams;
 use kube::{Api, Client};
 
+use super::config::LeaseConfig;
+use super::error::LeaseError;
 use super::health::LeaseHealth;
-use super::{LeaseConfig, LeaseError, record};
+use super::record;
 use crate::env::{Elapsed, Env};
 
 /// The Lease on the server.
@@ -16,11 +18,11 @@ pub(super) struct Store {
     pub(super) health: LeaseHealth,
 }
 
-/// What the server did with a write.
+/// The result of a write.
 pub(super) enum Written {
-    /// It is stored, and this is the result.
+    /// The API server stored this Lease.
     Stored(Box<Lease>),
-    /// The Lease is not the one that was read: read again.
+    /// The Lease differs from the one that was read and must be read again.
     Stale,
 }
 
@@ -30,42 +32,43 @@ impl Store {
         Self { api: Api::namespaced(client, &config.namespace), config, env, health }
     }
 
-    /// Reads the Lease from the server's storage, not from its cache.
+    /// Reads the most recent Lease, not from the cache of the API server.
     pub(super) async fn read(&self) -> Result<Option<Lease>, LeaseError> {
-        let answer = self.bounded(self.api.get_opt(&self.config.name)).await?;
+        let response = self.bounded(self.api.get_opt(&self.config.name)).await?;
         let lease =
-            answer.map_err(|source| LeaseError::Read { lease: self.object(), source: source.into() })?;
-        self.health.contacted();
+            response.map_err(|source| LeaseError::Read { lease: self.object(), source: source.into() })?;
+        self.health.record_contact();
         Ok(lease)
     }
 
-    /// Creates the Lease if it has no resourceVersion, else replaces exactly the version that was read.
+    /// Creates the Lease if it has no resource version. Otherwise replaces the version that was read.
     ///
-    /// The uid goes with it: the server creates a missing Lease even on a replace, unless a uid is named.
+    /// A replace carries the UID, because the API server creates a missing Lease on a replace without a UID.
     pub(super) async fn write(&self, lease: &Lease) -> Result<Written, LeaseError> {
         let parameters =
             PostParams { field_manager: Some(self.config.name.clone()), ..PostParams::default() };
-        let answer = if lease.metadata.resource_version.is_some() {
+        let response = if lease.metadata.resource_version.is_some() {
             self.bounded(self.api.replace(&self.config.name, &parameters, lease)).await?
         } else {
             self.bounded(self.api.create(&parameters, lease)).await?
         };
-        match answer {
+        match response {
             Ok(stored) => {
-                self.health.contacted();
-                self.health.held_by(record::holder(&stored));
+                self.health.record_contact();
+                self.health.set_holder(record::holder(&stored));
                 Ok(Written::Stored(stored.into()))
             }
-            // Not found: deleted since, or, on a create, a namespace that is not there, which the next read cannot tell.
+            // A replace that is not found: the Lease was deleted. A create that is not found: the namespace is missing, which
+            // is an error.
             Err(kube::Error::Api(status)) if status.code == 409 || is_gone(&status, lease) => {
-                self.health.contacted();
+                self.health.record_contact();
                 Ok(Written::Stale)
             }
             Err(source) => Err(LeaseError::Write { lease: self.object(), source: source.into() }),
         }
     }
 
-    /// The Lease in words.
+    /// The Lease, as `namespace/name`.
     pub(super) fn object(&self) -> String {
         format!("{}/{}", self.config.namespace, self.config.name)
     }
@@ -79,7 +82,7 @@ impl Store {
     }
 }
 
-/// Whether a replace failed because the Lease was deleted. A create that is "not found" lacks its namespace: an error.
+/// Whether a replace failed because the Lease was deleted.
 fn is_gone(status: &kube::core::Status, lease: &Lease) -> bool {
     status.code == 404 && lease.metadata.resource_version.is_some()
 }

@@ -14,12 +14,12 @@ use server::Fault;
 use world::World;
 
 const LEASE: Duration = LeaseConfig::DURATION;
-/// Within this time after the lease has run out somebody else leads.
+/// The maximum time from the expiry of the lease to the next leadership.
 const FAILOVER: Duration = Duration::from_secs(2);
 
 use super::LeaseConfig;
 
-/// A leader at place 0 and a standby at place 1.
+/// A leader with index 0 and a standby with index 1.
 async fn two() -> World {
     let mut world = World::new(0);
     world.start();
@@ -46,7 +46,7 @@ async fn the_first_candidate_creates_the_lease_and_leads_at_once() {
 }
 
 #[tokio::test]
-async fn of_two_that_start_together_one_leads() {
+async fn one_of_two_processes_that_start_together_leads() {
     let mut world = World::new(0);
     world.start();
     world.start();
@@ -56,7 +56,7 @@ async fn of_two_that_start_together_one_leads() {
 }
 
 #[tokio::test]
-async fn a_leader_that_renews_stays() {
+async fn a_leader_that_renews_keeps_leading() {
     let world = two().await;
     world.server.take_log();
     world.seconds(300).await;
@@ -66,7 +66,7 @@ async fn a_leader_that_renews_stays() {
 }
 
 #[tokio::test]
-async fn a_killed_leader_is_followed_after_the_lease() {
+async fn a_killed_leader_is_replaced_after_the_lease_expires() {
     let mut world = two().await;
     drop(world.processes.remove(0));
     let waited = world.until_led(LEASE + FAILOVER).await;
@@ -75,7 +75,7 @@ async fn a_killed_leader_is_followed_after_the_lease() {
 }
 
 #[tokio::test]
-async fn a_released_lease_is_taken_within_two_seconds() {
+async fn a_released_lease_is_acquired_within_two_seconds() {
     let world = two().await;
     world.processes[0].stop.cancel();
     world.processes[0].resign();
@@ -83,13 +83,13 @@ async fn a_released_lease_is_taken_within_two_seconds() {
     assert!(waited <= FAILOVER);
     assert_eq!((world.leaders(), transitions(&world)), (vec!["process-2"], Some(1)));
     let annotations = world.server.lease().unwrap().metadata.annotations;
-    assert_eq!(annotations, Some(BTreeMap::new()), "the mark of the release is gone");
+    assert_eq!(annotations, Some(BTreeMap::new()), "the release annotation is removed");
     world.seconds(5).await;
     assert!(world.processes[0].has_ended());
 }
 
 #[tokio::test]
-async fn a_release_names_nobody_and_keeps_the_count() {
+async fn a_released_lease_has_no_holder_and_keeps_the_transitions() {
     let mut world = World::new(0);
     world.start();
     world.seconds(1).await;
@@ -113,12 +113,12 @@ async fn stopping_a_standby_writes_nothing() {
     assert!(world.processes[1].has_ended());
     assert!(
         world.server.take_log().iter().all(|(method, _)| *method == Method::PUT),
-        "the leader's renewals only"
+        "only renewals of the leader"
     );
 }
 
 #[tokio::test]
-async fn stopping_while_the_claim_is_under_way_releases_it() {
+async fn stopping_during_an_acquisition_releases_the_lease() {
     let mut world = World::new(0);
     world.start();
     world.processes[0].fault(Fault::Late(Duration::from_secs(1)));
@@ -126,24 +126,24 @@ async fn stopping_while_the_claim_is_under_way_releases_it() {
     world.processes[0].stop.cancel();
     world.seconds(3).await;
     assert!(world.processes[0].has_ended());
-    assert!(world.server.lease().is_some(), "the claim arrived");
+    assert!(world.server.lease().is_some(), "the acquisition arrived");
     assert_eq!(world.server.holder(), None);
 }
 
 #[tokio::test]
-async fn a_paused_leader_has_no_fence_when_it_wakes_up() {
+async fn the_fence_of_a_paused_leader_has_ended_when_it_resumes() {
     let world = two().await;
     world.processes[0].pause();
     world.pass(LEASE + FAILOVER).await;
     assert_eq!(world.leaders(), ["process-2"]);
     world.processes[0].resume();
-    assert!(!world.processes[0].leads(), "before it has done anything");
+    assert!(!world.processes[0].leads(), "before the process continues");
     world.seconds(60).await;
     assert_eq!(world.leaders(), ["process-2"]);
 }
 
 #[tokio::test]
-async fn a_leader_paused_for_less_than_the_lease_goes_on() {
+async fn a_leader_that_is_paused_shorter_than_the_lease_keeps_leading() {
     let world = two().await;
     world.processes[0].pause();
     world.seconds(10).await;
@@ -153,7 +153,7 @@ async fn a_leader_paused_for_less_than_the_lease_goes_on() {
 }
 
 #[tokio::test]
-async fn a_standby_paused_for_long_does_not_judge_by_what_it_saw_before() {
+async fn a_standby_that_was_paused_does_not_use_old_observations() {
     let world = two().await;
     world.processes[1].pause();
     world.seconds(100).await;
@@ -166,7 +166,7 @@ async fn a_standby_paused_for_long_does_not_judge_by_what_it_saw_before() {
 #[case::refused(Fault::Refused)]
 #[case::lost(Fault::Lost)]
 #[tokio::test]
-async fn a_leader_cut_off_is_lost_when_its_validity_ends_and_before_the_next(#[case] fault: Fault) {
+async fn a_disconnected_leader_loses_leadership_before_the_next_one_leads(#[case] fault: Fault) {
     let world = two().await;
     world.processes[0].fault(fault);
     world.until_followed().await;
@@ -176,7 +176,7 @@ async fn a_leader_cut_off_is_lost_when_its_validity_ends_and_before_the_next(#[c
 }
 
 #[tokio::test]
-async fn a_short_outage_costs_no_leadership() {
+async fn a_short_outage_does_not_end_leadership() {
     let world = two().await;
     world.processes.iter().for_each(|process| process.fault(Fault::Refused));
     world.seconds(8).await;
@@ -186,7 +186,7 @@ async fn a_short_outage_costs_no_leadership() {
 }
 
 #[tokio::test]
-async fn a_renewal_whose_answer_was_lost_is_recognised() {
+async fn an_unconfirmed_renewal_is_recognized() {
     let world = two().await;
     world.processes[0].fault(Fault::AnswerLost);
     world.seconds(7).await;
@@ -196,7 +196,7 @@ async fn a_renewal_whose_answer_was_lost_is_recognised() {
 }
 
 #[tokio::test]
-async fn answers_that_stay_lost_end_the_fence_though_the_lease_is_renewed() {
+async fn the_fence_ends_if_all_renewals_stay_unconfirmed() {
     let world = two().await;
     world.processes[0].fault(Fault::AnswerLost);
     world.seconds(15).await;
@@ -208,7 +208,7 @@ async fn answers_that_stay_lost_end_the_fence_though_the_lease_is_renewed() {
 async fn validity_counts_from_before_the_request() {
     let world = two().await;
     world.processes[0].fault(Fault::AnswerLate(Duration::from_millis(2900)));
-    // The last renewal that is answered was sent at second 3 of the leadership, of which 2 have passed.
+    // The last renewal with a response was sent 3 s after the start of the leadership, of which 2 s have passed.
     world.seconds(4).await;
     world.processes[0].fault(Fault::Lost);
     let fence = world.processes[0].fence.lock().clone().unwrap();
@@ -216,11 +216,11 @@ async fn validity_counts_from_before_the_request() {
 }
 
 #[tokio::test]
-async fn a_claim_whose_answer_was_lost_is_recognised() {
+async fn an_unconfirmed_acquisition_is_recognized() {
     let mut world = World::new(0);
     world.start();
     world.processes[0].fault(Fault::Late(Duration::from_millis(3500)));
-    // The read is late too, so the first claim is sent by hand of time: it arrives after its deadline.
+    // The read is late, too. The first acquisition arrives after its deadline.
     world.seconds(4).await;
     world.processes[0].fault(Fault::None);
     world.clock.settle().await;
@@ -236,7 +236,7 @@ async fn a_wall_clock_that_jumps_ahead_ends_the_fence() {
 }
 
 #[tokio::test]
-async fn a_wall_clock_that_goes_back_gives_nothing() {
+async fn a_wall_clock_that_jumps_back_does_not_extend_the_fence() {
     let world = two().await;
     world.processes[0].fault(Fault::Lost);
     world.processes[0].clock.step_wall(SignedDuration::from_hours(-1));
@@ -245,7 +245,7 @@ async fn a_wall_clock_that_goes_back_gives_nothing() {
 }
 
 #[tokio::test]
-async fn clocks_that_disagree_by_years_do_not_matter() {
+async fn clock_differences_of_years_have_no_effect() {
     let world = two().await;
     world.processes[1].clock.step_wall(SignedDuration::from_hours(24 * 365));
     world.seconds(60).await;
@@ -253,7 +253,7 @@ async fn clocks_that_disagree_by_years_do_not_matter() {
 }
 
 #[tokio::test]
-async fn a_deleted_lease_is_put_back_by_its_leader() {
+async fn the_leader_restores_a_deleted_lease() {
     let world = two().await;
     world.server.delete();
     world.seconds(30).await;
@@ -261,7 +261,7 @@ async fn a_deleted_lease_is_put_back_by_its_leader() {
 }
 
 #[tokio::test]
-async fn a_standby_waits_out_the_holder_of_a_deleted_lease() {
+async fn a_standby_waits_for_the_holder_of_a_deleted_lease() {
     let world = two().await;
     world.processes[0].pause();
     world.server.delete();
@@ -273,7 +273,7 @@ async fn a_standby_waits_out_the_holder_of_a_deleted_lease() {
 }
 
 #[tokio::test]
-async fn a_holder_named_by_a_foreign_writer_ends_the_leadership_and_is_waited_out() {
+async fn a_holder_written_by_another_client_ends_the_leadership() {
     let world = two().await;
     world
         .server
@@ -281,12 +281,12 @@ async fn a_holder_named_by_a_foreign_writer_ends_the_leadership_and_is_waited_ou
     world.pass(LeaseConfig::RENEW_INTERVAL).await;
     assert_eq!(world.leaders(), Vec::<&str>::new());
     world.seconds(11).await;
-    assert_eq!(world.leaders(), Vec::<&str>::new(), "not before the lease has run out");
+    assert_eq!(world.leaders(), Vec::<&str>::new(), "not before the lease has expired");
     world.until_led(LEASE + FAILOVER).await;
 }
 
 #[tokio::test]
-async fn a_holder_cleared_by_hand_takes_the_lease_back() {
+async fn a_leader_restores_a_cleared_holder() {
     let world = two().await;
     world.server.overwrite(|lease| lease.spec.as_mut().unwrap().holder_identity = None);
     world.seconds(30).await;
@@ -294,7 +294,7 @@ async fn a_holder_cleared_by_hand_takes_the_lease_back() {
 }
 
 #[tokio::test]
-async fn a_holder_cleared_by_hand_is_waited_out_by_others() {
+async fn standbys_wait_for_a_cleared_holder() {
     let world = two().await;
     world.processes[0].pause();
     world.server.overwrite(|lease| lease.spec.as_mut().unwrap().holder_identity = None);
@@ -303,24 +303,24 @@ async fn a_holder_cleared_by_hand_is_waited_out_by_others() {
 }
 
 #[tokio::test]
-async fn a_candidate_that_was_overtaken_knows_of_a_holder_it_never_saw() {
+async fn a_candidate_waits_for_a_holder_that_it_knows_only_from_a_conflict() {
     let mut world = World::new(0);
-    // Given a candidate that has seen no Lease and is overtaken by another when it creates one,
+    // Given a candidate that has read no Lease, and another candidate that creates the Lease first,
     world.start();
     world.processes[0].fault(Fault::AnswerLate(Duration::from_secs(1)));
     world.clock.settle().await;
     world.start();
     world.pass(Duration::from_millis(1500)).await;
     assert_eq!(world.leaders(), ["process-2"]);
-    // and that hears this, but no more than this,
+    // and the candidate receives only this conflict,
     world.processes[0].fault(Fault::Refused);
     world.seconds(1).await;
     assert!(world.server.take_log().contains(&(Method::POST, StatusCode::CONFLICT)));
-    // when the Lease is deleted under the other,
+    // when the Lease of the other candidate is deleted,
     world.processes[1].pause();
     world.server.delete();
     world.processes[0].fault(Fault::None);
-    // then it waits for the other.
+    // then the candidate waits until the other can no longer lead.
     world.seconds(10).await;
     assert_eq!(world.leaders(), ["process-2"]);
     world.seconds(15).await;
@@ -328,7 +328,7 @@ async fn a_candidate_that_was_overtaken_knows_of_a_holder_it_never_saw() {
 }
 
 #[tokio::test]
-async fn a_process_that_starts_after_the_lease_was_put_back_waits_too() {
+async fn a_process_that_starts_after_the_lease_was_restored_waits() {
     let mut world = two().await;
     world.processes[0].pause();
     world.server.delete();
@@ -340,7 +340,7 @@ async fn a_process_that_starts_after_the_lease_was_put_back_waits_too() {
 }
 
 #[tokio::test]
-async fn a_foreign_writer_who_leaves_the_holder_alone_does_no_harm_and_is_kept() {
+async fn changes_of_another_client_that_keep_the_holder_are_kept() {
     let world = two().await;
     world.server.overwrite(|lease| {
         lease.metadata.annotations.get_or_insert_default().insert("note".to_owned(), "keep".to_owned());
@@ -350,11 +350,15 @@ async fn a_foreign_writer_who_leaves_the_holder_alone_does_no_harm_and_is_kept()
     assert_eq!((world.leaders(), transitions(&world)), (vec!["process-1"], Some(0)));
     let lease = world.server.lease().unwrap();
     assert_eq!(lease.metadata.annotations.unwrap()["note"], "keep");
-    assert_eq!(lease.spec.unwrap().lease_duration_seconds, Some(15), "the next renewal repaired it");
+    assert_eq!(
+        lease.spec.unwrap().lease_duration_seconds,
+        Some(15),
+        "the next renewal restores the duration"
+    );
 }
 
 #[tokio::test]
-async fn another_process_of_the_same_name_is_another_process() {
+async fn a_second_process_with_the_same_identity_is_distinguished() {
     let mut world = two().await;
     let twin = world::Process::start("process-1", 99, &world.clock, &world.server);
     world.processes.push(twin);
@@ -364,7 +368,7 @@ async fn another_process_of_the_same_name_is_another_process() {
 }
 
 #[tokio::test]
-async fn losing_leadership_is_not_the_end_of_a_candidate() {
+async fn a_candidate_can_lead_again_after_lost_leadership() {
     let world = two().await;
     world.processes[0].resign();
     world.until_led(FAILOVER).await;
@@ -376,7 +380,7 @@ async fn losing_leadership_is_not_the_end_of_a_candidate() {
 }
 
 #[tokio::test]
-async fn health_tells_who_leads() {
+async fn health_reports_the_leader() {
     let world = two().await;
     let [leader, standby] = [&world.processes[0].health, &world.processes[1].health];
     assert!(leader.is_leader() && !standby.is_leader());
@@ -386,23 +390,27 @@ async fn health_tells_who_leads() {
 }
 
 #[tokio::test]
-async fn a_candidate_that_never_got_an_answer_is_not_healthy() {
+async fn a_candidate_without_a_response_is_not_healthy() {
     let mut world = World::new(0);
     world.start();
     world.processes[0].fault(Fault::Refused);
     world.seconds(5).await;
     let health = &world.processes[0].health;
-    assert_eq!(health.check(LEASE).unwrap_err(), "the API server has not answered about the lease yet");
+    assert_eq!(
+        health.check(LEASE).unwrap_err(),
+        "the API server has not responded to a request for the lease yet"
+    );
     assert_eq!(world.server.take_log(), [] as [(Method, StatusCode); 0]);
 }
 
 impl World {
-    /// Lets time pass until the leader at place 0 is lost and another leads, and checks that the fence ended first.
+    /// Advances the clock until the leader with index 0 has lost leadership and another process leads. Checks that the fence
+    /// ended first.
     async fn until_followed(&self) {
         while self.processes[0].leads() {
             self.pass(Duration::from_millis(10)).await;
         }
-        assert_eq!(self.leaders(), Vec::<&str>::new(), "there is a gap between two leaders");
+        assert_eq!(self.leaders(), Vec::<&str>::new(), "the fence ends before another process leads");
         self.until_led(LEASE + FAILOVER).await;
     }
 }

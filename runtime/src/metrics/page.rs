@@ -3,7 +3,9 @@
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 
-use super::{About, Description, Label, Labels, ProcessMetrics, Registry, Values};
+use super::describe::{About, Description, Label, Labels, Values};
+use super::process::ProcessMetrics;
+use super::registry::Registry;
 
 /// The metrics of a program, including those that all programs have.
 #[derive(Debug)]

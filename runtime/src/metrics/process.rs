@@ -1,6 +1,6 @@
 //! Metrics that the operating system reports about this process. On systems other than Linux they stay zero.
 
-use super::{FloatCounter, Registry};
+use super::registry::{FloatCounter, Registry};
 use prometheus_client::metrics::gauge::Gauge;
 
 /// Memory, processor time, open descriptors and tasks of this process.

@@ -12,10 +12,10 @@ use super::*;
 use crate::env::Task;
 use crate::tls::pki::Ca;
 
-/// Far more than anything here takes.
+/// A deadline for all operations of these tests.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A kubeconfig that leads to nobody, which is all right as long as nobody is asked.
+/// A kubeconfig without a running API server. These tests send no requests to it.
 fn kubeconfig(folder: &Path) -> ClientArgs {
     let path = folder.join("kubeconfig");
     let text = r#"{"apiVersion":"v1","kind":"Config","current-context":"c",
@@ -34,7 +34,7 @@ fn probes() -> HealthArgs {
     HealthArgs { health_address: "127.0.0.1:0".parse().unwrap() }
 }
 
-/// A program at work, whose answer under `/slow` waits for `gate`.
+/// A running program, whose response at `/slow` waits for `gate`.
 struct World {
     _folder: tempfile::TempDir,
     gate: Arc<Notify>,
@@ -99,7 +99,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn without_a_certificate_it_is_alive_and_not_ready() {
+async fn without_a_certificate_the_program_is_live_and_not_ready() {
     let world = World::start(false).await;
     let refused = world.probe("/readyz?verbose").await.unwrap_err().to_string();
     assert!(refused.contains("there is no certificate yet"), "{refused}");
@@ -107,7 +107,7 @@ async fn without_a_certificate_it_is_alive_and_not_ready() {
 }
 
 #[tokio::test]
-async fn the_probes_are_answered_until_the_last_request_is() {
+async fn the_health_endpoints_end_after_the_last_request() {
     let world = World::start(true).await;
     world.ready().await;
     let requests = world.requests.clone();
@@ -117,7 +117,7 @@ async fn the_probes_are_answered_until_the_last_request_is() {
     });
     Env::system().timeout(SOON, world.asked.notified()).await.unwrap();
     world.stop.cancel();
-    // Shutdown has begun: probes go on, and the request too.
+    // During the shutdown, the health endpoints and the request continue.
     for _ in 0..20 {
         assert_eq!(world.probe("/livez").await.unwrap(), "ok");
         Env::system().sleep(Duration::from_millis(10)).await;
@@ -127,14 +127,14 @@ async fn the_probes_are_answered_until_the_last_request_is() {
     let World { life, probes, .. } = world;
     Env::system().timeout(SOON, life.join()).await.unwrap().unwrap();
     let late = probes.request_text(Request::get("/livez").body(Vec::new()).unwrap()).await;
-    assert!(late.is_err(), "now they have ended, too");
+    assert!(late.is_err(), "the health endpoints have ended");
 }
 
 #[rstest]
 #[case::probes(true, "health checks")]
 #[case::requests(false, "HTTPS")]
 #[tokio::test]
-async fn a_taken_port_is_told(#[case] of_probes: bool, #[case] what: &str) {
+async fn a_port_in_use_is_reported(#[case] of_probes: bool, #[case] what: &str) {
     let folder = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
@@ -149,7 +149,7 @@ async fn a_taken_port_is_told(#[case] of_probes: bool, #[case] what: &str) {
 }
 
 #[tokio::test]
-async fn a_missing_kubeconfig_is_told() {
+async fn a_missing_kubeconfig_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let client = ClientArgs { kubeconfig: Some(folder.path().join("nothing")) };
     let error = Program::open("test/1", files(folder.path()), &client, &probes()).await.unwrap_err();

@@ -1,8 +1,7 @@
-//! One flat JSON object per line.
+//! Log lines as flat JSON objects.
 //!
-//! The formatter of tracing-subscriber nests the spans, so that a query for one pool would have to know how deep in the
-//! call stack a line was written. Here the fields of all spans around an event stand beside its own; of two fields with
-//! the same name the inner one wins.
+//! The formatter of tracing-subscriber nests spans, so a query for one pool would depend on the depth of the spans. Here the
+//! fields of all spans are on the same level as those of the event. If two fields have the same name, the inner one is used.
 
 use std::fmt;
 
@@ -14,7 +13,7 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields, Layer, MakeWriter};
 use tracing_subscriber::registry::{LookupSpan, Scope};
 
-/// `lines`, but in JSON.
+/// The layer `lines` with JSON output.
 pub(crate) fn layer<S, W>(
     lines: Layer<
         S,
@@ -30,7 +29,7 @@ where
     lines.fmt_fields(JsonFields::new()).event_format(FlatJson)
 }
 
-/// Formats an event as one flat object.
+/// Formats an event as a flat object.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FlatJson;
 
@@ -57,7 +56,7 @@ where
             }
         }
         event.record(&mut Fields(&mut line));
-        // Last, so that no field of ours can take their place.
+        // Added last, so that no other field can replace them.
         line.insert("timestamp".to_owned(), Value::String(time));
         line.insert("level".to_owned(), Value::String(metadata.level().to_string()));
         line.insert("target".to_owned(), Value::String(metadata.target().to_owned()));
@@ -95,7 +94,7 @@ impl Visit for Fields<'_> {
     }
 
     fn record_error(&mut self, field: &Field, error: &(dyn std::error::Error + 'static)) {
-        self.insert(field, super::with_causes(error).into());
+        self.insert(field, super::causes::with_causes(error).into());
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {

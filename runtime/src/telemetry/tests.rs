@@ -12,7 +12,7 @@ fn logged(act: impl FnOnce()) -> Vec<Value> {
 }
 
 #[test]
-fn a_line_has_the_fields_of_all_spans_and_its_own_side_by_side() {
+fn a_line_contains_the_fields_of_the_event_and_all_spans() {
     let lines = logged(|| {
         let _pass =
             tracing::info_span!("reconcile", pool = "ns/web", uid = "u-1", generation = 7_u64).entered();
@@ -31,7 +31,7 @@ fn a_line_has_the_fields_of_all_spans_and_its_own_side_by_side() {
 }
 
 #[test]
-fn fields_recorded_later_are_there() {
+fn fields_that_are_recorded_later_are_included() {
     let lines = logged(|| {
         let span = tracing::info_span!("reconcile", pool = "ns/web", generation = tracing::field::Empty);
         let _entered = span.enter();
@@ -44,7 +44,7 @@ fn fields_recorded_later_are_there() {
 }
 
 #[test]
-fn of_two_fields_with_one_name_the_inner_counts_and_none_hides_the_level() {
+fn the_inner_of_two_equal_fields_is_used_and_none_replaces_the_level() {
     let lines = logged(|| {
         let _outer = tracing::info_span!("outer", name = "outer").entered();
         let _inner = tracing::info_span!("inner", name = "inner").entered();
@@ -55,14 +55,14 @@ fn of_two_fields_with_one_name_the_inner_counts_and_none_hides_the_level() {
 
 #[test]
 fn an_error_is_shown_with_its_causes() {
-    let error = crate::health::HealthError::Serve(std::io::Error::other("the plug was pulled"));
-    assert_eq!(with_causes(&error), "serving health checks: the plug was pulled");
+    let error = crate::health::HealthError::Serve(std::io::Error::other("connection reset"));
+    assert_eq!(with_causes(&error), "serving health checks: connection reset");
     let lines = logged(|| tracing::warn!(error = &error as &dyn std::error::Error, "bad"));
-    assert_eq!(lines[0]["error"], "serving health checks: the plug was pulled");
+    assert_eq!(lines[0]["error"], "serving health checks: connection reset");
 }
 
 #[test]
-fn a_cause_that_is_repeated_is_shown_once() {
+fn a_repeated_cause_is_shown_once() {
     #[derive(Debug, thiserror::Error)]
     #[error("reading: {0}")]
     struct Repeating(#[source] std::io::Error);
@@ -76,7 +76,7 @@ fn a_cause_that_is_repeated_is_shown_once() {
 #[case::a_target("info,vmpool_controller=debug")]
 #[case::a_module("warn, kube_client::client=trace")]
 #[case::a_span("vmpool_controller[reconcile{pool=web}]=trace")]
-fn good_filters(#[case] filter: &str) {
+fn valid_filters(#[case] filter: &str) {
     parse_filter(filter).unwrap();
 }
 
@@ -89,8 +89,8 @@ fn good_filters(#[case] filter: &str) {
     "info,loud",
     "`loud` is not a log level: use off, error, warn, info, debug, trace, or `target=level`"
 )]
-#[case::nothing("", "`` is not a log level: use off, error, warn, info, debug, trace, or `target=level`")]
+#[case::empty("", "`` is not a log level: use off, error, warn, info, debug, trace, or `target=level`")]
 #[case::a_wrong_level("kube=loud", "`kube=loud` is not a log filter")]
-fn bad_filters(#[case] filter: &str, #[case] message: &str) {
+fn invalid_filters(#[case] filter: &str, #[case] message: &str) {
     assert_eq!(parse_filter(filter).unwrap_err().to_string(), message);
 }

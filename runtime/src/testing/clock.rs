@@ -1,4 +1,4 @@
-//! A clock that stands still until a test moves it.
+//! A clock that only a test advances.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use futures::future::{BoxFuture, FutureExt as _};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
-use super::Idle;
+use super::idle::Idle;
 use crate::env::Clock;
 
-/// How often [`ManualClock::settle`] lets the other tasks of the runtime run, if nobody tells when they are done. A request
-/// through a client takes about ten turns; what needs more than this is not a reaction but a loop.
-const TURNS: usize = 100;
+/// How often [`ManualClock::settle`] yields to other tasks of a runtime without [`Idle`]. A request through a client takes
+/// about ten yields, so a task that needs more than this is in a loop.
+const YIELDS: usize = 100;
 
-/// A clock that moves only when told to. Clones share the time, but not what [`ManualClock::step_wall`] did to a
-/// [`ManualClock::with_own_wall`].
+/// A clock that only a test advances. Clones share the time. A clone by [`ManualClock::with_own_wall`] has a separate wall
+/// clock.
 ///
-/// It keeps the three clocks of a machine apart: sleepers wait for time during which the machine runs, uptime also
-/// counts suspension, and the wall clock can be set.
+/// It simulates the three clocks of a machine: sleepers wait while the machine runs, the uptime includes suspension, and the
+/// wall clock can be set.
 #[derive(Debug, Clone)]
 pub struct ManualClock {
     shared: Arc<Mutex<Shared>>,
@@ -31,11 +31,11 @@ pub struct ManualClock {
 #[derive(Debug, Default)]
 struct Shared {
     uptime: Duration,
-    /// The part of the uptime during which the machine was not suspended: what sleepers wait for.
+    /// The uptime without suspension. Sleepers wait for this time.
     running: Duration,
-    /// By the running time at which they wake, then in the order in which they fell asleep.
+    /// Sleepers by the running time at which they wake, and then by the order in which they started.
     sleepers: BTreeMap<(Duration, u64), Option<Waker>>,
-    fallen_asleep: u64,
+    next_sleeper: u64,
 }
 
 impl Default for ManualClock {
@@ -45,25 +45,25 @@ impl Default for ManualClock {
 }
 
 impl ManualClock {
-    /// The wall-clock time at which every manual clock begins: 2030-01-01T00:00:00Z.
+    /// The initial wall-clock time: 2030-01-01T00:00:00Z.
     pub const START: Timestamp = Timestamp::constant(1_893_456_000, 0);
 
-    /// The uptime at [`ManualClock::START`].
-    const BEGUN: Duration = Duration::from_hours(1);
+    /// The initial uptime.
+    const INITIAL_UPTIME: Duration = Duration::from_hours(1);
 
-    /// A clock at [`ManualClock::START`] with an uptime of an hour.
+    /// A clock at [`ManualClock::START`] with an uptime of one hour.
     pub fn new() -> Self {
-        let shared = Shared { uptime: Self::BEGUN, running: Self::BEGUN, ..Shared::default() };
+        let shared =
+            Shared { uptime: Self::INITIAL_UPTIME, running: Self::INITIAL_UPTIME, ..Shared::default() };
         Self { shared: Arc::new(Mutex::new(shared)), wall_offset: Arc::default(), idle: None }
     }
 
-    /// The same for the tasks of the runtime that `idle` belongs to: it moves on as soon as they have nothing to do, and
-    /// not before.
+    /// A clock for the runtime of `idle`. It advances only when all tasks of the runtime wait.
     pub fn of(idle: Idle) -> Self {
         Self { idle: Some(idle), ..Self::new() }
     }
 
-    /// The same time, but with a wall clock that is set apart from the others: another machine in the same world.
+    /// A clock with the same time and a separate wall clock, for another machine.
     #[must_use]
     pub fn with_own_wall(&self) -> Self {
         let offset = *self.wall_offset.lock();
@@ -74,8 +74,8 @@ impl ManualClock {
         }
     }
 
-    /// Lets `duration` pass, and the tasks of the current runtime with it: every sleeper wakes at its own time, in
-    /// order, and what it causes happens before the clock moves on.
+    /// Advances the clock by `duration`. Each sleeper wakes at its time, in order, and its reactions complete before the
+    /// clock advances further.
     pub async fn advance(&self, duration: Duration) {
         let end = self.shared.lock().running + duration;
         loop {
@@ -87,17 +87,17 @@ impl ManualClock {
         self.settle().await;
     }
 
-    /// Lets the tasks of the current runtime do all that they can do without time passing.
+    /// Runs the tasks of the current runtime until all of them wait.
     pub async fn settle(&self) {
         if let Some(idle) = &self.idle {
             return idle.wait().await;
         }
-        for _ in 0..TURNS {
+        for _ in 0..YIELDS {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Suspends the machine for `duration`: uptime and wall clock go on, sleepers do not notice.
+    /// Suspends the machine for `duration`: uptime and wall clock advance, and sleepers continue to wait.
     pub fn suspend(&self, duration: Duration) {
         self.shared.lock().uptime += duration;
     }
@@ -107,18 +107,18 @@ impl ManualClock {
         *self.wall_offset.lock() += by;
     }
 
-    /// How long nothing would happen if time passed: until the next sleeper wakes. `None` if nobody sleeps.
+    /// The time until the next sleeper wakes; `None` without sleepers.
     pub fn until_next(&self) -> Option<Duration> {
         let shared = self.shared.lock();
         shared.sleepers.keys().next().map(|(due, _)| due.saturating_sub(shared.running))
     }
 
-    /// How many sleepers wait.
+    /// The number of sleepers.
     pub fn sleepers(&self) -> usize {
         self.shared.lock().sleepers.len()
     }
 
-    /// Moves to the next sleeper up to `end` and wakes it, or to `end` if there is none. Returns whether one was woken.
+    /// Advances to the next sleeper until `end` and wakes it, or advances to `end`. Returns whether a sleeper was woken.
     fn wake_next(&self, end: Duration) -> bool {
         let mut shared = self.shared.lock();
         let next = shared.sleepers.keys().next().copied().filter(|(due, _)| *due <= end);
@@ -139,7 +139,7 @@ impl ManualClock {
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         let uptime = self.shared.lock().uptime;
-        Self::START + uptime - Self::BEGUN + *self.wall_offset.lock()
+        Self::START + uptime - Self::INITIAL_UPTIME + *self.wall_offset.lock()
     }
 
     fn uptime(&self) -> Duration {
@@ -151,8 +151,8 @@ impl Clock for ManualClock {
             return futures::future::ready(()).boxed();
         }
         let mut shared = self.shared.lock();
-        let key = (shared.running.saturating_add(duration), shared.fallen_asleep);
-        shared.fallen_asleep += 1;
+        let key = (shared.running.saturating_add(duration), shared.next_sleeper);
+        shared.next_sleeper += 1;
         shared.sleepers.insert(key, None);
         let sleeper = Sleeper { shared: Arc::clone(&self.shared), key };
         drop(shared);

@@ -1,4 +1,4 @@
-//! Tells when the tasks of a runtime have nothing left to do.
+//! Detects when all tasks of a runtime wait.
 
 use std::io;
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use std::task::{Poll, Waker};
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
-/// Knows when all tasks of one runtime wait. Clones know the same.
+/// Detects when all tasks of one runtime wait. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct Idle(Arc<Mutex<Option<Waker>>>);
 
 impl Idle {
-    /// A runtime on the calling thread, and how to learn that its tasks wait.
+    /// A runtime on the calling thread, and the detection for its tasks.
     ///
     /// # Errors
-    /// If the system has nothing left for a runtime.
+    /// The system cannot create the runtime.
     pub fn runtime() -> io::Result<(Runtime, Self)> {
         let idle = Self::default();
-        let told = idle.clone();
-        // A thread parks when none of its tasks can go on; whom the hook wakes keeps it from doing so.
+        let parked = idle.clone();
+        // A thread parks when none of its tasks can continue. If the hook wakes a task, the thread does not park.
         let park = move || {
-            let waiting = told.0.lock().take();
+            let waiting = parked.0.lock().take();
             if let Some(waker) = waiting {
                 waker.wake();
             }
@@ -30,16 +30,15 @@ impl Idle {
         Ok((runtime, idle))
     }
 
-    /// Waits until every task waits for something else than its turn. Only the future that the runtime was given to
-    /// block on may ask.
+    /// Waits until no task can continue. Only the future on which the runtime blocks may call it.
     pub async fn wait(&self) {
-        let mut asked = false;
+        let mut registered = false;
         futures::future::poll_fn(|cx| {
             let waiting = &mut *self.0.lock();
-            if asked && waiting.is_none() {
+            if registered && waiting.is_none() {
                 return Poll::Ready(());
             }
-            asked = true;
+            registered = true;
             *waiting = Some(cx.waker().clone());
             Poll::Pending
         })

@@ -1,4 +1,4 @@
-//! What code under test logs.
+//! Records the log of a test.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::telemetry::json;
 
-/// The lines of one thread, in both formats.
+/// The log lines of one thread in both formats.
 #[derive(Default)]
 struct Lines {
     json: Vec<u8>,
@@ -25,20 +25,19 @@ thread_local! {
     static LINES: RefCell<Option<Lines>> = const { RefCell::new(None) };
 }
 
-/// Keeps what the current thread logs at level *info* and above, until it is dropped.
+/// Records the log of the current thread at level *info* and above, until it is dropped.
 ///
-/// The subscriber behind it is the process's only one and stays. A scoped one loses lines: while it is the only
-/// one there is, tracing asks the subscriber of the thread that reaches an event first whether the event matters,
-/// and the answer of a thread without a subscriber, *never*, then holds for all threads.
+/// It installs a global subscriber for the process, because a scoped subscriber can lose lines: tracing caches whether an
+/// event is enabled, and if a thread without a subscriber reaches the event first, it is disabled for all threads.
 #[derive(Debug)]
 pub struct Recording(PhantomData<*const ()>);
 
 impl Recording {
-    /// Starts to keep the lines of this thread.
+    /// Starts a recording of this thread.
     ///
     /// # Panics
-    /// If this thread has a recording already, or the process a subscriber of another kind.
-    #[must_use = "nothing is kept once it is dropped"]
+    /// If this thread already has a recording, or the process has another subscriber.
+    #[must_use = "the recording ends when it is dropped"]
     pub fn start() -> Self {
         static SUBSCRIBER: Once = Once::new();
         SUBSCRIBER.call_once(|| {
@@ -46,29 +45,29 @@ impl Recording {
                 fmt::layer().with_ansi(false).without_time().with_writer(|| Sink(|lines| &mut lines.text));
             let json = json::layer(fmt::layer().with_writer(|| Sink(|lines| &mut lines.json)));
             tracing_subscriber::registry().with(LevelFilter::INFO).with(text).with(json).init();
-            // Events that other threads reached before the line above were told *never*.
+            // Enables the events that other threads reached before the subscriber existed.
             tracing::callsite::rebuild_interest_cache();
         });
         let before = LINES.replace(Some(Lines::default()));
-        assert!(before.is_none(), "this thread records already");
+        assert!(before.is_none(), "this thread already has a recording");
         Self(PhantomData)
     }
 
-    /// The lines since the last call, as objects: what `--log-format=json` prints.
+    /// The lines since the last call as JSON objects, in the format of `--log-format=json`.
     ///
     /// # Panics
     /// If a line is not JSON.
     pub fn json(&self) -> Vec<Value> {
-        let text = Self::taken(|lines| &mut lines.json);
+        let text = Self::take(|lines| &mut lines.json);
         text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
     }
 
-    /// The lines since the last call, as text without colours and times.
+    /// The lines since the last call as text, without colors and times.
     pub fn text(&self) -> String {
-        Self::taken(|lines| &mut lines.text)
+        Self::take(|lines| &mut lines.text)
     }
 
-    fn taken(of: impl FnOnce(&mut Lines) -> &mut Vec<u8>) -> String {
+    fn take(of: impl FnOnce(&mut Lines) -> &mut Vec<u8>) -> String {
         let bytes = LINES.with_borrow_mut(|lines| lines.as_mut().map(|lines| mem::take(of(lines))));
         String::from_utf8(bytes.unwrap_or_default()).expect("logs are UTF-8")
     }
@@ -104,22 +103,22 @@ mod tests {
 
     use super::Recording;
 
-    fn tell() {
+    fn log() {
         tracing::info!("reached");
     }
 
     #[test]
-    fn an_event_that_another_thread_reached_first_is_kept() {
+    fn an_event_that_another_thread_reached_first_is_recorded() {
         let recording = Recording::start();
-        thread::scope(|scope| scope.spawn(tell).join().unwrap());
-        tell();
+        thread::scope(|scope| scope.spawn(log).join().unwrap());
+        log();
         assert_eq!(recording.json().len(), 1);
         assert_eq!(recording.text().lines().count(), 1);
-        assert_eq!(recording.json().len(), 0, "lines are told once");
+        assert_eq!(recording.json().len(), 0, "lines are returned once");
     }
 
     #[test]
-    fn threads_record_apart() {
+    fn threads_have_separate_recordings() {
         let (ready, wait) = mpsc::channel();
         thread::scope(|scope| {
             let other = scope.spawn(move || {

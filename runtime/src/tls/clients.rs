@@ -1,4 +1,4 @@
-//! The authorities that client certificates are verified against.
+//! The certificate authorities of clients.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,55 +10,58 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::{TlsError, certificates, provider};
+use super::error::TlsError;
+use super::pem::certificates;
+use super::provider::provider;
 
-/// The authorities whose client certificates are accepted, replaced while a server uses them. Clones share them.
+/// The certificate authorities whose client certificates a server accepts. They can be replaced while the server runs.
+/// Clones share them.
 ///
-/// A connection without a client certificate is accepted and marked as such, unless certificates are
-/// [demanded](Self::demanding); one with a certificate that none of the authorities vouches for is refused. Without
-/// authorities, clients are not asked for certificates.
+/// A connection without a client certificate is accepted, and its [`Peer`](crate::https::Peer) has no certificate, unless
+/// certificates are [required](Self::requiring). A connection with a certificate of another authority is refused. Without
+/// authorities, the server does not request client certificates.
 #[derive(Clone)]
 pub struct ClientCas {
     current: Arc<RwLock<Snapshot>>,
-    demanded: bool,
+    required: bool,
 }
 
-/// The authorities at one moment.
+/// The authorities at a point in time.
 #[derive(Clone)]
 pub(crate) struct Snapshot {
-    /// Grows with every replacement.
+    /// Increases with every replacement.
     pub(crate) generation: u64,
     pub(crate) verifier: Arc<dyn ClientCertVerifier>,
     pem: Arc<[u8]>,
 }
 
-/// A client certificate that was verified.
+/// A verified client certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerCertificate {
-    /// The common name of its subject; nothing if it has none, or more than one, which could be read in several ways.
+    /// The common name of the subject. `None` if there is none or more than one, which would be ambiguous.
     pub common_name: Option<String>,
 }
 
 impl ClientCas {
-    /// No authorities: nobody is asked for a certificate.
+    /// No authorities. The server does not request client certificates.
     pub fn none() -> Self {
         let verifier = WebPkiClientVerifier::no_client_auth();
         let snapshot = Snapshot { generation: 0, verifier, pem: Arc::default() };
-        Self { current: Arc::new(RwLock::new(snapshot)), demanded: false }
+        Self { current: Arc::new(RwLock::new(snapshot)), required: false }
     }
 
-    /// No authorities. Once there are some, the handshake fails for a client that shows no certificate.
-    pub fn demanding() -> Self {
-        Self { demanded: true, ..Self::none() }
+    /// No authorities. After the first replacement, the handshake fails for clients without a certificate.
+    pub fn requiring() -> Self {
+        Self { required: true, ..Self::none() }
     }
 
-    /// Accepts the clients of these authorities, and of no others, from now on. Returns whether that changed anything.
+    /// Replaces the authorities. Returns whether they changed.
     ///
-    /// Connections that began before are asked to end in order, so that their clients identify themselves anew; on
-    /// them, a certificate that the new authorities do not vouch for counts as none.
+    /// Existing connections are closed gracefully, so that their clients authenticate again. Until then, certificates of
+    /// other authorities no longer count on these connections.
     ///
     /// # Errors
-    /// [`TlsError`] if the text holds no certificate or a broken one. What was there before stays.
+    /// [`TlsError`] if the text contains no certificate or an invalid one. The authorities then stay unchanged.
     pub fn replace(&self, pem: &[u8]) -> Result<bool, TlsError> {
         const CAS: &str = "client CA bundle";
         if *self.current.read().pem == *pem {
@@ -73,7 +76,7 @@ impl ClientCas {
             })?;
         }
         let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
-        let builder = if self.demanded { builder } else { builder.allow_unauthenticated() };
+        let builder = if self.required { builder } else { builder.allow_unauthenticated() };
         let verifier =
             builder.build().map_err(|error| TlsError::Pem { what: CAS, problem: error.to_string() })?;
         let mut snapshot = self.current.write();
@@ -96,10 +99,10 @@ impl ClientCas {
 }
 
 impl Snapshot {
-    /// What the certificate at the head of `chain` says, if the authorities vouch for it at `now`.
+    /// The first certificate of `chain`, if it is valid at `now` and an authority signed it.
     pub(crate) fn verify(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> Option<PeerCertificate> {
         let (own, others) = chain.split_first()?;
-        // Without authorities rustls has a verifier that may not be asked.
+        // Without authorities, the verifier of rustls must not be called.
         if !self.verifier.offer_client_auth() {
             return None;
         }

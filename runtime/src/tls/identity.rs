@@ -1,4 +1,4 @@
-//! The certificate that a server shows.
+//! The serving certificate.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,16 +9,18 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::{TlsError, certificates, private_key, provider};
+use super::error::TlsError;
+use super::pem::{certificates, private_key};
+use super::provider::provider;
 
-/// The certificate and key that a server shows, replaced while it serves. Clones share them.
+/// The serving certificate and its key. They can be replaced while the server runs. Clones share them.
 ///
-/// Connections that exist keep the certificate that they began with; every handshake after a replacement uses the new
-/// one. Without a certificate, handshakes fail.
+/// Handshakes after a replacement use the new certificate. Existing connections are not affected. Without a certificate,
+/// handshakes fail.
 #[derive(Clone, Default)]
-pub struct Identity(Arc<RwLock<Option<Shown>>>);
+pub struct Identity(Arc<RwLock<Option<Served>>>);
 
-struct Shown {
+struct Served {
     key: Arc<CertifiedKey>,
     expires: Timestamp,
 }
@@ -29,13 +31,13 @@ impl Identity {
         Self::default()
     }
 
-    /// Shows this certificate from the next handshake on.
+    /// Replaces the certificate for all following handshakes.
     ///
-    /// `chain_pem` begins with the server's own certificate, and those that signed it follow; `key_pem` is its private
-    /// key, PKCS#8, PKCS#1 or SEC1.
+    /// `chain_pem` contains the certificate of the server, followed by the intermediate certificates. `key_pem` is its
+    /// private key in PKCS#8, PKCS#1 or SEC1 format.
     ///
     /// # Errors
-    /// [`TlsError`] if they are unusable or do not belong together. What was shown before stays.
+    /// [`TlsError`] if certificate or key are unusable or do not belong together. The certificate then stays unchanged.
     pub fn replace(&self, chain_pem: &[u8], key_pem: &[u8]) -> Result<(), TlsError> {
         const CHAIN: &str = "serving certificate";
         let chain = certificates(CHAIN, chain_pem)?;
@@ -46,7 +48,7 @@ impl Identity {
             let (_, parsed) = X509Certificate::from_der(der).map_err(|error| invalid(error.to_string()))?;
             let end = Timestamp::from_second(parsed.validity().not_after.timestamp())
                 .map_err(|error| invalid(error.to_string()))?;
-            // A chain is as good as its first part that ends.
+            // A chain is valid until its first certificate expires.
             expires = expires.min(end);
         }
         let key = private_key("private key", key_pem)?;
@@ -59,22 +61,22 @@ impl Identity {
             rustls::Error::InconsistentKeys(_) => TlsError::Mismatch,
             other => TlsError::Key(other.to_string()),
         })?;
-        *self.0.write() = Some(Shown { key: Arc::new(certified), expires });
+        *self.0.write() = Some(Served { key: Arc::new(certified), expires });
         Ok(())
     }
 
-    /// When the certificate, or the first of its chain, ends; nothing while there is none.
+    /// When the chain expires. `None` while there is no certificate.
     pub fn expires(&self) -> Option<Timestamp> {
-        self.0.read().as_ref().map(|shown| shown.expires)
+        self.0.read().as_ref().map(|served| served.expires)
     }
 
-    /// The certificates that are shown.
+    /// The served certificates.
     #[cfg(test)]
     pub(crate) fn chain(&self) -> Vec<rustls::pki_types::CertificateDer<'static>> {
-        self.0.read().as_ref().map_or_else(Vec::new, |shown| shown.key.cert.clone())
+        self.0.read().as_ref().map_or_else(Vec::new, |served| served.key.cert.clone())
     }
 
-    /// Whether there is a certificate to show.
+    /// Whether there is a certificate.
     pub fn is_ready(&self) -> bool {
         self.0.read().is_some()
     }
@@ -88,7 +90,7 @@ impl ResolvesServerCert for Identity {
 
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The key is nobody's business.
+        // The output must not contain the key.
         f.debug_struct("Identity").field("expires", &self.expires()).finish_non_exhaustive()
     }
 }

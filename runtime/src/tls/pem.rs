@@ -1,36 +1,36 @@
-//! PEM in, DER out, with errors that say what is wrong with which text.
+//! Parsing of PEM, with errors that name the text and the reason.
 
 use rustls::pki_types::pem::{Error, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::TlsError;
+use super::error::TlsError;
 
-/// All certificates of a text, in order; at least one. Sections of other kinds are passed over.
+/// All certificates in a text, at least one, in their order. Sections of other kinds are ignored.
 pub(crate) fn certificates(
     what: &'static str,
     text: &[u8],
 ) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let found: Vec<_> = CertificateDer::pem_slice_iter(text)
         .collect::<Result<_, _>>()
-        .map_err(|error| broken(what, &error))?;
+        .map_err(|error| invalid(what, &error))?;
     if found.is_empty() { Err(TlsError::Missing { what, label: "CERTIFICATE" }) } else { Ok(found) }
 }
 
-/// The first private key of a text.
+/// The first private key in a text.
 pub(crate) fn private_key(what: &'static str, text: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
         Error::NoItemsFound => TlsError::Missing { what, label: "PRIVATE KEY" },
-        error => broken(what, &error),
+        error => invalid(what, &error),
     })
 }
 
-fn broken(what: &'static str, error: &Error) -> TlsError {
+fn invalid(what: &'static str, error: &Error) -> TlsError {
     let problem = match error {
         Error::MissingSectionEnd { end_marker } => {
             format!("the line `-----END {}-----` is missing", String::from_utf8_lossy(end_marker).trim())
         }
         Error::IllegalSectionStart { line } => {
-            format!("a section begins with the odd line `{}`", String::from_utf8_lossy(line).trim())
+            format!("a section begins with the invalid line `{}`", String::from_utf8_lossy(line).trim())
         }
         Error::Base64Decode(problem) => format!("a section is not base64: {problem}"),
         other => other.to_string(),

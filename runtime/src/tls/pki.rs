@@ -1,4 +1,4 @@
-//! Authorities and certificates of tests.
+//! Certificate authorities and certificates for tests.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use rcgen::{
 };
 use rustls::{ClientConfig, RootCertStore};
 
-use super::{certificates, private_key, provider};
+use super::pem::private_key;
+use super::{certificates, provider};
 
 pub(crate) struct Ca(CertifiedIssuer<'static, KeyPair>);
 
@@ -39,7 +40,7 @@ impl Ca {
     pub(crate) fn client(&self, common_names: &[&str]) -> Leaf {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
-        // One attribute per type is all that rcgen writes; another type that is read as the same is not to be had.
+        // rcgen writes only one attribute of each type.
         for name in common_names {
             params.distinguished_name.push(DnType::CommonName, *name);
         }
@@ -61,7 +62,7 @@ impl Ca {
     }
 }
 
-/// The configuration of a client that trusts the authorities of `bundle` and shows `own`.
+/// The configuration of a client that trusts the authorities in `bundle` and has the certificate `own`.
 pub(crate) fn client(bundle: &[u8], own: Option<&Leaf>, alpn: &[&[u8]]) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     for der in certificates("bundle", bundle).unwrap() {

@@ -4,7 +4,7 @@ use rstest::rstest;
 use super::pki::Ca;
 use super::{ClientCas, Identity, TlsError};
 
-fn shown() -> (Identity, Ca) {
+fn identity() -> (Identity, Ca) {
     let ca = Ca::new("ca");
     let leaf = ca.serving("localhost");
     let identity = Identity::new();
@@ -23,7 +23,7 @@ fn an_identity_is_ready_once_it_has_a_certificate() {
 }
 
 #[test]
-fn a_chain_ends_with_the_first_of_its_certificates() {
+fn a_chain_expires_with_its_first_certificate() {
     let (ca, end) = (Ca::new("ca"), "2031-05-06T07:08:09Z".parse().unwrap());
     let (own, early) = (ca.serving("localhost"), ca.serving_until("x", end));
     let identity = Identity::new();
@@ -32,22 +32,25 @@ fn a_chain_ends_with_the_first_of_its_certificates() {
 }
 
 #[rstest]
-#[case::nothing("", "the serving certificate has no `-----BEGIN CERTIFICATE-----` section")]
+#[case::empty("", "the serving certificate has no `-----BEGIN CERTIFICATE-----` section")]
 #[case::something_else("hello\n", "the serving certificate has no `-----BEGIN CERTIFICATE-----` section")]
 #[case::cut_off(
     "-----BEGIN CERTIFICATE-----\nAAAA\n",
-    "the serving certificate cannot be read as PEM: the line `-----END CERTIFICATE-----` is missing"
+    "the serving certificate is not valid PEM: the line `-----END CERTIFICATE-----` is missing"
 )]
 #[case::not_base64(
     "-----BEGIN CERTIFICATE-----\n?\n-----END CERTIFICATE-----\n",
-    "the serving certificate cannot be read as PEM: a section is not base64"
+    "the serving certificate is not valid PEM: a section is not base64"
 )]
 #[case::not_a_certificate(
     "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
-    "certificate 1 of the serving certificate is not an X.509 certificate"
+    "certificate 1 of the serving certificate is not a valid X.509 certificate"
 )]
-fn a_broken_chain_says_what_is_wrong_and_what_was_shown_stays(#[case] chain: &str, #[case] message: &str) {
-    let (identity, ca) = shown();
+fn an_invalid_chain_is_refused_with_the_reason_and_changes_nothing(
+    #[case] chain: &str,
+    #[case] message: &str,
+) {
+    let (identity, ca) = identity();
     let before = identity.expires();
     let error = identity.replace(chain.as_bytes(), ca.serving("x").key.as_bytes()).unwrap_err();
     assert!(error.to_string().starts_with(message), "{error}");
@@ -55,8 +58,8 @@ fn a_broken_chain_says_what_is_wrong_and_what_was_shown_stays(#[case] chain: &st
 }
 
 #[test]
-fn a_key_is_there_and_belongs_to_the_certificate() {
-    let (identity, ca) = shown();
+fn a_key_must_exist_and_belong_to_the_certificate() {
+    let (identity, ca) = identity();
     let (one, other) = (ca.serving("x"), ca.serving("y"));
     let chain = one.chain.as_bytes();
     assert_eq!(identity.replace(chain, other.key.as_bytes()), Err(TlsError::Mismatch));
@@ -64,7 +67,7 @@ fn a_key_is_there_and_belongs_to_the_certificate() {
     assert_eq!(none.to_string(), "the private key has no `-----BEGIN PRIVATE KEY-----` section");
     let broken = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
     let broken = identity.replace(chain, broken.as_bytes()).unwrap_err();
-    assert!(broken.to_string().starts_with("the private key cannot be used: "), "{broken}");
+    assert!(broken.to_string().starts_with("the private key is unusable: "), "{broken}");
 }
 
 #[test]

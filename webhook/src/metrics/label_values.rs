@@ -2,8 +2,6 @@
 
 use vmpool_runtime::label_values;
 
-use crate::review::Answer;
-
 label_values!(
     /// The reviewed resource.
     pub(crate) Path {
@@ -81,19 +79,6 @@ impl Operation {
             "CREATE" => Self::Create,
             "UPDATE" => Self::Update,
             _ => Self::Other,
-        }
-    }
-}
-
-impl Verdict {
-    /// The value for an answer.
-    pub(crate) fn of(answer: &Answer) -> Self {
-        match answer {
-            Answer::Allowed => Self::Allowed,
-            Answer::Refused(_) => Self::Refused,
-            Answer::Malformed(_) => Self::Malformed,
-            Answer::TooLarge => Self::TooLarge,
-            Answer::Undecided(_) => Self::Undecided,
         }
     }
 }

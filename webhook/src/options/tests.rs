@@ -1,6 +1,6 @@
 use clap::CommandFactory;
 use rstest::rstest;
-use vmpool_runtime::testing::pages::{flag_differences, help_gaps};
+use vmpool_runtime::testing::flags::{flag_differences, help_gaps};
 
 use super::*;
 
@@ -9,24 +9,24 @@ fn parse(arguments: &[&str]) -> Result<Options, clap::Error> {
 }
 
 #[test]
-fn the_flags_fit_together() {
+fn the_command_line_is_well_formed() {
     Options::command().debug_assert();
 }
 
 #[test]
-fn by_default_nobody_is_exempt_and_nothing_is_known() {
+fn by_default_no_user_is_exempt_and_capabilities_are_unknown() {
     let options = parse(&[]).unwrap();
     assert_eq!(options.settings().unwrap(), Settings::default());
     assert!(options.gates.gates().is_ok());
 }
 
 #[test]
-fn help_names_every_flag_with_its_variable_and_every_gate() {
+fn help_lists_every_flag_with_its_variable_and_every_gate() {
     assert_eq!(help_gaps(Options::command()), [""; 0]);
 }
 
 #[test]
-fn what_is_told_about_the_cluster_arrives() {
+fn flags_become_settings() {
     let options = parse(&[
         "--cluster-sdn=true",
         "--cluster-machine-cidrs=false",
@@ -51,14 +51,14 @@ fn what_is_told_about_the_cluster_arrives() {
 }
 
 #[rstest]
-#[case(&["--removal-handler="], "--removal-handler must not be empty; leave it out if there is no such user")]
-#[case(&["--controller-user= "], "--controller-user must not be empty; leave it out if there is no such user")]
-fn a_user_has_a_name(#[case] arguments: &[&str], #[case] message: &str) {
+#[case(&["--removal-handler="], "--removal-handler must not be empty; omit the flag if there is no such user")]
+#[case(&["--controller-user= "], "--controller-user must not be empty; omit the flag if there is no such user")]
+fn user_names_must_not_be_empty(#[case] arguments: &[&str], #[case] message: &str) {
     assert_eq!(parse(arguments).unwrap().settings().unwrap_err().to_string(), message);
 }
 
 #[test]
-fn two_servers_need_two_addresses() {
+fn the_two_servers_need_different_addresses() {
     let same = [
         "--tls-secret=a/b",
         "--tls-dns-names=c",
@@ -66,7 +66,10 @@ fn two_servers_need_two_addresses() {
         "--health-address=127.0.0.1:9",
     ];
     let error = parse(&same).unwrap().serving().unwrap_err();
-    assert_eq!(error.to_string(), "--listen-address and --health-address are both 127.0.0.1:9");
+    assert_eq!(
+        error.to_string(),
+        "--listen-address and --health-address are both 127.0.0.1:9; use different ports"
+    );
     let any = [
         "--tls-secret=a/b",
         "--tls-dns-names=c",
@@ -74,11 +77,11 @@ fn two_servers_need_two_addresses() {
         "--health-address=127.0.0.1:0",
     ];
     assert!(parse(&any).unwrap().serving().is_ok());
-    assert!(parse(&[]).unwrap().serving().unwrap_err().to_string().starts_with("name a certificate"));
+    assert!(parse(&[]).unwrap().serving().unwrap_err().to_string().starts_with("no certificate source"));
 }
 
 #[test]
-fn the_documentation_has_every_flag_with_its_variable_and_its_default() {
+fn the_documentation_lists_every_flag_with_variable_and_default() {
     let page = include_str!("../../../docs/admission.md");
     assert_eq!(flag_differences(&Options::command(), page), [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! One object of the API server, of which only what a rule reads is kept: users can make it as large as etcd stores it.
+//! Reads one object and decodes only the fields that rules use. Users can create objects of any size that etcd accepts.
 
 use http_body_util::{BodyExt as _, Limited};
 use kube::Client;
@@ -6,49 +6,50 @@ use serde_json::Value;
 use vmpool_platforms::dvp::admission::Found;
 use vmpool_runtime::telemetry;
 
+use crate::bounded_json;
 use crate::metrics::Resource;
-use crate::tree;
 
-/// Bytes of an object, or of the memory that its values take. etcd stores 1.5 MiB.
-const MOST: usize = 2 << 20;
-/// The same of all classes together.
-const MOST_OF_CLASSES: usize = 8 << 20;
+/// The maximum size of an object in bytes, as text and in memory. etcd accepts 1.5 MiB.
+const MAX_SIZE: usize = 2 << 20;
+/// The maximum size of the list of all classes in bytes, as text and in memory.
+const MAX_SIZE_OF_CLASSES: usize = 8 << 20;
 
-/// What rules read of an object, and how much that may be.
-fn kept(resource: Resource) -> (&'static [&'static str], usize) {
+/// The fields that rules use, and the maximum size.
+fn fields_and_limit(resource: Resource) -> (&'static [&'static str], usize) {
     match resource {
         Resource::Class => {
-            (&["metadata.name", "metadata.annotations", "spec.sizingPolicies", "items"], MOST_OF_CLASSES)
+            (&["metadata.name", "metadata.annotations", "spec.sizingPolicies", "items"], MAX_SIZE_OF_CLASSES)
         }
-        Resource::Image => (&["status.phase", "status.cdrom", "status.size"], MOST),
-        Resource::Snapshot => (&["status.volumeSnapshotName", "status.restoreSize"], MOST),
-        Resource::Revision => (&["metadata.ownerReferences", "data.spec.blockDeviceRefs"], MOST),
-        Resource::Pool => (&["metadata.uid", "spec.scaleDownPolicy"], MOST),
+        Resource::Image => (&["status.phase", "status.cdrom", "status.size"], MAX_SIZE),
+        Resource::Snapshot => (&["status.volumeSnapshotName", "status.restoreSize"], MAX_SIZE),
+        Resource::Revision => (&["metadata.ownerReferences", "data.spec.blockDeviceRefs"], MAX_SIZE),
+        Resource::Pool => (&["metadata.uid", "spec.scaleDownPolicy"], MAX_SIZE),
     }
 }
 
-/// Reads the object of a path.
+/// Reads the object at a path.
 pub(super) async fn get(client: &Client, resource: Resource, path: &str) -> Found<Value> {
     read(client, resource, path).await.unwrap_or_else(Found::Failed)
 }
 
 async fn read(client: &Client, resource: Resource, path: &str) -> Result<Found<Value>, String> {
-    let (fields, most) = kept(resource);
+    let (fields, limit) = fields_and_limit(resource);
     let request =
         http::Request::get(path).body(kube::client::Body::empty()).map_err(|error| error.to_string())?;
     let response = client.send(request).await.map_err(|error| telemetry::with_causes(&error))?;
     let status = response.status();
-    let body = Limited::new(response.into_body(), most).collect().await.map_err(|error| error.to_string())?;
+    let body =
+        Limited::new(response.into_body(), limit).collect().await.map_err(|error| error.to_string())?;
     let body = body.to_bytes();
     if status == http::StatusCode::NOT_FOUND {
         Ok(Found::Absent)
     } else if status.is_success() {
-        let value =
-            tree::read(&body, fields, most).map_err(|error| format!("the answer is of no use: {error}"))?;
+        let value = bounded_json::read(&body, fields, limit)
+            .map_err(|error| format!("decoding the response: {error}"))?;
         Ok(Found::There(value))
     } else {
-        let message = tree::read(&body, &["message"], most).ok();
+        let message = bounded_json::read(&body, &["message"], limit).ok();
         let message = message.as_ref().and_then(|status| status["message"].as_str());
-        Err(message.map_or_else(|| format!("the API server answered {status}"), str::to_owned))
+        Err(message.map_or_else(|| format!("the API server returned {status}"), str::to_owned))
     }
 }

@@ -1,15 +1,14 @@
-//! The review around the two objects. Fields of the same name twice are an error, and fields that are not needed are
-//! skipped.
+//! Decodes the review around the two objects. Duplicate fields are an error, and unused fields are skipped.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-use super::Request;
-use crate::tree::Fields;
+use super::request::Request;
+use crate::bounded_json::Fields;
 
-/// A review as it came.
+/// A decoded review.
 #[derive(Debug, Default)]
 pub(super) struct Review {
     pub(super) api_version: String,
@@ -17,13 +16,13 @@ pub(super) struct Review {
     pub(super) request: Option<Request>,
 }
 
-/// Reads a [`Review`], and of `object` and `oldObject` these fields.
-pub(super) struct Envelope<'a>(pub(super) [Fields<'a>; 2]);
+/// Decodes a [`Review`], with these fields of `object` and `oldObject`.
+pub(super) struct ReviewSeed<'a>(pub(super) [Fields<'a>; 2]);
 
-/// Reads the request in it, if there is one.
-struct Question<'a>([Fields<'a>; 2]);
+/// Decodes the request of a review, which may be missing.
+struct RequestSeed<'a>([Fields<'a>; 2]);
 
-impl<'de> DeserializeSeed<'de> for Envelope<'_> {
+impl<'de> DeserializeSeed<'de> for ReviewSeed<'_> {
     type Value = Review;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Review, D::Error> {
@@ -31,7 +30,7 @@ impl<'de> DeserializeSeed<'de> for Envelope<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Envelope<'_> {
+impl<'de> Visitor<'de> for ReviewSeed<'_> {
     type Value = Review;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -46,8 +45,8 @@ impl<'de> Visitor<'de> for Envelope<'_> {
                 "apiVersion" => review.api_version = seen.once("apiVersion", &mut map)?,
                 "kind" => review.kind = seen.once("kind", &mut map)?,
                 "request" => {
-                    seen.note("request")?;
-                    review.request = map.next_value_seed(Question(self.0.clone()))?;
+                    seen.add("request")?;
+                    review.request = map.next_value_seed(RequestSeed(self.0.clone()))?;
                 }
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
@@ -56,7 +55,7 @@ impl<'de> Visitor<'de> for Envelope<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Question<'_> {
+impl<'de> DeserializeSeed<'de> for RequestSeed<'_> {
     type Value = Option<Request>;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Option<Request>, D::Error> {
@@ -64,7 +63,7 @@ impl<'de> DeserializeSeed<'de> for Question<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Question<'_> {
+impl<'de> Visitor<'de> for RequestSeed<'_> {
     type Value = Option<Request>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -104,12 +103,12 @@ impl<'de> Visitor<'de> for Question<'_> {
     }
 }
 
-/// The fields that were read.
+/// The fields that were decoded.
 #[derive(Default)]
 struct Seen(Vec<&'static str>);
 
 impl Seen {
-    fn note<E: Error>(&mut self, field: &'static str) -> Result<(), E> {
+    fn add<E: Error>(&mut self, field: &'static str) -> Result<(), E> {
         if self.0.contains(&field) {
             return Err(E::duplicate_field(field));
         }
@@ -122,7 +121,7 @@ impl Seen {
         T: serde::Deserialize<'de>,
         A: MapAccess<'de>,
     {
-        self.note(field)?;
+        self.add(field)?;
         map.next_value()
     }
 
@@ -132,7 +131,7 @@ impl Seen {
         map: &mut A,
         fields: &Fields<'_>,
     ) -> Result<Value, A::Error> {
-        self.note(field)?;
+        self.add(field)?;
         map.next_value_seed(fields.clone())
     }
 }

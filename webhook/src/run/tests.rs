@@ -14,7 +14,7 @@ fn options(flags: &[&str]) -> Options {
     Options::parse_from(always.iter().chain(flags))
 }
 
-/// Runs until the first wait that only `stop` ends, and stops it then.
+/// Runs the program with a stop token that is already cancelled.
 async fn outcome(flags: &[&str]) -> Result<(), RunError> {
     let stop = CancellationToken::new();
     stop.cancel();
@@ -22,14 +22,14 @@ async fn outcome(flags: &[&str]) -> Result<(), RunError> {
 }
 
 #[tokio::test]
-async fn a_missing_api_server_is_fatal() {
+async fn without_a_connection_to_the_api_server_it_does_not_start() {
     let error = outcome(&["--feature-gates=VirtualMachinePool=true"]).await.unwrap_err();
     assert!(matches!(error, RunError::Serve(ServeError::Connect(_))), "{error}");
     assert!(telemetry::with_causes(&error).contains("/nonexistent/kubeconfig"), "{error}");
 }
 
 #[tokio::test]
-async fn a_bad_option_is_told_before_anything_starts() {
+async fn invalid_options_are_reported_before_the_servers_start() {
     let error = outcome(&["--feature-gates=VirtualMachinePol=true"]).await.unwrap_err();
     assert!(error.to_string().contains("VirtualMachinePool"), "{error}");
     let error = outcome(&["--removal-handler="]).await.unwrap_err();
@@ -39,7 +39,7 @@ async fn a_bad_option_is_told_before_anything_starts() {
 }
 
 #[tokio::test]
-async fn a_taken_port_is_told() {
+async fn a_port_in_use_is_reported() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let error = outcome(&[&format!("--health-address={address}")]).await.unwrap_err();

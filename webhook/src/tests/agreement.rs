@@ -1,4 +1,4 @@
-//! Our definition of a pool and the rules say the same: on a cluster with another definition, the rules are all there is.
+//! The CRD and the rules accept the same pools. On a cluster with a different CRD, only the rules apply.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,8 +12,8 @@ use vmpool_platforms::dvp::admission::{
 
 use super::*;
 
-/// What every validation rule of our definition begins to say, and which of the rules stands for it.
-const STAND_FOR: &[(&str, &[Rule])] = &[
+/// The beginning of the message of each validation in the CRD, and the rules with the same meaning.
+const EQUIVALENTS: &[(&str, &[Rule])] = &[
     ("the name of a pool has at most 57 characters", &[Rule::NameLength]),
     ("the name of a pool must not contain a dot", &[Rule::NameDots]),
     ("every disk template must be attached", &[Rule::DiskNotAttached]),
@@ -25,7 +25,7 @@ const STAND_FOR: &[(&str, &[Rule])] = &[
     ("a USB device fits one machine only", &[Rule::Identities]),
     ("labels under vmpool.virtualization.deckhouse.io/ belong", &[Rule::ReservedKeys]),
     ("annotations under vmpool.virtualization.deckhouse.io/ belong", &[Rule::ReservedKeys]),
-    // No pool has such guests at all.
+    // Pools cannot have such guests at all.
     ("osType Legacy boots with BIOS only", &[Rule::LegacyGuest]),
     ("osType Legacy knows no provisioning", &[Rule::LegacyGuest]),
     ("osType Legacy without paravirtualization has room", &[Rule::LegacyGuest]),
@@ -71,24 +71,27 @@ fn messages(schema: &Value, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn every_validation_of_the_definition_is_a_rule_too() {
+fn every_validation_of_the_crd_has_a_rule() {
     let definition: Value = serde_yaml_ng::from_str(POOL_CRD.yaml).unwrap();
     let mut found = BTreeSet::new();
     messages(&definition, &mut found);
     assert!(found.len() > 30, "{} validations", found.len());
     for message in &found {
-        let known = STAND_FOR.iter().filter(|(begin, _)| message.starts_with(begin)).count();
-        assert_eq!(known, 1, "{known} rules stand for the validation {message:?}");
+        let known = EQUIVALENTS.iter().filter(|(begin, _)| message.starts_with(begin)).count();
+        assert_eq!(known, 1, "{known} entries match the validation {message:?}");
     }
-    for (begin, _) in STAND_FOR {
-        assert!(found.iter().any(|message| message.starts_with(begin)), "no validation says {begin:?}");
+    for (begin, _) in EQUIVALENTS {
+        assert!(
+            found.iter().any(|message| message.starts_with(begin)),
+            "no validation begins with {begin:?}"
+        );
     }
 }
 
-/// Samples that types, enums, patterns and lengths of the schema refuse, which every definition has: no rule is needed.
+/// Samples that the types, enums, patterns and lengths of every CRD refuse. They need no rule.
 const SCHEMA: &[&str] = &["pool-spread-constraint-unknown-to-machines", "pool-template-with-a-name"];
 
-/// The samples of pools: name, what the API server says of it, and the states that are applied one after the other.
+/// The samples of pools: name, reason of the refusal, and the states that are applied in sequence.
 fn samples(kind: &str) -> Vec<(String, Option<String>, Vec<Value>)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../api/tests/samples").join(kind);
     let mut files: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -112,14 +115,14 @@ fn samples(kind: &str) -> Vec<(String, Option<String>, Vec<Value>)> {
         .collect()
 }
 
-/// What becomes of the last state, after the one before it if that is of the same pool.
-fn judge(states: &[Value]) -> Verdict {
+/// The verdict for the last state. The state before it is the old object, if it belongs to the same pool.
+fn verdict(states: &[Value]) -> Verdict {
     let settings = Settings::default();
     let new = states.last().expect("a sample has a pool");
     let old = states.iter().rev().nth(1).filter(|old| old["metadata"]["name"] == new["metadata"]["name"]);
     match begin(&settings, Request { user: "alice", old, new }) {
         Evaluation::Decided(verdict) => verdict,
-        // The definition cannot know which revisions are stored: any that a sample names is there.
+        // The CRD cannot check whether a revision exists, so every revision that a sample names exists.
         Evaluation::NeedsFacts(look) => {
             look.finish(&Facts { revisions: vec![Found::There(Revision::default())], ..Facts::default() })
         }
@@ -127,24 +130,23 @@ fn judge(states: &[Value]) -> Verdict {
 }
 
 #[test]
-fn what_the_definition_accepts_the_rules_accept() {
+fn the_rules_accept_all_samples_that_the_crd_accepts() {
     let samples = samples("accepted");
     assert!(samples.len() >= 10);
     for (name, _, states) in samples {
-        let verdict = judge(&states);
-        assert_eq!(verdict.outcome, Outcome::Allowed, "{name}");
+        assert_eq!(verdict(&states).outcome, Outcome::Allowed, "{name}");
     }
 }
 
 #[test]
-fn what_a_validation_refuses_a_rule_refuses() {
+fn a_rule_refuses_each_sample_that_a_validation_refuses() {
     let samples = samples("rejected");
     let mut by_schema = BTreeSet::new();
     for (name, reason, states) in &samples {
         let reason = reason.as_ref().unwrap_or_else(|| panic!("{name} names no reason"));
         let rules =
-            STAND_FOR.iter().find(|(begin, _)| begin.starts_with(reason) || reason.starts_with(begin));
-        match (judge(states).outcome, rules) {
+            EQUIVALENTS.iter().find(|(begin, _)| begin.starts_with(reason) || reason.starts_with(begin));
+        match (verdict(states).outcome, rules) {
             (Outcome::Refused(refusal), Some((_, rules))) => {
                 assert!(rules.contains(&refusal.rule), "{name}: {refusal}");
             }

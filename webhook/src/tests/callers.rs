@@ -1,18 +1,18 @@
-//! What a client learns: the API server everything, and any other client nothing that it may not read.
+//! The webhook reads objects for the API server only, so that other clients cannot find out whether an object exists.
 
 use rstest::rstest;
 use serde_json::json;
 
 use super::*;
 
-/// A world in which no client has to prove that it is the API server.
-fn open() -> World {
-    World { certificate: None, ..World::answering(Callers::Anyone).furnish() }
+/// A webhook that does not require certificates.
+fn without_certificates() -> World {
+    World { certificate: None, ..World::accepting(Callers::Any).add_objects() }
 }
 
 #[tokio::test]
-async fn for_an_unknown_client_no_object_of_a_namespace_and_no_image_is_read() {
-    let world = open();
+async fn for_an_unauthenticated_client_only_classes_are_read() {
+    let world = without_certificates();
     let disk = |kind: &str| {
         let source = json!({ "type": "ObjectRef", "objectRef": { "kind": kind, "name": "secret" } });
         json!([{ "name": "root", "spec": { "dataSource": source, "persistentVolumeClaim": { "size": "1Gi" } } }])
@@ -24,7 +24,7 @@ async fn for_an_unknown_client_no_object_of_a_namespace_and_no_image_is_read() {
         let response = world.create(&with(pool.clone(), "/spec/virtualDiskTemplates", disk(kind))).await;
         assert_eq!(response["allowed"], true, "{response}");
         assert_eq!(response.get("warnings"), None);
-        assert_eq!(world.server.asked(), [format!("{API}/virtualmachineclasses/small")]);
+        assert_eq!(world.server.requests(), [format!("{API}/virtualmachineclasses/small")]);
     }
 }
 
@@ -33,7 +33,7 @@ async fn for_an_unknown_client_no_object_of_a_namespace_and_no_image_is_read() {
 #[case::another_uid(json!("v"), None)]
 #[case::no_uid(json!(null), Some(400))]
 #[tokio::test]
-async fn an_unknown_client_learns_the_policy_of_a_pool_only_with_its_uid(
+async fn an_unauthenticated_client_must_send_the_uid_of_the_pool(
     #[case] uid: Value,
     #[case] code: Option<i64>,
 ) {
@@ -41,7 +41,7 @@ async fn an_unknown_client_learns_the_policy_of_a_pool_only_with_its_uid(
     let review = review("UPDATE", "scale", &scale(3), &scale(2));
     let mut answers = Vec::new();
     for explicit in [true, false] {
-        let world = open();
+        let world = without_certificates();
         if explicit {
             let pool = with(pool(), "/spec/scaleDownPolicy", json!("Explicit"));
             world.server.put("/namespaces/team-a/virtualmachinepools/builders", pool);
@@ -50,7 +50,7 @@ async fn an_unknown_client_learns_the_policy_of_a_pool_only_with_its_uid(
     }
     assert_eq!(answers[0]["status"]["code"].as_i64(), code, "{}", answers[0]);
     if uid != "u" {
-        assert_eq!(answers[0], answers[1], "whether the pool exists makes no difference");
+        assert_eq!(answers[0], answers[1], "the response does not show whether the pool exists");
     }
 }
 
@@ -58,26 +58,26 @@ async fn an_unknown_client_learns_the_policy_of_a_pool_only_with_its_uid(
 #[case::no_certificate(None, StatusCode::UNAUTHORIZED)]
 #[case::another_name(Some("kubelet"), StatusCode::FORBIDDEN)]
 #[tokio::test]
-async fn where_clients_have_to_prove_who_they_are_no_other_is_answered(
+async fn clients_without_the_required_certificate_are_refused(
     #[case] certificate: Option<&'static str>,
     #[case] expected: StatusCode,
 ) {
-    let world = World { certificate, ..World::furnished() };
+    let world = World { certificate, ..World::with_objects() };
     let (status, _) = world.post(POOL_PATH, review("CREATE", "", &Value::Null, &pool()).to_string()).await;
     assert_eq!(status, expected);
-    // Not even the body is read.
+    // The body is not read.
     let endless = futures::stream::pending::<Result<Vec<u8>, std::convert::Infallible>>();
     assert_eq!(world.post(SCALE_PATH, Body::from_stream(endless)).await.0, expected);
-    assert_eq!(world.server.asked(), [""; 0]);
+    assert_eq!(world.server.requests(), [""; 0]);
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_arrive_is_given_up() {
+async fn a_body_that_does_not_arrive_is_refused() {
     let world = World::new();
     let silent = futures::stream::pending::<Result<Vec<u8>, std::convert::Infallible>>();
-    let (answer, ()) = futures::join!(
+    let (response, ()) = futures::join!(
         world.post(POOL_PATH, Body::from_stream(silent)),
-        world.clock.advance(crate::arrival::DEADLINE)
+        world.clock.advance(crate::body::DEADLINE)
     );
-    assert_eq!(answer.0, StatusCode::REQUEST_TIMEOUT);
+    assert_eq!(response.0, StatusCode::REQUEST_TIMEOUT);
 }

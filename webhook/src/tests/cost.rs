@@ -1,4 +1,4 @@
-//! What a review of a large pool costs the webhook itself.
+//! The processor time of a review of a large pool.
 
 use std::time::Duration;
 
@@ -7,14 +7,13 @@ use serde_json::json;
 
 use super::*;
 
-/// The bar is 5 ms of its own for nearly all reviews. What is not optimized is some ten times slower.
+/// The limit is 5 ms of processor time for nearly all reviews. Code without optimization is about ten times slower.
 const LIMIT: Duration =
     if cfg!(debug_assertions) { Duration::from_millis(150) } else { Duration::from_millis(5) };
 
 const ATTEMPTS: usize = 25;
 
-/// As large as pools get: all devices and disks that fit, rules for placement by the dozen, and a full record of machines
-/// that are leaving.
+/// A pool of practical maximum size: all devices and disks, dozens of scheduling terms, and a full removal record.
 fn large() -> Value {
     let names: Vec<String> = (0..16).map(|index| format!("disk-{index}")).collect();
     let values: Vec<String> = (0..50).map(|index| format!("node-{index}")).collect();
@@ -47,18 +46,18 @@ fn large() -> Value {
     pool
 }
 
-/// Processor time, which does not grow when the machine is busy.
+/// The processor time of this thread, which does not depend on the load of the machine.
 #[expect(
     clippy::disallowed_methods,
-    reason = "this measures, and no clock of a test tells the time that a processor spent"
+    reason = "this measures processor time, which the clock of a test does not have"
 )]
 fn processor_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).expect("time does not run below zero")
 }
 
 #[tokio::test]
-async fn a_review_of_a_large_pool_takes_little_of_our_own_time() {
-    let world = World::furnished();
+async fn a_review_of_a_large_pool_takes_little_processor_time() {
+    let world = World::with_objects();
     let old = large();
     let mut new = old.clone();
     new["spec"]["virtualMachineTemplate"]["spec"]["memory"]["size"] = json!("2Gi");
@@ -69,9 +68,9 @@ async fn a_review_of_a_large_pool_takes_little_of_our_own_time() {
     assert!(review.len() > 250_000, "{} bytes", review.len());
     let mut times = Vec::new();
     for _ in 0..ATTEMPTS {
-        let begun = processor_time();
+        let start = processor_time();
         let (status, answer) = world.post(POOL_PATH, review.clone()).await;
-        times.push(processor_time().saturating_sub(begun));
+        times.push(processor_time().saturating_sub(start));
         assert_eq!(status, StatusCode::OK);
         assert!(String::from_utf8(answer).unwrap().contains(r#""allowed":true"#));
     }
@@ -82,6 +81,6 @@ async fn a_review_of_a_large_pool_takes_little_of_our_own_time() {
         review.len(),
         times[ATTEMPTS / 2]
     );
-    // The least: another test on the same processor costs its caches.
+    // The minimum is compared, because other tests on the same processor evict its caches.
     assert!(least < LIMIT, "{least:?} at best, with a limit of {LIMIT:?}");
 }

@@ -1,6 +1,6 @@
-//! Nothing that arrives makes the webhook fall over, or answer with anything but an answer.
+//! The webhook responds to every body with a valid review or an HTTP error.
 //!
-//! The cases are determined by a seed. `VMPOOL_FUZZ_CASES` sets their number.
+//! A seed determines the bodies. `VMPOOL_FUZZ_CASES` sets their number.
 
 use serde_json::json;
 use vmpool_runtime::env::Entropy as _;
@@ -11,7 +11,7 @@ use super::*;
 const CASES: u64 = 20_000;
 const SEED: u64 = 0x5eed;
 
-/// Choices that a seed determines.
+/// Random choices that a seed determines.
 struct Dice(SeededEntropy);
 
 impl Dice {
@@ -27,9 +27,9 @@ impl Dice {
         (0..self.below(limit)).map(|_| self.0.next().to_le_bytes()[0]).collect()
     }
 
-    /// Words that mean something somewhere, and some that never do.
-    fn word(&self) -> Value {
-        let words = [
+    /// A value that is meaningful in some field, or in none.
+    fn value(&self) -> Value {
+        let values = [
             json!(null),
             json!(true),
             json!(0),
@@ -68,10 +68,10 @@ impl Dice {
             json!([{ "key": "a" }]),
             json!({ "nodeSelectorTerms": [{ "matchFields": [{}] }] }),
         ];
-        self.pick(&words).clone()
+        self.pick(&values).clone()
     }
 
-    /// Replaces, adds, or removes some parts.
+    /// Replaces, adds or removes some fields.
     fn mutate(&self, value: &mut Value) {
         for _ in 0..=self.below(4) {
             let mut places = Vec::new();
@@ -101,9 +101,9 @@ impl Dice {
                         "~/%",
                         "values",
                     ];
-                    map.insert((*self.pick(&names)).to_owned(), self.word());
+                    map.insert((*self.pick(&names)).to_owned(), self.value());
                 }
-                (0, Value::Array(list)) => list.push(self.word()),
+                (0, Value::Array(list)) => list.push(self.value()),
                 (1, Value::Object(map)) => {
                     let names: Vec<String> = map.keys().cloned().collect();
                     if !names.is_empty() {
@@ -114,12 +114,12 @@ impl Dice {
                 (1, Value::String(text)) => {
                     *text = text.chars().filter(|_| self.below(5) > 0).collect();
                 }
-                _ => *part = self.word(),
+                _ => *part = self.value(),
             }
         }
     }
 
-    /// Flips, drops and repeats bytes.
+    /// Changes, removes and repeats bytes.
     fn garble(&self, text: &mut Vec<u8>) {
         for _ in 0..=self.below(8) {
             let at = self.below(text.len());
@@ -157,7 +157,7 @@ fn collect(value: &Value, path: String, places: &mut Vec<String>) {
     places.push(path);
 }
 
-/// A pool with something of everything.
+/// A pool with as many kinds of fields as possible.
 fn rich() -> Value {
     let mut pool = pool();
     let term = json!({ "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": { "a": "b" },
@@ -202,7 +202,7 @@ fn cases() -> u64 {
         .map_or(CASES, |cases| cases.parse().expect("VMPOOL_FUZZ_CASES is a number"))
 }
 
-/// One body.
+/// One random body.
 fn body(dice: &Dice, path: &str, rich: &Value) -> Vec<u8> {
     let scale = |replicas: usize| json!({ "kind": "Scale", "spec": { "replicas": replicas } });
     let mut review = match (dice.below(8), path == SCALE_PATH) {
@@ -211,7 +211,7 @@ fn body(dice: &Dice, path: &str, rich: &Value) -> Vec<u8> {
         (1..=4, false) => review("CREATE", "", &Value::Null, rich),
         (_, false) => review("UPDATE", "", rich, rich),
     };
-    // Mostly the objects, else hardly any case would come to the rules.
+    // Mostly the objects are changed. Otherwise few bodies would reach the rules.
     if dice.below(4) > 0 {
         dice.mutate(&mut review["request"]["object"]);
     } else {
@@ -224,20 +224,20 @@ fn body(dice: &Dice, path: &str, rich: &Value) -> Vec<u8> {
     text
 }
 
-// Two halves, since a test is one thread's work.
+// Two tests, so that two threads share the work.
 #[tokio::test]
-async fn every_body_gets_an_answer() {
-    answer_all(SEED, cases() / 2).await;
+async fn every_body_gets_a_response() {
+    respond_to_all(SEED, cases() / 2).await;
 }
 
 #[tokio::test]
-async fn every_other_body_gets_an_answer_too() {
-    answer_all(!SEED, cases().div_ceil(2)).await;
+async fn every_body_gets_a_response_with_another_seed() {
+    respond_to_all(!SEED, cases().div_ceil(2)).await;
 }
 
-async fn answer_all(seed: u64, cases: u64) {
+async fn respond_to_all(seed: u64, cases: u64) {
     let (dice, rich) = (Dice(SeededEntropy::new(seed)), rich());
-    let world = World::furnished();
+    let world = World::with_objects();
     let mut seen: BTreeMap<String, u64> = BTreeMap::new();
     for case in 0..cases {
         if case % 16 == 0 {
@@ -248,7 +248,7 @@ async fn answer_all(seed: u64, cases: u64) {
             }
             world.server.put("/virtualmachineclasses/small", class);
             world.server.put("/namespaces/team-a/virtualmachinepools/builders", pool);
-            drop(world.server.asked());
+            drop(world.server.requests());
         }
         let path = if dice.below(4) == 0 { SCALE_PATH } else { POOL_PATH };
         let text = body(&dice, path, &rich);
@@ -261,12 +261,12 @@ async fn answer_all(seed: u64, cases: u64) {
         };
         *seen.entry(kind).or_default() += 1;
     }
-    // The dice reach far: most rules are broken by some of the bodies, and some bodies are fine.
+    // The bodies reach most rules: some bodies violate each of them, and some bodies are valid.
     assert!(seen.len() > 20, "only {seen:?}");
     assert!(seen["allowed"] > cases / 20 && seen["no review"] > cases / 20, "{seen:?}");
 }
 
-/// The word for an answer, once it is known to be one.
+/// The verdict of a response, after checks that the response is valid.
 fn verdict(answer: &[u8], show: &dyn Fn() -> String) -> String {
     let answer: Value =
         serde_json::from_slice(answer).unwrap_or_else(|error| panic!("{error} after {}", show()));

@@ -1,10 +1,10 @@
-//! Reviews that are made to do harm: by a user who may edit pools, or by a Pod that is not the API server.
+//! Malicious reviews: by a user with permission to edit pools, or by a Pod that is not the API server.
 
 use serde_json::json;
 
 use super::*;
 
-/// Objects that a review of 1.5 MB has room for.
+/// The number of small objects in a review of 1.5 MB.
 const MANY: usize = 190_000;
 
 fn small_objects(count: usize) -> Value {
@@ -18,34 +18,34 @@ fn tolerant(count: usize) -> Value {
 
 #[tokio::test]
 async fn a_review_of_many_small_objects_is_refused_as_too_large() {
-    let world = World::furnished();
+    let world = World::with_objects();
     let response = world.create(&json!({ "spec": small_objects(MANY) })).await;
     assert_eq!(response["allowed"], false);
     assert_eq!(response["status"]["code"], 413, "{response}");
     assert_eq!(response["status"]["reason"], "RequestEntityTooLarge");
-    assert_eq!(world.server.asked(), [""; 0]);
+    assert_eq!(world.server.requests(), [""; 0]);
 }
 
 #[tokio::test]
-async fn a_pool_that_is_too_large_cannot_be_changed_but_to_one_that_is_not() {
-    let world = World::furnished();
+async fn a_pool_that_is_too_large_can_only_be_made_smaller() {
+    let world = World::with_objects();
     let large = tolerant(30_000);
     let response = world.update(&large, &with(large.clone(), "/spec/replicas", json!(4))).await;
     assert_eq!(response["status"]["code"], 413, "{response}");
     assert_eq!(world.create(&large).await["status"]["code"], 413);
     assert_eq!(world.update(&large, &pool()).await["allowed"], true);
-    // What the old one says apart from its templates still counts.
+    // The other fields of the old pool are still compared.
     let explicit = |pool| with(pool, "/spec/scaleDownPolicy", json!("Explicit"));
     let fewer = with(explicit(pool()), "/spec/replicas", json!(1));
     assert_eq!(world.update(&explicit(large), &fewer).await["auditAnnotations"]["rule"], "W12");
-    // Ten times what a machine has are fine.
+    // Ten times the practical number is accepted.
     let response = world.create(&tolerant(200)).await;
     assert_eq!(response["allowed"], true, "{response}");
 }
 
 #[tokio::test]
-async fn a_pool_that_is_nested_too_deeply_cannot_be_changed_but_to_one_that_is_not() {
-    let world = World::furnished();
+async fn a_pool_that_is_nested_too_deeply_can_only_be_made_flatter() {
+    let world = World::with_objects();
     let nested = (0..150).fold(json!(0), |inner, _| json!([inner]));
     let deep = with(pool(), "/spec/virtualMachineTemplate/spec/provisioning", nested);
     let response = world.create(&deep).await;
@@ -58,8 +58,8 @@ async fn a_pool_that_is_nested_too_deeply_cannot_be_changed_but_to_one_that_is_n
 }
 
 #[tokio::test]
-async fn few_objects_are_read_for_a_review_however_many_it_names() {
-    let world = World::furnished();
+async fn the_number_of_reads_for_a_review_is_limited() {
+    let world = World::with_objects();
     let names: Vec<String> = (0..500).map(|index| format!("disk-{index}")).collect();
     let devices: Vec<Value> =
         names.iter().map(|name| json!({ "kind": "VirtualDisk", "name": name })).collect();
@@ -71,12 +71,12 @@ async fn few_objects_are_read_for_a_review_however_many_it_names() {
     let pool = with(pool(), "/spec/virtualMachineTemplate/spec/blockDeviceRefs", devices.into());
     let pool = with(pool, "/spec/virtualDiskTemplates", names.iter().map(disk).collect());
     world.create(&pool).await;
-    let asked = world.server.asked().len();
-    assert!(asked <= 50, "{asked} reads");
+    let reads = world.server.requests().len();
+    assert!(reads <= 50, "{reads} reads");
 }
 
 #[tokio::test]
-async fn texts_around_the_object_have_an_end() {
+async fn strings_of_a_request_have_a_maximum_length() {
     let long = "x".repeat(200_000);
     for field in ["uid", "namespace", "name", "operation", "subResource"] {
         let mut review = review("CREATE", "", &Value::Null, &pool());

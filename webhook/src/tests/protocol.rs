@@ -1,4 +1,4 @@
-//! What is no review is told so in HTTP, and never reaches a rule.
+//! Requests that are not reviews get an HTTP error and do not reach the rules.
 
 use axum::body::Body;
 use http::{Method, Request, StatusCode};
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::{LARGEST_BODY, closed};
+use crate::{MAX_LENGTH, closed};
 
 #[rstest]
 #[case::get(Method::GET)]
 #[case::put(Method::PUT)]
 #[case::delete(Method::DELETE)]
 #[tokio::test]
-async fn only_post_is_answered(#[case] method: Method) {
+async fn other_methods_are_not_allowed(#[case] method: Method) {
     for path in [POOL_PATH, SCALE_PATH] {
         let request = Request::builder().method(method.clone()).uri(path).body(Body::empty()).unwrap();
         assert_eq!(World::new().send(request).await.0, StatusCode::METHOD_NOT_ALLOWED);
@@ -28,7 +28,7 @@ async fn only_post_is_answered(#[case] method: Method) {
 #[case::with_a_charset(Some("application/json; charset=utf-8"), StatusCode::OK)]
 #[case::in_capitals(Some("Application/JSON"), StatusCode::OK)]
 #[tokio::test]
-async fn reviews_are_json(#[case] kind: Option<&str>, #[case] expected: StatusCode) {
+async fn reviews_must_be_json(#[case] kind: Option<&str>, #[case] expected: StatusCode) {
     let mut request = Request::post(POOL_PATH);
     if let Some(kind) = kind {
         request = request.header("content-type", kind);
@@ -38,16 +38,16 @@ async fn reviews_are_json(#[case] kind: Option<&str>, #[case] expected: StatusCo
 }
 
 #[rstest]
-#[case::nothing("", "the body is not an AdmissionReview: EOF")]
+#[case::empty("", "the body is not an AdmissionReview: EOF")]
 #[case::no_json("{", "the body is not an AdmissionReview: EOF")]
 #[case::not_utf8("\"\u{fffd}", "the body is not an AdmissionReview: ")]
 #[case::a_list("[]", "the body is ")]
-#[case::another_kind(r#"{"apiVersion":"v1","kind":"Pod"}"#, "the body is \"Pod\" of \"v1\"")]
+#[case::another_kind(r#"{"apiVersion":"v1","kind":"Pod"}"#, "the body is a \"Pod\" of \"v1\"")]
 #[case::an_old_version(
     r#"{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview"}"#,
-    "the body is \"AdmissionReview\" of"
+    "the body is a \"AdmissionReview\" of"
 )]
-#[case::no_question(
+#[case::no_request(
     r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#,
     "the AdmissionReview has no request with a uid"
 )]
@@ -56,7 +56,7 @@ async fn reviews_are_json(#[case] kind: Option<&str>, #[case] expected: StatusCo
     "the AdmissionReview has no request with a uid"
 )]
 #[tokio::test]
-async fn what_is_no_review_is_a_bad_request(#[case] body: &'static str, #[case] message: &str) {
+async fn an_invalid_review_is_a_bad_request(#[case] body: &'static str, #[case] message: &str) {
     for path in [POOL_PATH, SCALE_PATH] {
         let world = World::new();
         let (status, answer) = world.post(path, body).await;
@@ -67,7 +67,7 @@ async fn what_is_no_review_is_a_bad_request(#[case] body: &'static str, #[case] 
 }
 
 #[tokio::test]
-async fn a_long_kind_is_cut_between_letters() {
+async fn a_long_kind_is_truncated_between_characters() {
     for begin in ["", "x"] {
         let body = json!({ "kind": format!("{begin}{}", "\u{e9}".repeat(300)) }).to_string();
         let (status, answer) = World::new().post(POOL_PATH, body).await;
@@ -77,24 +77,27 @@ async fn a_long_kind_is_cut_between_letters() {
 }
 
 #[tokio::test]
-async fn nesting_has_an_end() {
+async fn nesting_is_limited() {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     assert_eq!(World::new().post(POOL_PATH, deep).await.0, StatusCode::BAD_REQUEST);
 }
 
 #[tokio::test]
-async fn bodies_have_an_end() {
+async fn bodies_have_a_maximum_length() {
     let world = World::new();
     let padded = |bytes: usize| {
         let mut body = review("DELETE", "", &Value::Null, &Value::Null).to_string();
         body.push_str(&" ".repeat(bytes - body.len()));
         body
     };
-    assert_eq!(world.post(POOL_PATH, padded(LARGEST_BODY)).await.0, StatusCode::OK);
-    let (status, body) = world.post(POOL_PATH, padded(LARGEST_BODY + 1)).await;
+    assert_eq!(world.post(POOL_PATH, padded(MAX_LENGTH)).await.0, StatusCode::OK);
+    let (status, body) = world.post(POOL_PATH, padded(MAX_LENGTH + 1)).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE);
-    assert_eq!(String::from_utf8(body).unwrap(), "reviews have at most 8388608 bytes");
-    // Nor is one read that does not say its length.
+    assert_eq!(
+        String::from_utf8(body).unwrap(),
+        "the body is longer than 8388608 bytes, the maximum for a review"
+    );
+    // This includes a body without a declared length.
     let endless = futures::stream::repeat_with(|| Ok::<_, std::convert::Infallible>(vec![b' '; 1 << 16]));
     assert_eq!(world.post(POOL_PATH, Body::from_stream(endless)).await.0, StatusCode::PAYLOAD_TOO_LARGE);
     let broken = futures::stream::once(async { Err::<Vec<u8>, _>(std::io::Error::other("reset")) });
@@ -102,7 +105,7 @@ async fn bodies_have_an_end() {
 }
 
 #[tokio::test]
-async fn with_the_gate_off_there_is_nothing() {
+async fn with_the_gate_off_no_path_exists() {
     for path in [POOL_PATH, SCALE_PATH, "/"] {
         let body = Body::from(review("CREATE", "", &Value::Null, &pool()).to_string());
         let request = Request::post(path).header("content-type", "application/json").body(body).unwrap();
@@ -116,7 +119,7 @@ async fn with_the_gate_off_there_is_nothing() {
 #[case::a_connect("CONNECT", "", json!(null), json!(null))]
 #[case::a_status("UPDATE", "status", json!({}), json!({ "spec": 1 }))]
 #[tokio::test]
-async fn what_was_not_asked_for_is_allowed(
+async fn other_operations_and_subresources_are_allowed(
     #[case] operation: &str,
     #[case] subresource: &str,
     #[case] old: Value,

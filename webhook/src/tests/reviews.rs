@@ -1,4 +1,4 @@
-//! Whole reviews: what the API server is answered, and what was read for it.
+//! Complete reviews: the response, and the reads for it.
 
 use serde_json::json;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use super::*;
 
 #[tokio::test]
-async fn a_good_pool_is_allowed_and_nothing_is_said() {
-    let world = World::furnished();
+async fn a_valid_pool_is_allowed_without_warnings() {
+    let world = World::with_objects();
     let response = world.create(&pool()).await;
     assert_eq!(response, json!({ "uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "allowed": true }));
     let read = [format!("{API}/clustervirtualimages/debian"), format!("{API}/virtualmachineclasses/small")];
-    assert_eq!(world.server.asked(), read);
+    assert_eq!(world.server.requests(), read);
 }
 
 #[tokio::test]
-async fn a_refusal_is_a_status_with_its_cause() {
-    let world = World::furnished();
+async fn a_refusal_is_a_status_with_the_cause() {
+    let world = World::with_objects();
     let response =
         world.create(&with(pool(), "/spec/virtualMachineTemplate/spec/cpu/cores", json!(17))).await;
     let field = "spec.virtualMachineTemplate.spec.cpu.cores";
@@ -28,6 +28,9 @@ async fn a_refusal_is_a_status_with_its_cause() {
             "allowed": false,
             "auditAnnotations": { "rule": "W3" },
             "status": {
+                "apiVersion": "v1",
+                "kind": "Status",
+                "metadata": {},
                 "status": "Failure",
                 "code": 422,
                 "reason": "Invalid",
@@ -41,12 +44,12 @@ async fn a_refusal_is_a_status_with_its_cause() {
             },
         })
     );
-    assert_eq!(world.server.asked(), [""; 0], "what is wrong by itself needs no read");
+    assert_eq!(world.server.requests(), [""; 0], "this rule needs no read");
 }
 
 #[tokio::test]
-async fn who_may_not_is_told_so() {
-    let world = World::furnished();
+async fn a_forbidden_change_is_reported_as_forbidden() {
+    let world = World::with_objects();
     let explicit = with(pool(), "/spec/scaleDownPolicy", json!("Explicit"));
     let fewer = with(explicit.clone(), "/spec/replicas", json!(2));
     let response = world.update(&explicit, &fewer).await;
@@ -58,14 +61,14 @@ async fn who_may_not_is_told_so() {
     let mut by_handler = review("UPDATE", "", &explicit, &fewer);
     by_handler["request"]["userInfo"]["username"] = json!(HANDLER);
     assert_eq!(world.review(POOL_PATH, &by_handler).await["allowed"], true);
-    // A name that only looks alike is another one.
+    // A similar name belongs to another user.
     by_handler["request"]["userInfo"]["username"] = json!(format!("{HANDLER} "));
     assert_eq!(world.review(POOL_PATH, &by_handler).await["allowed"], false);
-    assert_eq!(world.server.asked(), [""; 0]);
+    assert_eq!(world.server.requests(), [""; 0]);
 }
 
 #[tokio::test]
-async fn warnings_come_with_the_answer() {
+async fn warnings_are_part_of_the_response() {
     let world = World::new();
     let response = world.create(&pool()).await;
     assert_eq!(response["allowed"], true);
@@ -77,26 +80,29 @@ async fn warnings_come_with_the_answer() {
 }
 
 #[tokio::test]
-async fn a_read_that_fails_is_an_error_and_no_refusal() {
-    let world = World::furnished();
-    world.server.fail("/virtualmachineclasses/small", 403, "alice is not the problem");
+async fn a_failed_read_is_an_internal_error() {
+    let world = World::with_objects();
+    world.server.fail("/virtualmachineclasses/small", 403, "the webhook has no permission");
     let response = world.create(&pool()).await;
     assert_eq!(
         response["status"],
         json!({
+            "apiVersion": "v1",
+            "kind": "Status",
+            "metadata": {},
             "status": "Failure",
             "code": 500,
             "reason": "InternalError",
-            "message": "reading class \"small\", which spec.virtualMachineTemplate.spec.virtualMachineClassName means: alice is \
-                        not the problem; try again",
+            "message": "reading class \"small\", which spec.virtualMachineTemplate.spec.virtualMachineClassName means: the \
+                        webhook has no permission; try again",
         })
     );
     assert_eq!(response["allowed"], false);
 }
 
 #[tokio::test]
-async fn a_read_without_an_answer_ends() {
-    let world = World::furnished();
+async fn a_read_without_a_response_times_out() {
+    let world = World::with_objects();
     world.server.0.lock().silent = true;
     let review = review("CREATE", "", &Value::Null, &pool());
     let (response, ()) = futures::join!(world.review(POOL_PATH, &review), async {
@@ -104,12 +110,12 @@ async fn a_read_without_an_answer_ends() {
         world.clock.advance(Duration::from_millis(1)).await;
     });
     assert_eq!(response["status"]["code"], 500);
-    assert!(response["status"]["message"].as_str().unwrap().contains("no answer within 4s"), "{response}");
+    assert!(response["status"]["message"].as_str().unwrap().contains("no response within 4s"), "{response}");
 }
 
 #[tokio::test]
-async fn a_default_class_is_looked_for() {
-    let world = World::furnished();
+async fn without_a_class_name_the_default_class_is_read() {
+    let world = World::with_objects();
     let key = "virtualmachineclass.virtualization.deckhouse.io/is-default-class";
     let policies = json!([{ "cores": { "min": 8, "max": 8 } }]);
     let class = json!({ "metadata": { "name": "big", "annotations": { key: "true" } }, "spec": { "sizingPolicies": policies } });
@@ -122,8 +128,8 @@ async fn a_default_class_is_looked_for() {
 }
 
 #[tokio::test]
-async fn a_snapshot_is_followed_to_its_volume() {
-    let world = World::furnished();
+async fn the_volume_of_a_snapshot_is_read() {
+    let world = World::with_objects();
     let source =
         json!({ "type": "ObjectRef", "objectRef": { "kind": "VirtualDiskSnapshot", "name": "monday" } });
     let disk = json!({ "name": "root", "spec": { "dataSource": source, "persistentVolumeClaim": { "size": "1Gi" } } });
@@ -139,35 +145,35 @@ async fn a_snapshot_is_followed_to_its_volume() {
     let warning = "spec.virtualDiskTemplates[root].spec.persistentVolumeClaim.size: the disk is smaller than \
                    VirtualDiskSnapshot \"monday\", which needs 5Gi; use at least that, or leave size out (rule D2)";
     assert_eq!(response["warnings"], json!([warning]));
-    // A cluster without snapshots of volumes is no obstacle.
+    // Without the volume snapshot, the check is skipped.
     world.server.0.lock().objects.remove(&volume);
     assert_eq!(world.create(&pool).await.get("warnings"), None);
 }
 
 #[tokio::test]
-async fn an_image_of_the_namespace_is_looked_for_there() {
-    let world = World::furnished();
+async fn an_image_of_the_namespace_is_read() {
+    let world = World::with_objects();
     let devices =
         json!([{ "kind": "VirtualImage", "name": "live" }, { "kind": "VirtualDisk", "name": "root" }]);
     let pool = with(pool(), "/spec/virtualMachineTemplate/spec/blockDeviceRefs", devices);
     assert_eq!(world.create(&pool).await["allowed"], true);
-    let asked = world.server.asked();
-    assert!(asked.contains(&format!("{API}/namespaces/team-a/virtualimages/live")), "{asked:?}");
+    let requests = world.server.requests();
+    assert!(requests.contains(&format!("{API}/namespaces/team-a/virtualimages/live")), "{requests:?}");
     world.server.put("/namespaces/team-a/virtualimages/live", json!({ "status": { "phase": "Ready" } }));
     assert_eq!(world.create(&pool).await["auditAnnotations"]["rule"], "W7");
 }
 
 #[tokio::test]
-async fn the_revision_that_a_pool_is_held_at_is_read() {
-    let world = World::furnished();
+async fn the_selected_revision_of_a_pool_is_read() {
+    let world = World::with_objects();
     let old = with(pool(), "/metadata/uid", json!("u"));
     let held = with(old.clone(), "/spec/rollout", json!({ "revision": "0123456789abcdef" }));
     let missing = world.update(&old, &held).await;
     assert_eq!(missing["auditAnnotations"]["rule"], "W20", "{missing}");
     let path = "/apis/apps/v1/namespaces/team-a/controllerrevisions/builders-0123456789abcdef".to_owned();
-    // Under the name that it mostly has, and under the one that it has where a predecessor left something behind.
+    // The usual name of the revision, and the name that avoids a conflict with a revision of an earlier pool.
     let second = format!("{path}-u");
-    assert_eq!(world.server.asked(), [path.clone(), second.clone()]);
+    assert_eq!(world.server.requests(), [path.clone(), second.clone()]);
     let stored = |owner: &str| {
         json!({
             "metadata": { "ownerReferences": [{ "uid": owner, "controller": true }] },
@@ -180,12 +186,12 @@ async fn the_revision_that_a_pool_is_held_at_is_read() {
     put(&path, "u");
     assert_eq!(world.update(&old, &held).await["allowed"], true);
     assert_eq!(world.update(&held, &with(held.clone(), "/spec/replicas", json!(5))).await["allowed"], true);
-    assert_eq!(world.server.asked().len(), 2, "a pool that is held already is not looked at again");
+    assert_eq!(world.server.requests().len(), 2, "an unchanged revision is not read again");
     put(&path, "of-a-predecessor");
     assert_eq!(world.update(&old, &held).await["auditAnnotations"]["rule"], "W20");
     put(&second, "u");
     assert_eq!(world.update(&old, &held).await["allowed"], true);
-    // By the annotation too, though the spec does not change.
+    // The annotation is checked too, although the spec does not change.
     let annotation = json!({ "vmpool.virtualization.deckhouse.io/rollout-revision": "fedcba9876543210" });
     let by_annotation = with(old.clone(), "/metadata/annotations", annotation);
     assert_eq!(world.update(&old, &by_annotation).await["auditAnnotations"]["rule"], "W20");
@@ -205,21 +211,24 @@ async fn the_scale_guard_reads_the_current_policy() {
         message.contains("pool \"builders\"")
             && message.contains("virtualmachinepools/builders/scaledownwith")
     );
-    // Nobody is exempt, not even the program that removes machines: it does not scale.
-    assert_eq!(world.server.asked().len(), 2);
+    // No user is exempt. The API server for removals does not use the scale subresource.
+    assert_eq!(world.server.requests().len(), 2);
     assert_eq!(world.scale(2, 3).await["allowed"], true);
     assert_eq!(world.scale(3, 3).await["allowed"], true);
-    assert_eq!(world.server.asked(), [""; 0], "growing needs no read");
+    assert_eq!(world.server.requests(), [""; 0], "a scale-up needs no read");
 }
 
 #[tokio::test]
-async fn a_scale_of_nothing_is_allowed_and_one_that_cannot_be_judged_is_not() {
+async fn scaling_a_deleted_pool_is_allowed_and_a_failed_read_is_an_error() {
     let world = World::new();
-    assert_eq!(world.scale(3, 2).await["allowed"], true, "the pool is gone");
+    assert_eq!(world.scale(3, 2).await["allowed"], true, "the pool is deleted");
     world.server.fail("/namespaces/team-a/virtualmachinepools/builders", 503, "busy");
     let response = world.scale(3, 2).await;
     assert_eq!(response["status"]["code"], 500);
-    assert_eq!(response["status"]["message"], "reading the policy of pool team-a/builders: busy; try again");
+    assert_eq!(
+        response["status"]["message"],
+        "reading the scaleDownPolicy of pool team-a/builders: busy; try again"
+    );
     let odd = review(
         "UPDATE",
         "scale",

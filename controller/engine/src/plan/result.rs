@@ -91,7 +91,7 @@ pub struct Plan {
     /// The first failure that only a user can correct.
     pub failure: Option<Failure>,
     /// Disks that are neither free nor in use yet, for example a disk that a deleted machine still mounts.
-    /// [`Memory::await_disks`] records since when.
+    /// [`Memory::await_disks`](crate::Memory::await_disks) records since when.
     pub awaited: Vec<Arc<str>>,
 }
 

@@ -12,13 +12,15 @@ use super::tools::Tools;
 use crate::namespaces::{self, Namespaces};
 
 /// The controllers that are needed without a node. Omitting the others saves memory and requests.
-const CONTROLLERS: [&str; 11] = [
+const CONTROLLERS: [&str; 12] = [
     "clusterrole-aggregation-controller",
     "deployment-controller",
     "disruption-controller",
     "garbage-collector-controller",
     "horizontal-pod-autoscaler-controller",
     "namespace-controller",
+    // It removes the finalizer that the API server puts on every claim.
+    "persistentvolumeclaim-protection-controller",
     "replicaset-controller",
     "resourcequota-controller",
     "root-ca-certificate-publisher-controller",

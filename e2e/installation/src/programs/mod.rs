@@ -19,7 +19,7 @@ use vmpool_test_cluster::error::Result;
 /// Checks that the project's programs were built.
 ///
 /// # Errors
-/// [`Error::MissingProgram`] for the first missing program.
+/// `MissingProgram` for the first missing program.
 pub fn check() -> Result<()> {
     find(controller::PROGRAM, controller::VARIABLE)?;
     find(simulator::PROGRAM, simulator::VARIABLE)?;

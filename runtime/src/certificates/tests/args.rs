@@ -55,17 +55,23 @@ fn files_mode() {
 }
 
 #[rstest]
-#[case::no_certificate("", "name a certificate: --tls-secret with")]
+#[case::no_certificate("", "no certificate source: set --tls-secret")]
 #[case::two(
     "--tls-secret=a/b --tls-dns-names=x --tls-cert-file=/a",
-    "--tls-secret and --tls-cert-file exclude"
+    "--tls-secret and --tls-cert-file are both set"
 )]
-#[case::no_key("--tls-cert-file=/a", "--tls-cert-file needs --tls-private-key-file, too")]
-#[case::no_file("--tls-private-key-file=/a", "--tls-private-key-file needs --tls-cert-file, too")]
-#[case::no_names("--tls-secret=a/b", "--tls-secret needs --tls-dns-names, too")]
+#[case::no_key("--tls-cert-file=/a", "--tls-cert-file requires --tls-private-key-file")]
+#[case::no_file("--tls-private-key-file=/a", "--tls-private-key-file requires --tls-cert-file")]
+#[case::no_names("--tls-secret=a/b", "--tls-secret requires --tls-dns-names")]
 #[case::no_namespace("--tls-secret=b --tls-dns-names=x", "--tls-secret must be NAMESPACE/NAME, not `b`")]
-#[case::too_much("--tls-secret=a/b/c --tls-dns-names=x", "--tls-secret must be NAMESPACE/NAME, not `a/b/c`")]
-#[case::no_name("--tls-secret=a/b --tls-dns-names=a_/b", "--tls-dns-names: `a_/b` is neither a DNS name nor")]
+#[case::too_many_parts(
+    "--tls-secret=a/b/c --tls-dns-names=x",
+    "--tls-secret must be NAMESPACE/NAME, not `a/b/c`"
+)]
+#[case::an_invalid_name(
+    "--tls-secret=a/b --tls-dns-names=a_/b",
+    "--tls-dns-names: `a_/b` is neither a DNS name nor"
+)]
 #[case::too_short(
     "--tls-secret=a/b --tls-dns-names=x --tls-validity=14s",
     "--tls-validity must be between 15s and"
@@ -76,7 +82,7 @@ fn files_mode() {
 )]
 #[case::bundles_of_files(
     "--tls-cert-file=/a --tls-private-key-file=/b --ca-bundle-of=apiservices/x",
-    "--ca-bundle-of needs --tls-secret"
+    "--ca-bundle-of requires --tls-secret"
 )]
 #[case::another_kind("--ca-bundle-of=pods/x", "`pods/x` is neither validatingwebhookconfigurations/NAME nor")]
 fn refused(#[case] flags: &str, #[case] message: &str) {

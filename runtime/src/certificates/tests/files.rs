@@ -3,7 +3,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use crate::certificates::CertificateMetrics;
-use crate::certificates::files::{Follower, PERIOD};
+use crate::certificates::files::{FileReader, PERIOD};
 use crate::certificates::metrics::{Rotated, Stage};
 use crate::env::Task;
 use crate::metrics::Registry;
@@ -27,7 +27,7 @@ impl World {
         let env = env(&clock, 1);
         let path = |name: &str| folder.path().join(name);
         let follower =
-            Follower::new(path("tls.crt"), path("tls.key"), identity.clone(), metrics.clone(), env.clone());
+            FileReader::new(path("tls.crt"), path("tls.key"), identity.clone(), metrics.clone(), env.clone());
         let follower = env.spawn("files", follower.run());
         Self { folder, clock, identity, metrics, _follower: follower }
     }
@@ -43,7 +43,7 @@ fn write(folder: &Path, name: &str, text: &str) {
 }
 
 #[tokio::test]
-async fn files_are_waited_for_and_followed() {
+async fn files_that_are_created_or_changed_later_are_read() {
     let (world, ca) = (World::new(), Ca::new("ca"));
     world.clock.advance(PERIOD).await;
     assert!(!world.identity.is_ready());

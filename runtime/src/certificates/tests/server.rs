@@ -1,4 +1,4 @@
-//! An API server with a Secret and the configurations that call us, by the rules of the real one.
+//! An API server in memory with the Secret and the objects that call the program.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) const SECRET: &str = "/api/v1/namespaces/ns/secrets/hook-tls";
 pub(super) const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/hook";
 pub(super) const SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1.example.com";
 
-/// A server of three objects, by the rules of the real one.
+/// An API server in memory with three objects.
 #[derive(Clone, Default)]
 pub(super) struct Server(Arc<Mutex<State>>);
 
@@ -30,12 +30,12 @@ struct State {
     versions: u64,
     log: Vec<(Method, String, StatusCode)>,
     down: bool,
-    /// Whether answers carry the time.
+    /// Whether responses contain the time.
     silent: bool,
 }
 
 impl Server {
-    /// A client whose requests take up to `latency`, by chance of `env`. The time is that of `clock`.
+    /// A client whose requests take a random time up to `latency`. The time in responses is that of `clock`.
     pub(super) fn client(&self, clock: &ManualClock, env: &Env, latency: Duration) -> Client {
         let (server, clock, env) = (self.clone(), clock.clone(), env.clone());
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -82,13 +82,13 @@ impl Server {
         std::mem::take(&mut self.0.lock().log)
     }
 
-    /// What the Secret has under `key`.
+    /// The value of `key` in the Secret.
     pub(super) fn secret(&self, key: &str) -> Vec<u8> {
         let data = self.get(SECRET).map(|secret| secret["data"][key].clone()).unwrap_or_default();
         decode(&data)
     }
 
-    /// The published bundles of our webhooks and our APIService.
+    /// The bundles in the webhooks and the APIService of the program.
     pub(super) fn bundles(&self) -> Vec<Vec<u8>> {
         let hooks = self.get(HOOKS).map(|hooks| hooks["webhooks"].clone()).unwrap_or_default();
         let hooks = hooks.as_array().cloned().unwrap_or_default();
@@ -140,7 +140,7 @@ impl State {
                 }
             },
             Method::PATCH => self.patch(path, body.as_array().unwrap()),
-            _ => panic!("nobody has a use for {method}"),
+            _ => panic!("unexpected method {method}"),
         };
         self.log.push((method.clone(), path.to_owned(), status));
         let mut response = Response::builder().status(status);
@@ -200,7 +200,7 @@ pub(super) fn encode(bytes: &[u8]) -> Value {
     json!(k8s_openapi::ByteString(bytes.to_vec()))
 }
 
-/// A configuration with two webhooks of ours and one of somebody else.
+/// A configuration with two webhooks of the program and one of another program.
 pub(super) fn hooks() -> Value {
     json!({ "metadata": { "name": "hook" }, "webhooks": [
         hook("a.example.com", &json!({ "service": { "name": "hook", "namespace": "ns" } })),

@@ -14,7 +14,7 @@ use rustls::pki_types::{ServerName, UnixTime};
 use super::server::{HOOKS, SERVICE, Server, api_service, hooks};
 use crate::certificates::CertificateMetrics;
 use crate::certificates::args::BundleOf;
-use crate::certificates::selfsigned::{Keeper, Wanted};
+use crate::certificates::self_signed::{Desired, Maintainer};
 use crate::certificates::timing::Timing;
 use crate::env::{Clock as _, Task};
 use crate::metrics::Registry;
@@ -36,11 +36,11 @@ pub(super) struct World {
     pub(super) server: Server,
     pub(super) timing: Timing,
     pub(super) replicas: Vec<Replica>,
-    /// How long after a change some API server may still use the former bundle.
+    /// How long API servers may still use the former bundle after a change.
     pub(super) lag: Duration,
-    /// The longest way of a request, and of its answer.
+    /// The maximum latency of a request, and of its response.
     pub(super) latency: Duration,
-    /// What was published when, oldest first.
+    /// The published bundles with their times, oldest first.
     history: Vec<(Duration, Vec<Vec<u8>>)>,
     seed: u64,
 }
@@ -69,7 +69,7 @@ impl World {
         let own = env(&clock, self.seed);
         let (identity, metrics) = (Identity::new(), CertificateMetrics::new(&mut Registry::new()));
         let client = self.server.client(&self.clock, &env(&self.clock, 1000 + self.seed), self.latency);
-        let wanted = Wanted {
+        let wanted = Desired {
             secret: ("ns".to_owned(), "hook-tls".to_owned()),
             names: names.iter().map(|&name| name.to_owned()).collect(),
             bundles: vec![
@@ -78,12 +78,12 @@ impl World {
             ],
             timing: self.timing,
         };
-        let keeper = Keeper::new(client, wanted, identity.clone(), metrics.clone(), own.clone());
+        let keeper = Maintainer::new(client, wanted, identity.clone(), metrics.clone(), own.clone());
         let keeper = own.spawn("certificates", keeper.run());
         self.replicas.push(Replica { identity, metrics, clock, _keeper: keeper });
     }
 
-    /// Makes what comes by chance come otherwise.
+    /// Skips random numbers, so that random events differ.
     pub(super) fn skip(&mut self, seeds: u64) {
         self.seed += seeds;
     }
@@ -93,7 +93,7 @@ impl World {
         self.server.client(&self.clock, &env(&self.clock, 0), Duration::ZERO)
     }
 
-    /// Three replicas that agree.
+    /// Three replicas with the same certificate.
     pub(super) async fn settled(timing: Timing) -> Self {
         let mut world = Self::new(timing);
         for _ in 0..3 {
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// No client fails, whatever it trusts and whoever answers it.
+    /// Checks that each client accepts the certificate of each replica, with every bundle that is in use.
     pub(super) fn check(&self) {
         let now = self.clock.uptime();
         let current = self.history.last().unwrap();
@@ -129,13 +129,13 @@ impl World {
         }
     }
 
-    /// Lets time pass in steps, and checks after each.
+    /// Advances the clock in steps, with a check after each.
     pub(super) async fn pass_checking(&mut self, duration: Duration, step: Duration) {
         let (mut left, mut checked) = (duration, None);
         while !left.is_zero() {
             self.pass(step.min(left)).await;
             left = left.saturating_sub(step);
-            // What was accepted goes on to be, until something changes or expires.
+            // An accepted certificate stays accepted until a change or expiry.
             let chains: Vec<_> = self.replicas.iter().map(|replica| replica.identity.chain()).collect();
             let tick = self.clock.uptime().as_nanos() / (self.timing.serving.as_nanos() / 30);
             let state = Some((self.history.len(), chains, tick));
@@ -151,7 +151,7 @@ impl World {
     }
 }
 
-/// Whether a client that trusts `bundle` alone accepts what `identity` shows, under `name` at `now`.
+/// Whether a client that trusts only `bundle` accepts the certificate of `identity` for `name` at `now`.
 pub(super) fn accepts(bundle: &[u8], identity: &Identity, name: &str, now: Timestamp) -> Result<(), String> {
     let mut roots = RootCertStore::empty();
     for der in certificates("bundle", bundle).map_err(|error| error.to_string())? {

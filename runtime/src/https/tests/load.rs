@@ -1,4 +1,4 @@
-//! The certificate is replaced while clients of both protocols ask without a pause.
+//! The certificate is replaced while clients of both protocols send requests continuously.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use super::world::{Client, Failure, H1, H2, World};
 use crate::https::Limits;
 use crate::tls::pki::Ca;
 
-/// Replacements of the certificate.
+/// The number of replacements of the certificate.
 const SWAPS: usize = 20;
-/// Requests that a client sends through one connection before it makes the next.
+/// The number of requests of a client on each connection.
 const REQUESTS: usize = 10;
 
 #[derive(Default)]
 struct Tally {
     answered: AtomicUsize,
     failures: Mutex<Vec<String>>,
-    /// The certificates that handshakes have shown.
+    /// The certificates of the handshakes.
     certificates: Mutex<BTreeSet<Vec<u8>>>,
 }
 

@@ -22,7 +22,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::env::{Env, Task};
-use crate::https::rt::Tasks;
+use crate::https::hyper_env::HyperTasks;
 use crate::https::{Limits, Peer, Server, TrafficMetrics};
 use crate::testing::{ManualClock, env};
 use crate::tls::pki::{Ca, Leaf, client};
@@ -39,14 +39,14 @@ pub(super) struct World {
     pub(super) clients: ClientCas,
     pub(super) metrics: TrafficMetrics,
     pub(super) ca: Ca,
-    /// Real time, for waiting in tests.
+    /// The environment of the system, for waiting in tests.
     pub(super) env: Env,
-    /// The server's clock, if it is not the real one.
+    /// The clock of the server, if it is a manual clock.
     clock: Option<ManualClock>,
     pub(super) stop: CancellationToken,
-    /// Lets the handlers of `/wait` go on.
+    /// Lets the handlers of `/wait` continue.
     pub(super) gate: Arc<Notify>,
-    /// How many of them wait.
+    /// The number of waiting handlers.
     pub(super) waiting: Arc<Mutex<usize>>,
     pub(super) server: Option<Task>,
 }
@@ -56,7 +56,7 @@ impl World {
         Self::start(limits, None, Identity::new(), ClientCas::none(), true).await
     }
 
-    /// The server's clock moves only in [`World::pass`].
+    /// A server with a manual clock, which [`World::pass`] advances.
     pub(super) async fn manual(limits: Limits) -> Self {
         let clock = ManualClock::new();
         Self::start(limits, Some(clock), Identity::new(), ClientCas::none(), true).await
@@ -118,7 +118,7 @@ impl World {
         Client::over(self.tls(alpn, own).await?).await
     }
 
-    /// Lets time pass for the server, in steps that leave real IO its time.
+    /// Advances the clock of the server in steps, so that real IO can complete.
     pub(super) async fn pass(&self, duration: Duration) {
         let clock = self.clock.as_ref().unwrap();
         let mut left = duration;
@@ -170,7 +170,7 @@ async fn panics() -> String {
     panic!("a secret of the handler")
 }
 
-/// One connection of a client.
+/// A connection of a client.
 pub(super) enum Client {
     One(http1::SendRequest<Body>),
     Two(http2::SendRequest<Body>),
@@ -181,7 +181,7 @@ impl Client {
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let (io, env) = (TokioIo::new(stream), Env::system());
         if http2 {
-            let (client, connection) = http2::handshake(Tasks(env.clone()), io).await?;
+            let (client, connection) = http2::handshake(HyperTasks(env.clone()), io).await?;
             env.spawn("client", async { drop(connection.await) }).detach();
             Ok(Self::Two(client))
         } else {

@@ -23,11 +23,11 @@ async fn validity_runs_down_with_time() {
     clock.advance(seconds(4)).await;
     assert_eq!(fence.remaining(), seconds(6));
     assert!(fence.admits(seconds(5)));
-    assert!(!fence.admits(seconds(6)), "a write may not end just when the permission does");
+    assert!(!fence.admits(seconds(6)), "a write must end before the permission");
 }
 
 #[test]
-fn a_lease_is_valid_for_a_little_less_than_others_wait() {
+fn the_fence_ends_before_standbys_stop_waiting() {
     let clock = ManualClock::new();
     let env = env(&clock, 0);
     let fence = Fence::new(env.clone(), seconds(15), Instant::now(&env));
@@ -35,7 +35,7 @@ fn a_lease_is_valid_for_a_little_less_than_others_wait() {
 }
 
 #[test]
-fn suspension_counts() {
+fn suspension_is_elapsed_time() {
     let clock = ManualClock::new();
     let fence = fence(&clock);
     clock.suspend(seconds(9));
@@ -45,14 +45,14 @@ fn suspension_counts() {
 }
 
 #[tokio::test]
-async fn the_clock_that_says_more_counts() {
+async fn the_clock_with_more_elapsed_time_decides() {
     let clock = ManualClock::new();
     let fence = fence(&clock);
     clock.advance(seconds(2)).await;
     clock.step_wall(SignedDuration::from_secs(5));
-    assert_eq!(fence.remaining(), seconds(3), "ahead: as if that time had passed");
+    assert_eq!(fence.remaining(), seconds(3), "ahead: counts as elapsed time");
     clock.step_wall(SignedDuration::from_secs(-60));
-    assert_eq!(fence.remaining(), seconds(8), "back: boot time counts");
+    assert_eq!(fence.remaining(), seconds(8), "back: the boot clock decides");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn an_extension_that_comes_too_late_is_refused() {
     clock.suspend(seconds(9));
     let sent = Instant::now(&env(&clock, 0));
     clock.suspend(seconds(2));
-    assert!(!fence.extend(sent), "nobody has looked meanwhile, but somebody might have");
+    assert!(!fence.extend(sent), "the end is final even if it was not read");
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn waiting_for_the_loss_ends_when_validity_does() {
 }
 
 #[tokio::test]
-async fn waiting_for_the_loss_notices_suspension_within_a_second() {
+async fn waiting_for_the_loss_detects_suspension_within_a_second() {
     let clock = ManualClock::new();
     let lost = env(&clock, 0).spawn("lost", fence(&clock).lost());
     clock.settle().await;
@@ -110,7 +110,7 @@ async fn waiting_for_the_loss_notices_suspension_within_a_second() {
 }
 
 #[tokio::test]
-async fn the_end_reaches_clones_and_those_who_wait() {
+async fn the_end_reaches_clones_and_waiting_tasks() {
     let clock = ManualClock::new();
     let fence = fence(&clock);
     let (clone, mut lost) = (fence.clone(), fence.lost().boxed());

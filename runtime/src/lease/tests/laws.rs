@@ -1,4 +1,4 @@
-//! Whatever happens, at most one fence is valid, and after the last fault somebody leads.
+//! With any faults, at most one fence is valid, and after the last fault one process leads.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ fn fault() -> impl Strategy<Value = Fault> {
     ]
 }
 
-/// What machines, networks and the processes themselves do.
+/// Events of machines, networks and processes.
 fn ordinary() -> impl Strategy<Value = Event> {
     let place = 0..PROCESSES;
     prop_oneof![
@@ -69,14 +69,14 @@ fn ordinary() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Also processes that die and come back.
+/// Events that include exits and restarts of processes.
 fn with_restarts() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![8 => ordinary(), 1 => (0..PROCESSES).prop_map(|place| Event::Restart { place })];
     prop::collection::vec(event, 1..60)
 }
 
-/// Also people who write into the Lease.
-fn with_meddling() -> impl Strategy<Value = Vec<Event>> {
+/// Events that include writes of other clients to the Lease.
+fn with_foreign_writes() -> impl Strategy<Value = Vec<Event>> {
     let overwrite = prop_oneof![
         Just(Overwrite::Clear),
         Just(Overwrite::Intrude),
@@ -88,7 +88,7 @@ fn with_meddling() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..60)
 }
 
-fn live_through(seed: u64, events: &[Event]) {
+fn run(seed: u64, events: &[Event]) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let mut world = World::new(seed);
@@ -97,20 +97,20 @@ fn live_through(seed: u64, events: &[Event]) {
         }
         world.seconds(3).await;
         for event in events {
-            happen(&mut world, event).await;
+            apply(&mut world, event).await;
             world.check();
         }
         for process in &world.processes {
             process.fault(Fault::None);
             process.resume();
         }
-        // What was late may still arrive, and be waited out, before the rest is settled.
+        // Late requests may still arrive before the state settles.
         world.pass(Duration::from_secs(20) + LEASE).await;
         world.until_led(LEASE + FAILOVER).await;
     });
 }
 
-async fn happen(world: &mut World, event: &Event) {
+async fn apply(world: &mut World, event: &Event) {
     match *event {
         Event::Pass { millis } => world.pass(Duration::from_millis(millis)).await,
         Event::Break { place, fault } => world.processes[place].fault(fault),
@@ -131,11 +131,11 @@ proptest! {
 
     #[test]
     fn at_most_one_fence_is_valid_through_faults_and_restarts(seed in 0_u64..1000, events in with_restarts()) {
-        live_through(seed, &events);
+        run(seed, &events);
     }
 
     #[test]
-    fn at_most_one_fence_is_valid_though_people_write_into_the_lease(seed in 0_u64..1000, events in with_meddling()) {
-        live_through(seed, &events);
+    fn at_most_one_fence_is_valid_with_writes_of_other_clients(seed in 0_u64..1000, events in with_foreign_writes()) {
+        run(seed, &events);
     }
 }

@@ -1,4 +1,4 @@
-//! A server that keeps one Lease, by the rules of the real one, behind links that can fail.
+//! An API server in memory with one Lease, and network links with faults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,25 +27,25 @@ struct State {
     log: Vec<(Method, StatusCode)>,
 }
 
-/// What happens to the requests of one process on their way.
+/// The fault of the network link of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Fault {
-    /// Nothing.
+    /// No fault.
     #[default]
     None,
     /// The connection is refused.
     Refused,
-    /// Requests do not arrive, and nobody says so.
+    /// Requests do not arrive, without an error.
     Lost,
-    /// Requests are served, but their answers do not arrive.
+    /// Requests are handled, and their responses are lost.
     AnswerLost,
-    /// Requests arrive late, and are served then even if nobody waits any more.
+    /// Requests arrive late, and are handled even if the client has stopped waiting.
     Late(Duration),
-    /// Requests are served at once, but their answers arrive late.
+    /// Requests are handled immediately, and their responses arrive late.
     AnswerLate(Duration),
 }
 
-/// The way from one process to the server.
+/// The network link from a process to the server.
 #[derive(Clone, Default)]
 pub(super) struct Link(Arc<Mutex<Fault>>);
 
@@ -56,14 +56,14 @@ impl Link {
 }
 
 impl Server {
-    /// A client whose requests take `link`. What happens on the way belongs to `env`, not to the process.
+    /// A client that uses `link`. The link uses the tasks of `env`, not of the process.
     pub(super) fn client(&self, link: &Link, env: &Env) -> Client {
         let (server, link, env) = (self.clone(), link.clone(), env.clone());
         let service = tower::service_fn(move |request: Request<Body>| {
             let (reply, answer) = oneshot::channel();
             let fault = *link.0.lock();
             let journey = server.clone().serve(request, fault, env.clone(), reply);
-            // The journey goes on when the process does not wait any more.
+            // The request continues if the process stops waiting.
             env.spawn("request", journey).detach();
             async move { answer.await.unwrap_or_else(|_| Err("no answer".into())) }
         });
@@ -106,7 +106,7 @@ impl Server {
         self.0.lock().lease = None;
     }
 
-    /// Somebody else changes the Lease without asking which version it has.
+    /// Another client changes the Lease without a version check.
     pub(super) fn overwrite(&self, change: impl FnOnce(&mut Lease)) {
         let mut state = self.0.lock();
         if let Some(mut lease) = state.lease.clone() {
@@ -129,7 +129,7 @@ impl State {
             },
             Method::POST => self.create(serde_json::from_slice(body).unwrap()),
             Method::PUT => self.replace(serde_json::from_slice(body).unwrap()),
-            _ => panic!("a lease client has no use for {method}"),
+            _ => panic!("unexpected method {method}"),
         };
         self.log.push((method.clone(), status));
         Response::builder().status(status).body(Full::from(answer.to_string())).unwrap()
@@ -138,7 +138,7 @@ impl State {
     fn create(&mut self, mut lease: Lease) -> (StatusCode, Value) {
         assert_eq!(
             lease.metadata.resource_version, None,
-            "the server refuses to create with a resourceVersion"
+            "the server refuses a create with a resource version"
         );
         if self.lease.is_some() {
             return refusal(StatusCode::CONFLICT, "AlreadyExists");
@@ -150,8 +150,8 @@ impl State {
     fn replace(&mut self, lease: Lease) -> (StatusCode, Value) {
         assert!(lease.metadata.resource_version.is_some(), "unconditional write");
         let Some(stored) = &self.lease else {
-            // The real server creates a Lease on a replace, unless the uid says that another was meant.
-            assert!(lease.metadata.uid.is_some(), "a replace without uid would create");
+            // kube-apiserver creates a missing Lease on a replace without UID.
+            assert!(lease.metadata.uid.is_some(), "a replace without UID would create the Lease");
             return refusal(StatusCode::CONFLICT, "Conflict");
         };
         let same = stored.metadata.uid == lease.metadata.uid

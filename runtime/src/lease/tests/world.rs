@@ -1,4 +1,4 @@
-//! Several processes on one clock that compete for one Lease.
+//! Several processes with one clock and one Lease.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -13,7 +13,7 @@ use crate::env::{Env, Spawner, Task, TokioSpawner};
 use crate::lease::{Candidate, Fence, LeaseConfig, LeaseHealth};
 use crate::testing::{ManualClock, SeededEntropy, env};
 
-/// The time between two looks at all fences.
+/// The interval between checks of all fences.
 const LOOK: Duration = Duration::from_millis(250);
 
 pub(super) struct World {
@@ -40,7 +40,7 @@ impl World {
         Self { clock: ManualClock::new(), server: Server::default(), processes: Vec::new(), seed }
     }
 
-    /// Starts another process and returns its place in the list.
+    /// Starts another process and returns its index.
     pub(super) fn start(&mut self) -> usize {
         self.seed += 1;
         let process = Process::start(&format!("process-{}", self.seed), self.seed, &self.clock, &self.server);
@@ -48,13 +48,13 @@ impl World {
         self.processes.len() - 1
     }
 
-    /// Kills a process, in-flight requests apart, and starts another in its place.
+    /// Kills a process and starts another one with its index. Requests in flight continue.
     pub(super) fn restart(&mut self, place: usize) {
         self.start();
         self.processes.swap_remove(place);
     }
 
-    /// Lets time pass, and looks at all fences again and again.
+    /// Advances the clock with frequent checks of all fences.
     pub(super) async fn pass(&self, duration: Duration) {
         let mut left = duration;
         while !left.is_zero() {
@@ -69,7 +69,7 @@ impl World {
         self.pass(Duration::from_secs(seconds)).await;
     }
 
-    /// The law of this module.
+    /// Checks that at most one fence is valid.
     pub(super) fn check(&self) {
         let valid = self.leaders();
         assert!(valid.len() <= 1, "two valid fences: {valid:?}");
@@ -84,12 +84,12 @@ impl World {
         self.processes.iter().find(|process| process.leads())
     }
 
-    /// Lets time pass until somebody leads, and returns how long that took, at a resolution of a quarter second.
+    /// Advances the clock until a process leads. Returns the duration with a resolution of a quarter second.
     pub(super) async fn until_led(&self, limit: Duration) -> Duration {
         self.clock.settle().await;
         let mut waited = Duration::ZERO;
         while self.leader().is_none() {
-            assert!(waited < limit, "nobody leads after {waited:?}");
+            assert!(waited < limit, "no process leads after {waited:?}");
             self.pass(LOOK).await;
             waited += LOOK;
         }
@@ -116,7 +116,7 @@ impl Process {
                 let asked = std::pin::pin!(resigned.notified());
                 if let Either::Left(_) = select(asked, std::pin::pin!(leadership.lost())).await {
                     drop(leadership.release().await);
-                    // Else it would be the first to take what it gave up.
+                    // Otherwise the process would acquire the Lease that it released.
                     resting.sleep(Duration::from_secs(5)).await;
                 }
             }
@@ -125,7 +125,7 @@ impl Process {
         Self { identity, clock, link, health, fence, stop, gate, resign, main }
     }
 
-    /// Whether its fence is valid, also while the process is paused.
+    /// Whether the fence is valid, even while the process is paused.
     pub(super) fn leads(&self) -> bool {
         let fence = self.fence.lock().clone();
         fence.is_some_and(|fence| !fence.remaining().is_zero())
@@ -135,7 +135,7 @@ impl Process {
         self.main.is_finished()
     }
 
-    /// Stops the process in the middle of what it does, as SIGSTOP would.
+    /// Pauses the process at any point, as SIGSTOP does.
     pub(super) fn pause(&self) {
         self.gate.0.lock().shut = true;
     }
@@ -146,7 +146,7 @@ impl Process {
         gate.waiting.drain(..).for_each(Waker::wake);
     }
 
-    /// Gives leadership up, now if it leads, else as soon as it does.
+    /// Releases the leadership now, or as soon as the process leads.
     pub(super) fn resign(&self) {
         self.resign.notify_one();
     }
@@ -156,7 +156,7 @@ impl Process {
     }
 }
 
-/// Runs the tasks of one process unless it is shut.
+/// Runs the tasks of a process unless it is paused.
 #[derive(Clone, Default)]
 struct Gate(Arc<Mutex<GateState>>);
 

@@ -14,22 +14,22 @@ use vmpool_test_cluster::{control_plane, node, process};
 use super::place::{Found, Kind, POLL, Place, Ready, Record};
 use super::talk::{self, Progress, say};
 
-/// How long a start may take on a busy machine. It only bounds a failure.
+/// How long a start may take on a busy host. It only limits failures.
 const START_PATIENCE: Duration = Duration::from_mins(5);
 
-/// How long an orderly stop may take: a quarter of a minute for each part that does not listen.
+/// How long a graceful stop may take: 15 s for each program that ignores SIGTERM.
 const STOP_PATIENCE: Duration = Duration::from_secs(90);
 
-/// How long an API server that does not answer may be busy rather than broken: a slow disk makes it unready for a moment.
+/// How long an API server may be unready before it counts as broken. A slow disk makes it unready for a moment.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long the kernel may take to carry out a SIGKILL.
+/// How long the kernel may take to end a process after SIGKILL.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Starts a playground, unless there is one that works.
+/// Starts a playground, unless one is up and responds.
 ///
 /// # Errors
-/// A missing program in one line, or what kept the playground from starting.
+/// A missing program on one line, or the reason why the playground did not start.
 pub(crate) fn up(place: &Place) -> anyhow::Result<()> {
     let _turn = place.take_turns()?;
     check(place.kind())?;
@@ -47,22 +47,22 @@ pub(crate) fn up(place: &Place) -> anyhow::Result<()> {
                 talk::what_to_try(place, &ready);
                 return Ok(());
             };
-            say!("There is a playground, but it is half dead: {reason}");
-            say!("Stopping it, which may take a minute, and starting anew. What was in it is lost.");
+            say!("There is a playground, but it does not respond: {reason}");
+            say!("Stopping it, which may take a minute, and starting a new one. Its data is lost.");
             stop(place, &record)?;
             place.remove()?;
         }
         Found::Remains => {
-            say!("An earlier playground ended by itself. The last it said:");
+            say!("An earlier playground has exited. The end of its log:");
             say!("{}", talk::indented(&process::tail(&place.log(), 3)));
-            say!("Removing what is left of it, and starting anew.");
+            say!("Removing its files, and starting a new one.");
             place.remove()?;
         }
         Found::Nothing => {}
     }
     place.create()?;
     let supervisor = spawn(place).inspect_err(|_| {
-        // Nothing was started, so nothing is to be read here.
+        // No program was started, so there is no log to keep.
         let _ = place.remove();
     })?;
     let ready = until_ready(place, Some(supervisor))?;
@@ -71,7 +71,7 @@ pub(crate) fn up(place: &Place) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Stops the playground and removes all traces of it.
+/// Stops the playground and removes its files.
 ///
 /// # Errors
 /// If it cannot be stopped or its directory cannot be removed.
@@ -81,7 +81,7 @@ pub(crate) fn down(place: &Place) -> anyhow::Result<()> {
         Found::Nothing => say!("Nothing is up."),
         Found::Remains => {
             place.remove()?;
-            say!("Nothing is up; removed what an earlier playground had left.");
+            say!("Nothing is up; removed the files of an earlier playground.");
         }
         Found::Alive(record) => {
             say!("Stopping the playground ...");
@@ -94,20 +94,20 @@ pub(crate) fn down(place: &Place) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says what is up.
+/// Prints the state of the playground.
 ///
 /// # Errors
-/// If what should be up does not work, so that scripts can tell.
+/// If the playground has exited or does not respond, so that scripts can detect it.
 pub(crate) fn status(place: &Place) -> anyhow::Result<()> {
     match place.look()? {
         Found::Nothing => say!("Nothing is up."),
         Found::Remains => {
-            bail!("the playground has ended by itself; `{}` starts a new one", place.kind().target("up"))
+            bail!("the playground has exited; `{}` starts a new one", place.kind().target("up"))
         }
         Found::Alive(Record { ready: None, .. }) => say!("The playground is starting."),
         Found::Alive(Record { pid, ready: Some(ready) }) => {
             answers(place, &ready)
-                .map_err(|reason| anyhow::anyhow!("the playground is half dead: {reason}"))?;
+                .map_err(|reason| anyhow::anyhow!("the playground does not respond: {reason}"))?;
             say!("The playground is up since {}.\n", talk::time(ready.since));
             say!("  {:<16} pid {pid}", "supervisor");
             for part in &ready.parts {
@@ -120,7 +120,7 @@ pub(crate) fn status(place: &Place) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Looks for what a start would miss.
+/// Checks that all programs for a start exist.
 fn check(kind: Kind) -> anyhow::Result<()> {
     if kind == Kind::Node {
         if let Some(missing) = node::missing() {
@@ -133,9 +133,9 @@ fn check(kind: Kind) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts the supervisor, which outlives us: no pipe, no terminal and, by its own doing, no session of ours.
+/// Starts the supervisor, which outlives this process: it has no pipe, no terminal, and creates a session of its own.
 fn spawn(place: &Place) -> anyhow::Result<Child> {
-    // A build may have replaced our file meanwhile; the link leads to the program that runs.
+    // A build may have replaced the program's file meanwhile; the link leads to the running program.
     let link = PathBuf::from("/proc/self/exe");
     let own =
         if link.exists() { link } else { std::env::current_exe().context("finding the running program")? };
@@ -157,12 +157,12 @@ fn spawn(place: &Place) -> anyhow::Result<Child> {
         .context("starting the supervisor")
 }
 
-/// Repeats the supervisor's progress until it is ready.
+/// Prints the supervisor's progress until it is ready.
 fn until_ready(place: &Place, mut supervisor: Option<Child>) -> anyhow::Result<Ready> {
     let begin = Instant::now();
     let mut progress = Progress::of(place);
     loop {
-        // Asked first: what it wrote before its end is read below.
+        // This is checked first, so that the lines that it wrote before its exit are read below.
         let ended = match &mut supervisor {
             Some(child) => child.try_wait().context("waiting for the supervisor")?.is_some(),
             None => !place.is_held()?,
@@ -173,11 +173,15 @@ fn until_ready(place: &Place, mut supervisor: Option<Child>) -> anyhow::Result<R
         }
         if ended {
             let last = process::tail(&place.log(), process::TAIL_LINES);
-            bail!("it did not start; the end of {}:\n{}", place.log().display(), talk::indented(&last));
+            bail!(
+                "the playground did not start; the end of {}:\n{}",
+                place.log().display(),
+                talk::indented(&last)
+            );
         }
         if begin.elapsed() > START_PATIENCE {
             bail!(
-                "not ready after {START_PATIENCE:?}; `{}` stops it, {} tells why",
+                "not ready after {START_PATIENCE:?}; `{}` stops it, and {} contains the reason",
                 place.kind().target("down"),
                 place.log().display()
             );
@@ -186,7 +190,7 @@ fn until_ready(place: &Place, mut supervisor: Option<Child>) -> anyhow::Result<R
     }
 }
 
-/// Whether the API server answers; the simulator and the controllers are the supervisor's concern.
+/// Whether the API server responds. The supervisor restarts the other programs.
 fn answers(place: &Place, ready: &Ready) -> Result<(), String> {
     let begin = Instant::now();
     loop {
@@ -207,24 +211,24 @@ fn answers_now(place: &Place, ready: &Ready) -> Result<(), String> {
         .map_err(|error| format!("kubectl cannot be run: {error}"))?;
     let words = String::from_utf8_lossy(&output.stderr);
     let last = words.lines().last().unwrap_or_default();
-    if output.status.success() { Ok(()) } else { Err(format!("its API server does not answer ({last})")) }
+    if output.status.success() { Ok(()) } else { Err(format!("its API server does not respond ({last})")) }
 }
 
-/// Asks the supervisor to end, and kills it, and with it everything that it started, if it does not.
+/// Requests the supervisor to exit, and kills it with all its children if it does not.
 fn stop(place: &Place, record: &Record) -> anyhow::Result<()> {
-    // One that was stopped with SIGSTOP hears after SIGCONT.
-    for wish in [Signal::TERM, Signal::CONT] {
-        signal(place, record.pid, wish)?;
+    // A paused supervisor handles SIGTERM after SIGCONT.
+    for request in [Signal::TERM, Signal::CONT] {
+        signal(place, record.pid, request)?;
     }
     if until_released(place, STOP_PATIENCE)? {
         return Ok(());
     }
-    say!("It does not stop by itself after {STOP_PATIENCE:?}: killing it.");
+    say!("It has not stopped after {STOP_PATIENCE:?}: killing it.");
     signal(place, record.pid, Signal::KILL)?;
     if until_released(place, KILL_PATIENCE)? {
         return Ok(());
     }
-    bail!("the supervisor, process {}, does not end", record.pid)
+    bail!("the supervisor, process {}, does not exit", record.pid)
 }
 
 fn until_released(place: &Place, patience: Duration) -> anyhow::Result<bool> {
@@ -238,7 +242,7 @@ fn until_released(place: &Place, patience: Duration) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Signals the supervisor, and never a process that has its id by now.
+/// Signals the supervisor, and never another process that has got its process id.
 #[cfg(target_os = "linux")]
 fn signal(place: &Place, pid: u32, signal: Signal) -> anyhow::Result<()> {
     use rustix::io::Errno;
@@ -250,12 +254,12 @@ fn signal(place: &Place, pid: u32, signal: Signal) -> anyhow::Result<()> {
         Err(Errno::SRCH) if !place.is_held()? => return Ok(()),
         Err(error) => return Err(error).with_context(doing),
     };
-    // The handle stands for one process for ever. If the lock is still held now, its holder has not ended since it
-    // wrote the id down, so the handle is the holder's.
+    // The handle always refers to the same process. If the lock is still held now, its holder has not exited since it
+    // wrote its id, so the handle refers to the holder.
     if !place.is_held()? {
         return Ok(());
     }
-    // Only a playground shared between containers, which count processes apart, gets past the line above wrongly.
+    // The check above is wrong only for a playground that several containers share, because their process ids differ.
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let directory = place.directory().as_os_str().as_encoded_bytes();
     if !command.split(|byte| *byte == 0).any(|word| word == directory) {

@@ -1,21 +1,21 @@
-//! The playground: a control plane, a simulated platform and all programs of vmpool, which run in the background until
+//! The playground: a control plane, the platform simulator and all programs of vmpool. They run in the background until
 //! `make down` stops them.
 //!
 //! ```text
 //!  make up ──► playground up ──spawns──► playground run ──► etcd, kube-apiserver, kube-controller-manager
-//!                  │   waits until it is ready │ session and log of its own  ├► simulator
+//!                  │   waits until it is ready │ own session and log         ├► simulator
 //!                  │                           │                             ├► webhook, aggregated API
 //!                  ▼                           │                             └► two controllers
-//!            says what to try                  │ holds target/playground/supervisor.lock
+//!            prints what to try                 │ holds target/playground/supervisor.lock
 //!                                              ▼
-//!  make down ─► playground down ──SIGTERM──► stops all of it in order
+//!  make down ─► playground down ──SIGTERM──► stops all programs in order
 //! ```
 //!
-//! With `--node` it is a whole cluster of one node, with the chart installed on it: `make node-up` and `make node-down`.
+//! With `--node` it is a one-node cluster with the chart installed: `make node-up` and `make node-down`.
 //!
-//! Everything that runs is a child of the supervisor and dies with it, whatever ends it. So there is one process to
-//! look for and to signal; the kernel says through the lock on a file whether it lives, and a process id that somebody
-//! else has by now is never signalled.
+//! All programs are children of the supervisor. If the supervisor exits for any reason, the kernel kills them. The
+//! supervisor holds a lock on a file while it runs, so the commands know whether it runs, and they never signal another
+//! process that has got its process id.
 
 mod commands;
 mod parts;
@@ -28,14 +28,13 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use place::{Kind, Place};
 
-/// A control plane, a simulated platform, two controllers, webhook and aggregated API in the background, to play with.
+/// Runs a control plane, the platform simulator, two controllers, webhook and aggregated API in the background.
 ///
-/// It lives in target/playground; VMPOOL_PLAYGROUND_DIR names another directory. With --node: target/node,
-/// VMPOOL_NODE_DIR.
+/// Its files are in target/playground, or in VMPOOL_PLAYGROUND_DIR. With --node: in target/node, or in VMPOOL_NODE_DIR.
 #[derive(Debug, Parser)]
 #[command(name = "playground")]
 struct Options {
-    /// A node of its own, where the chart is installed and its programs are Pods. Needs root on Linux.
+    /// Use a one-node cluster with the chart installed, in which the programs are Pods. Needs root on Linux.
     #[arg(long, global = true)]
     node: bool,
     #[command(subcommand)]
@@ -44,16 +43,16 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Start it, unless it is up, and say what to try.
+    /// Start it, unless it is up, and print what to try.
     Up,
     /// Stop it and remove its directory.
     Down,
-    /// Say whether it is up, and which processes it consists of.
+    /// Print whether it is up, and its processes.
     Status,
-    /// Be the supervisor, in the foreground. What `up` starts.
+    /// Run the supervisor in the foreground; `up` starts it.
     #[command(hide = true)]
     Run {
-        /// Its directory, for whoever looks at the list of processes.
+        /// Its directory, so that it is visible in the list of processes.
         directory: std::path::PathBuf,
     },
 }

@@ -1,4 +1,4 @@
-//! Where a playground lives, and what is known about it from outside.
+//! The directory of a playground, and the state that other processes can see.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -12,26 +12,26 @@ use vmpool_test_cluster::control_plane::target_directory;
 
 use super::talk::say;
 
-/// How long the files of processes that were just killed may resist.
+/// How long the removal of files may fail after the processes were killed.
 const REMOVAL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a supervisor may take from its lock to its record, which are its first acts.
+/// How long a supervisor may take from its lock to its record, which are its first two steps.
 const RECORD_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often a file or a lock is looked at again.
+/// Poll interval for files and locks.
 pub(crate) const POLL: Duration = Duration::from_millis(50);
 
 /// Where the programs of a playground run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// As processes of this machine.
+    /// As processes of this host.
     Loopback,
-    /// As Pods on a node of its own.
+    /// As Pods on a one-node cluster.
     Node,
 }
 
 impl Kind {
-    /// What `make` calls the command.
+    /// The command line of the make target.
     pub(crate) fn target(self, verb: &str) -> String {
         match self {
             Self::Loopback => format!("make {verb}"),
@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// The variable that names another directory, and the name of the one in cargo's target directory.
+    /// The environment variable with an alternative directory, and the name of the default one in cargo's target directory.
     fn directory(self) -> (&'static str, &'static str) {
         match self {
             Self::Loopback => ("VMPOOL_PLAYGROUND_DIR", "playground"),
@@ -48,7 +48,7 @@ impl Kind {
     }
 }
 
-/// The directory of a playground. Everything it leaves on the disk is in it, one empty lock beside it apart.
+/// The directory of a playground. It contains all files of the playground, except one empty lock file beside it.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     kind: Kind,
@@ -64,39 +64,39 @@ pub(crate) struct Record {
     pub(crate) ready: Option<Ready>,
 }
 
-/// What there is to know about a playground that is up.
+/// The state of a playground that is up.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Ready {
-    /// Since when.
+    /// When it became ready.
     pub(crate) since: Timestamp,
-    /// The kubectl that belongs to it.
+    /// The kubectl with the version of its API server.
     pub(crate) kubectl: PathBuf,
-    /// The programs that the supervisor starts again when they end.
+    /// The programs that the supervisor restarts when they exit.
     pub(crate) parts: Vec<Part>,
 }
 
 /// One program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Part {
-    /// What it is called in the log.
+    /// Its name in the log.
     pub(crate) name: String,
-    /// Its process id, while it runs.
+    /// Its process id while it runs.
     pub(crate) pid: Option<u32>,
 }
 
-/// What is found at a place.
+/// The state of a directory.
 #[derive(Debug)]
 pub(crate) enum Found {
     /// No playground.
     Nothing,
-    /// The files of one whose supervisor is gone, and with it everything that it had started.
+    /// The files of a playground whose supervisor has exited. Its programs have exited, too.
     Remains,
-    /// A supervisor that lives.
+    /// The supervisor is running.
     Alive(Record),
 }
 
 impl Place {
-    /// Where the environment says, or in cargo's target directory.
+    /// The directory from the environment, or the default one in cargo's target directory.
     ///
     /// # Errors
     /// If the current directory is needed and unknown.
@@ -109,7 +109,7 @@ impl Place {
         Ok(Self::at(kind, directory))
     }
 
-    /// At this absolute path.
+    /// The playground at this absolute path.
     pub(crate) fn at(kind: Kind, directory: PathBuf) -> Self {
         Self { kind, directory }
     }
@@ -124,7 +124,7 @@ impl Place {
         &self.directory
     }
 
-    /// What the supervisor prints.
+    /// The log of the supervisor.
     pub(crate) fn log(&self) -> PathBuf {
         self.directory.join("supervisor.log")
     }
@@ -139,7 +139,7 @@ impl Place {
         self.directory.join("cluster")
     }
 
-    /// Held by the supervisor as long as it lives. That the file exists makes the directory a playground.
+    /// The lock that the supervisor holds while it runs. A directory with this file is a playground.
     fn lock(&self) -> PathBuf {
         self.directory.join("supervisor.lock")
     }
@@ -148,10 +148,10 @@ impl Place {
         self.directory.join("supervisor.json")
     }
 
-    /// Lets one command at a time start, stop or judge; the others wait. Released when dropped.
+    /// Waits until no other command starts or stops the playground. Dropping the file releases the lock.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(crate) fn take_turns(&self) -> anyhow::Result<File> {
         let path = self.directory.with_extension("lock");
         let open = || -> io::Result<File> {
@@ -173,10 +173,10 @@ impl Place {
         Ok(file)
     }
 
-    /// Makes the directory, and with the lock's file a playground of it.
+    /// Creates the directory and the lock file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(crate) fn create(&self) -> anyhow::Result<()> {
         std::fs::create_dir_all(&self.directory)
             .and_then(|()| File::create_new(self.lock()))
@@ -184,10 +184,10 @@ impl Place {
             .with_context(|| format!("creating {}", self.directory.display()))
     }
 
-    /// Removes everything. Whoever calls this has seen that no supervisor lives.
+    /// Removes the directory. The caller must have checked that no supervisor runs.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(crate) fn remove(&self) -> anyhow::Result<()> {
         let begin = Instant::now();
         loop {
@@ -203,10 +203,10 @@ impl Place {
         }
     }
 
-    /// What is here.
+    /// The state of the directory.
     ///
     /// # Errors
-    /// If the directory is somebody else's, or what the system says.
+    /// If the directory contains other files, or cannot be read.
     pub(crate) fn look(&self) -> anyhow::Result<Found> {
         let occupied = std::fs::read_dir(&self.directory).is_ok_and(|mut files| files.next().is_some());
         if !occupied {
@@ -226,10 +226,10 @@ impl Place {
         Ok(Found::Remains)
     }
 
-    /// Whether a supervisor lives.
+    /// Whether a supervisor runs.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(crate) fn is_held(&self) -> anyhow::Result<bool> {
         match self.hold() {
             Ok(_released_at_once) => Ok(false),
@@ -238,8 +238,7 @@ impl Place {
         }
     }
 
-    /// Takes the supervisor's lock, which lasts as long as the file is open: until the process ends, however it ends.
-    /// Children do not inherit it.
+    /// Takes the supervisor's lock. The kernel releases it when the process exits for any reason. Children do not inherit it.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if another supervisor has it.
@@ -249,20 +248,20 @@ impl Place {
         Ok(file)
     }
 
-    /// The record as it is now.
+    /// The current record.
     ///
     /// # Errors
-    /// If there is none, or it cannot be read.
+    /// If it does not exist or cannot be read.
     pub(crate) fn read(&self) -> anyhow::Result<Record> {
         let path = self.record();
         let text = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
         serde_json::from_slice(&text).with_context(|| format!("reading {}", path.display()))
     }
 
-    /// Replaces the record, so that a reader finds the old one or the new one.
+    /// Replaces the record atomically.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub(crate) fn write(&self, record: &Record) -> anyhow::Result<()> {
         let (path, draft) = (self.record(), self.directory.join("supervisor.json.new"));
         let text = serde_json::to_vec_pretty(record).context("writing the record")?;

@@ -1,4 +1,4 @@
-//! The process that stays: it starts the parts, starts those of ours that end again, and stops all of them in order.
+//! The background process: it starts the programs, restarts those that exit, and stops all of them in order.
 
 use std::time::Duration;
 
@@ -10,31 +10,31 @@ use tracing_subscriber::EnvFilter;
 use super::parts::Parts;
 use super::place::{Place, Ready, Record};
 
-/// How often the parts are looked at. One that crashes at once is thereby started again at most this often.
+/// How often the programs are checked. A program that exits at once is therefore restarted at most this often.
 const REFRESH: Duration = Duration::from_secs(1);
 
-/// Starts the line of a log that `up` repeats to its reader.
+/// The prefix of log lines that `up` prints.
 pub(crate) const PROGRESS: &str = "==> ";
 
-/// Runs a playground until a signal or the end of a part of the control plane.
+/// Runs a playground until a signal arrives or a component of the control plane exits.
 ///
 /// # Errors
-/// Whatever ended it, a signal apart.
+/// The reason of its end, unless it is a signal.
 pub(crate) fn run(place: &Place) -> anyhow::Result<()> {
-    // No terminal's end reaches a session of its own. A session leader is told that it is one already.
+    // In its own session, the end of a terminal does not reach it. The call fails for a process that is a session leader already.
     let _ = rustix::process::setsid();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| {
         EnvFilter::new("warn,vmpool_installation=info,vmpool_test_cluster=info,kube_client=off")
     });
     tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_ansi(false).init();
-    let _alive = place.hold().context("another supervisor has this playground")?;
+    let _lock = place.hold().context("another supervisor runs this playground")?;
     let mut record = Record { pid: std::process::id(), ready: None };
     place.write(&record)?;
     tokio::runtime::Runtime::new().context("starting the runtime")?.block_on(async {
         let mut stop = Stop::listen()?;
         let started = tokio::select! {
             started = Parts::start(place) => started,
-            () = stop.asked() => return Ok(()),
+            () = stop.requested() => return Ok(()),
         };
         let mut parts = started?;
         std::fs::copy(parts.cluster().kubeconfig(), place.kubeconfig())
@@ -45,7 +45,7 @@ pub(crate) fn run(place: &Place) -> anyhow::Result<()> {
         println!("{PROGRESS}ready");
         let ended = tokio::select! {
             ended = watch_over(&mut parts, place, &mut record) => ended,
-            () = stop.asked() => Ok(()),
+            () = stop.requested() => Ok(()),
         };
         println!("stopping");
         let stopped = parts.stop().await;
@@ -53,11 +53,12 @@ pub(crate) fn run(place: &Place) -> anyhow::Result<()> {
     })
 }
 
-/// Ends only with an error: a control plane is not repaired, since nobody knows what its parts had promised.
+/// Returns only with an error: if a component of the control plane exits, it is not restarted, because clients may have lost
+/// confirmed writes.
 async fn watch_over(parts: &mut Parts, place: &Place, record: &mut Record) -> anyhow::Result<()> {
     loop {
         tokio::time::sleep(REFRESH).await;
-        parts.revive().await?;
+        parts.restart_exited().await?;
         if let Some(ready) = &mut record.ready {
             let now = parts.list();
             if ready.parts != now {
@@ -68,7 +69,7 @@ async fn watch_over(parts: &mut Parts, place: &Place, record: &mut Record) -> an
     }
 }
 
-/// The wishes of others that it ends.
+/// Signals that request the end of the process.
 struct Stop {
     terminate: Signal,
     interrupt: Signal,
@@ -80,7 +81,7 @@ impl Stop {
         Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
     }
 
-    async fn asked(&mut self) {
+    async fn requested(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

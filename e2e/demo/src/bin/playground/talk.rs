@@ -1,4 +1,4 @@
-//! What the commands print.
+//! The output of the commands.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::place::{Kind, Place, Ready};
 use super::supervisor::PROGRESS;
 
-/// `println!` for a reader who may have gone: `make up | head` is no reason to fail.
+/// `println!` that ignores a closed pipe, so that `make up | head` does not fail.
 macro_rules! say {
     ($($words:tt)*) => {{
         use std::io::Write as _;
@@ -17,7 +17,7 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// Says how to reach it and what to try.
+/// Prints how to use the playground, and commands to try.
 pub(crate) fn what_to_try(place: &Place, ready: &Ready) {
     let tools = ready.kubectl.parent().unwrap_or(Path::new("."));
     say!(
@@ -37,7 +37,7 @@ Logs are in {}. `{}` ends it.",
     );
 }
 
-/// One command a line, and where there are more.
+/// Commands to try, one on each line.
 fn ideas(kind: Kind) -> &'static str {
     match kind {
         Kind::Loopback => {
@@ -68,33 +68,33 @@ docs/development.md tells what this cluster has and what not."
     }
 }
 
-/// To the second, without what nobody reads.
+/// A time in whole seconds.
 pub(crate) fn time(when: Timestamp) -> String {
     when.strftime("%F %T UTC").to_string()
 }
 
-/// Sets somebody else's words off from ours.
+/// Marks each line as output of another program.
 pub(crate) fn indented(text: &str) -> String {
     text.lines().map(|line| format!("  | {line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// The supervisor's progress, line by line as it comes.
+/// The lines of the supervisor's log that report progress.
 pub(crate) struct Progress {
     log: Option<BufReader<std::fs::File>>,
     line: String,
 }
 
 impl Progress {
-    /// From the beginning of the log.
+    /// Starts at the beginning of the log.
     pub(crate) fn of(place: &Place) -> Self {
         let log = std::fs::File::open(place.log()).ok().map(BufReader::new);
         Self { log, line: String::new() }
     }
 
-    /// Repeats the lines that came since the last call.
+    /// Prints the lines that were written since the last call.
     pub(crate) fn show(&mut self) {
         let Some(log) = &mut self.log else { return };
-        // A line that is still being written stays for the next time.
+        // An incomplete line is kept for the next call.
         while log.read_line(&mut self.line).is_ok_and(|read| read > 0) && self.line.ends_with('\n') {
             if self.line.starts_with(PROGRESS) {
                 say!("{}", self.line.trim_end());

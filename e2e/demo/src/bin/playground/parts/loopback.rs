@@ -1,4 +1,4 @@
-//! A control plane, the simulator, two controllers, the webhook and the aggregated API as processes of this machine.
+//! A control plane, the platform simulator, two controllers, the webhook and the aggregated API as processes of this host.
 
 use futures::future::{join_all, try_join_all};
 use vmpool_installation::installation::{cluster_options, connect, install_without_simulator};
@@ -10,20 +10,20 @@ use vmpool_test_cluster::control_plane::{AuditLog, ControlPlane, Options};
 use crate::place::{Part, Place};
 use crate::supervisor::PROGRESS;
 
-/// As the chart runs it: one leads, the other takes over.
+/// As in the chart: a leader and a standby.
 const CONTROLLERS: usize = 2;
 
-/// The only replica of the webhook and of the aggregated API: one that ends is started again within a second.
+/// The index of the only replica of the webhook and of the aggregated API. If it exits, it is restarted within a second.
 const ONLY: usize = 0;
 
-/// Everything that runs. Dropping it kills all of it, the API server before etcd.
+/// All running programs. Dropping this kills them, the API server before etcd.
 pub(crate) struct Loopback {
     // Fields are dropped in this order.
     programs: Programs,
     cluster: ControlPlane,
 }
 
-/// What runs beside the control plane.
+/// The programs besides the control plane.
 struct Programs {
     controllers: Vec<Controller>,
     /// The webhook and the aggregated API.
@@ -32,20 +32,20 @@ struct Programs {
 }
 
 impl Loopback {
-    /// Starts everything and says so line by line.
+    /// Starts all programs, and prints a line for each step.
     ///
     /// # Errors
-    /// The first part that does not start.
+    /// The error of the first program that does not start.
     pub(super) async fn start(place: &Place) -> anyhow::Result<Self> {
         println!("{PROGRESS}etcd, kube-apiserver, kube-controller-manager");
         let cluster = ControlPlane::start(Options {
             directory: Some(place.cluster()),
-            // Nobody reads it, and a playground may stay for weeks.
+            // It is not read, and would grow for weeks.
             audit: AuditLog::Off,
             ..cluster_options("playground")
         })
         .await?;
-        // If a program does not start, its log tells why.
+        // If a program does not start, its log contains the reason.
         let programs = Programs::start(&cluster).await.inspect_err(|_| cluster.keep_directory())?;
         Ok(Self { programs, cluster })
     }
@@ -55,7 +55,7 @@ impl Loopback {
         &self.cluster
     }
 
-    /// The programs that [`Loopback::revive`] looks after.
+    /// The programs that [`Loopback::restart_exited`] restarts.
     pub(super) fn list(&self) -> Vec<Part> {
         let Programs { controllers, services, simulator } = &self.programs;
         let part = |name: &str, program: &Program| Part { name: name.to_owned(), pid: program.pid() };
@@ -64,46 +64,46 @@ impl Loopback {
         std::iter::once(part("simulator", simulator)).chain(services).chain(controllers).collect()
     }
 
-    /// Starts those programs of ours again that ended, as a kubelet would.
+    /// Restarts the programs that have exited, as a kubelet would.
     ///
     /// # Errors
-    /// The part of the control plane that ended. A program that does not start again is tried again next time.
-    pub(super) async fn revive(&mut self) -> anyhow::Result<()> {
+    /// A component of the control plane has exited. A program that does not start is restarted at the next call.
+    pub(super) async fn restart_exited(&mut self) -> anyhow::Result<()> {
         self.cluster.check().inspect_err(|_| self.cluster.keep_directory())?;
         let Programs { controllers, services, simulator } = &mut self.programs;
         if let Err(error) = simulator.check() {
-            tracing::warn!("the simulator is started again: {error}");
+            tracing::warn!("restarting the simulator: {error}");
             match Simulator::start(&self.cluster).await {
                 Ok(started) => *simulator = started,
-                Err(error) => tracing::warn!("it does not start: {error}"),
+                Err(error) => tracing::warn!("the restart failed: {error}"),
             }
         }
         for service in services {
             if let Some(status) = service.replicas()[ONLY].exit_status() {
-                tracing::warn!("the {} is started again after {status}", short(service));
+                tracing::warn!("restarting the {} after {status}", short(service));
                 if let Err(error) = service.restart(ONLY).await {
-                    tracing::warn!("it does not start: {error}");
+                    tracing::warn!("the restart failed: {error}");
                 }
             }
         }
         for controller in controllers {
             if let Some(status) = controller.exit_status() {
-                tracing::warn!("{} is started again after {status}", controller.identity());
+                tracing::warn!("restarting {} after {status}", controller.identity());
                 if let Err(error) = controller.restart().await {
-                    tracing::warn!("it does not start: {error}");
+                    tracing::warn!("the restart failed: {error}");
                 }
             }
         }
         Ok(())
     }
 
-    /// Stops everything: controllers finish their pass and give up the lease, and the API server goes before etcd.
+    /// Stops all programs: controllers finish their pass and release the lease, and the API server stops before etcd.
     ///
     /// # Errors
-    /// A part that had to be killed; nothing is left running even then.
+    /// A program had to be killed. Even then nothing is left running.
     pub(super) async fn stop(self) -> anyhow::Result<()> {
         let Self { programs: Programs { controllers, services, simulator }, cluster } = self;
-        // The controllers first: their last writes may need the webhook.
+        // The controllers stop first, because their last writes may need the webhook.
         let stopped: Result<Vec<_>, _> =
             join_all(controllers.iter().map(|controller| controller.stop())).await.into_iter().collect();
         drop((services, simulator));
@@ -139,7 +139,7 @@ impl Programs {
     }
 }
 
-/// The name of a service beside those of the other programs, without the product's.
+/// The name of a service without the prefix of the product.
 fn short(service: &Service) -> &'static str {
     let name = service.component().name();
     name.strip_prefix("vmpool-").unwrap_or(name)

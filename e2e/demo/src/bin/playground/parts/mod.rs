@@ -1,4 +1,4 @@
-//! What a playground consists of.
+//! The programs of a playground.
 
 mod loopback;
 mod node;
@@ -9,19 +9,19 @@ use self::loopback::Loopback;
 use self::node::OnNode;
 use super::place::{Kind, Part, Place};
 
-/// Everything that runs. Dropping it kills all of it.
+/// All running programs. Dropping this kills them.
 pub(crate) enum Parts {
-    /// Processes of this machine.
+    /// Processes of this host.
     Loopback(Box<Loopback>),
-    /// Pods on a node of its own.
+    /// Pods on a one-node cluster.
     Node(Box<OnNode>),
 }
 
 impl Parts {
-    /// Starts everything and says so line by line.
+    /// Starts all programs, and prints a line for each step.
     ///
     /// # Errors
-    /// The first part that does not start.
+    /// The error of the first program that does not start.
     pub(crate) async fn start(place: &Place) -> anyhow::Result<Self> {
         Ok(match place.kind() {
             Kind::Loopback => Self::Loopback(Box::new(Loopback::start(place).await?)),
@@ -37,30 +37,30 @@ impl Parts {
         }
     }
 
-    /// The programs that [`Parts::revive`] looks after.
+    /// The programs that [`Parts::restart_exited`] restarts.
     pub(crate) fn list(&self) -> Vec<Part> {
         match self {
             Self::Loopback(parts) => parts.list(),
-            // The kubelet does, and kubectl lists them.
+            // The kubelet restarts Pods, and kubectl lists them.
             Self::Node(_) => Vec::new(),
         }
     }
 
-    /// Starts those programs of ours again that ended, where no kubelet does.
+    /// Restarts the programs that have exited, unless a kubelet does so.
     ///
     /// # Errors
-    /// The part of the cluster that ended. A program that does not start again is tried again next time.
-    pub(crate) async fn revive(&mut self) -> anyhow::Result<()> {
+    /// A component of the cluster has exited. A program that does not start is restarted at the next call.
+    pub(crate) async fn restart_exited(&mut self) -> anyhow::Result<()> {
         match self {
-            Self::Loopback(parts) => parts.revive().await,
+            Self::Loopback(parts) => parts.restart_exited().await,
             Self::Node(parts) => parts.check(),
         }
     }
 
-    /// Stops everything.
+    /// Stops all programs.
     ///
     /// # Errors
-    /// A part that had to be killed; nothing is left running even then.
+    /// A program had to be killed. Even then nothing is left running.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         match self {
             Self::Loopback(parts) => parts.stop().await,

@@ -1,4 +1,4 @@
-//! A whole cluster of one node, with the chart installed as its users install it.
+//! A one-node cluster, with the chart installed as users install it.
 
 use vmpool_installation::node_install as install;
 use vmpool_test_cluster::control_plane::{AuditLog, ControlPlane};
@@ -7,21 +7,21 @@ use vmpool_test_cluster::node::{NodeCluster, NodeOptions};
 use crate::place::Place;
 use crate::supervisor::PROGRESS;
 
-/// Everything that runs. Dropping it kills all of it.
+/// All running programs. Dropping this kills them.
 pub(crate) struct OnNode {
     node: NodeCluster,
 }
 
 impl OnNode {
-    /// Starts everything and says so line by line.
+    /// Starts all programs, and prints a line for each step.
     ///
     /// # Errors
-    /// The first part that does not start.
+    /// The error of the first program that does not start.
     pub(super) async fn start(place: &Place) -> anyhow::Result<Self> {
-        println!("{PROGRESS}images of our programs");
+        println!("{PROGRESS}images of the programs");
         let options = NodeOptions {
             directory: Some(place.cluster()),
-            // Nobody reads it, and a playground may stay for weeks.
+            // It is not read, and would grow for weeks.
             audit: AuditLog::Off,
             ..install::options("playground")?
         };
@@ -29,7 +29,7 @@ impl OnNode {
         let node = NodeCluster::start(options).await?;
         println!("{PROGRESS}the platform simulator, and the chart: two replicas of everything");
         let installed = install::install(&node, install::VALUES).await;
-        // Whoever fails to start wants the logs.
+        // If the installation fails, the logs are kept.
         installed.inspect_err(|_| node.keep_directory())?;
         Ok(Self { node })
     }
@@ -39,18 +39,18 @@ impl OnNode {
         self.node.cluster()
     }
 
-    /// Whether every part of the node runs. Pods are the kubelet's concern.
+    /// Checks that every component of the node runs. The kubelet restarts Pods.
     ///
     /// # Errors
-    /// The part that ended.
+    /// A component has exited.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         Ok(self.node.check().inspect_err(|_| self.node.keep_directory())?)
     }
 
-    /// Stops everything.
+    /// Stops all programs.
     ///
     /// # Errors
-    /// A part that had to be killed; nothing is left running even then.
+    /// A program had to be killed. Even then nothing is left running.
     pub(super) async fn stop(self) -> anyhow::Result<()> {
         Ok(self.node.stop().await?)
     }

@@ -1,4 +1,4 @@
-//! Self-signed mode: passes over Secret, identity and bundles, for ever.
+//! Self-signed mode: maintains Secret, identity and bundles in passes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,30 +13,30 @@ use super::args::BundleOf;
 use super::bundles::Bundles;
 use super::clock::Clock;
 use super::issue::{self, IssueError};
+use super::log_once::LogOnce;
 use super::material::{CA_CRT, CA_KEY, Material, TLS_CRT, TLS_KEY, data, encode};
 use super::metrics::{CertificateMetrics, Rotated, Stage};
-use super::plan::{Facing, Plan, Reason, plan};
-use super::publish::{Left, Publisher};
-use super::said::Said;
+use super::plan::{Inputs, Plan, Reason, plan};
+use super::publisher::{PassResult, Publisher};
 use super::secret::{RequestError, Store, Written};
 use super::timing::Timing;
 use crate::env::Env;
 use crate::telemetry::with_causes;
 use crate::tls::{Identity, TlsError};
 
-/// The pause after the first pass that was not the last word; it doubles up to [`Timing::period`].
+/// The pause after the first pass that failed or is not settled. It doubles up to [`Timing::period`].
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What is kept right.
-pub(super) struct Wanted {
+/// The desired state.
+pub(super) struct Desired {
     pub(super) secret: (String, String),
     pub(super) names: Vec<String>,
     pub(super) bundles: Vec<BundleOf>,
     pub(super) timing: Timing,
 }
 
-/// Keeps it right.
-pub(super) struct Keeper {
+/// Maintains the desired state.
+pub(super) struct Maintainer {
     store: Store,
     publisher: Publisher,
     clock: Clock,
@@ -45,38 +45,38 @@ pub(super) struct Keeper {
     identity: Identity,
     metrics: CertificateMetrics,
     env: Env,
-    /// What the Secret held last, and what that means: reading it costs several signatures.
+    /// The last content of the Secret and its parsed material, because parsing verifies several signatures.
     known: Option<(Contents, Arc<Material>)>,
-    /// What is shown: chain and key.
-    shown: Option<(Vec<u8>, Vec<u8>)>,
-    said: Said,
+    /// The served chain and key.
+    served: Option<(Vec<u8>, Vec<u8>)>,
+    log_once: LogOnce,
 }
 
 /// The data of a Secret.
 type Contents = Option<BTreeMap<String, ByteString>>;
 
-/// Why a pass ended early.
+/// Why a pass failed.
 #[derive(Debug, thiserror::Error)]
 enum PassError {
     #[error("reading Secret {object}")]
     Read { object: String, source: RequestError },
     #[error("writing Secret {object}")]
     Write { object: String, source: RequestError },
-    #[error("making certificates for Secret {object}")]
+    #[error("issuing certificates for Secret {object}")]
     Issue { object: String, source: IssueError },
-    #[error("showing the certificate of Secret {object}")]
-    Show { object: String, source: TlsError },
+    #[error("loading the certificate of Secret {object}")]
+    Load { object: String, source: TlsError },
 }
 
-impl Keeper {
+impl Maintainer {
     pub(super) fn new(
         client: Client,
-        wanted: Wanted,
+        desired: Desired,
         identity: Identity,
         metrics: CertificateMetrics,
         env: Env,
     ) -> Self {
-        let Wanted { secret, names, bundles, timing } = wanted;
+        let Desired { secret, names, bundles, timing } = desired;
         let bundles = Bundles::new(client.clone(), env.clone(), bundles, names.clone());
         Self {
             store: Store::new(client, secret, env.clone()),
@@ -88,61 +88,58 @@ impl Keeper {
             metrics,
             env,
             known: None,
-            shown: None,
-            said: Said::default(),
+            served: None,
+            log_once: LogOnce::default(),
         }
     }
 
     pub(super) async fn run(mut self) {
         let mut pause = PAUSE.min(self.timing.period);
         loop {
-            let rest = match self.pass().await {
-                Ok(Left::Settled) => {
+            let delay = match self.pass().await {
+                Ok(PassResult::Settled) => {
                     pause = PAUSE.min(self.timing.period);
                     self.timing.period
                 }
-                Ok(Left::Unsettled) => next(&mut pause, self.timing.period),
+                Ok(PassResult::Unsettled) => next(&mut pause, self.timing.period),
                 Err(error) => {
                     self.metrics.failed(stage(&error));
-                    tracing::warn!(error = with_causes(&error), "certificates are not kept for now");
+                    tracing::warn!(error = with_causes(&error), "maintaining certificates failed, retrying");
                     next(&mut pause, self.timing.period)
                 }
             };
-            // Replicas that were started together should not go on together.
-            self.env.sleep(rest + self.env.jitter(rest / 4)).await;
+            // Jitter, so that replicas that started together do not run passes at the same time.
+            self.env.sleep(delay + self.env.jitter(delay / 4)).await;
         }
     }
 
-    async fn pass(&mut self) -> Result<Left, PassError> {
+    async fn pass(&mut self) -> Result<PassResult, PassError> {
         let object = self.store.object();
-        let looked = self.publisher.look().await;
+        let observation = self.publisher.observe().await;
         let read =
             self.store.read().await.map_err(|source| PassError::Read { object: object.clone(), source })?;
         let mut secret = read.secret.unwrap_or_default();
         let mut material = self.material(&secret);
         let now = self.clock.now(read.date, &material);
-        let in_place = self.publisher.in_place(data(&secret, CA_CRT), &looked);
-        let spread = in_place.is_some_and(|time| time >= self.timing.spread);
+        let published_for = self.publisher.published_for(data(&secret, CA_CRT), &observation);
+        let spread = published_for.is_some_and(|time| time >= self.timing.spread);
 
-        let plan = plan(&material, Facing { now, spread, names: &self.names });
-        self.tell_plan(&plan, &material);
+        let plan = plan(&material, Inputs { now, spread, names: &self.names });
+        self.log_plan(&plan, &material);
         let issued = |source| PassError::Issue { object: object.clone(), source };
-        if self.carry_out(&plan, &material, &mut secret, now).map_err(issued)? {
+        if self.apply(&plan, &material, &mut secret, now).map_err(issued)? {
             let write = self.store.write(secret.clone()).await;
             match write.map_err(|source| PassError::Write { object: object.clone(), source })? {
                 Written::Stored => self.count(&plan),
                 Written::Stale => {
-                    tracing::info!(
-                        secret = object,
-                        "somebody else has changed the certificates, looking again"
-                    );
-                    return Ok(Left::Unsettled);
+                    tracing::info!(secret = object, "another client changed the Secret; retrying");
+                    return Ok(PassResult::Unsettled);
                 }
             }
             material = self.material(&secret);
         }
-        self.show(&secret, &material).map_err(|source| PassError::Show { object, source })?;
-        Ok(self.publisher.publish(&looked, data(&secret, CA_CRT)).await)
+        self.serve(&secret, &material).map_err(|source| PassError::Load { object, source })?;
+        Ok(self.publisher.publish(&observation, data(&secret, CA_CRT)).await)
     }
 
     fn material(&mut self, secret: &Secret) -> Arc<Material> {
@@ -156,36 +153,37 @@ impl Keeper {
         material
     }
 
-    /// Puts what is planned into `secret`. Returns whether that changed anything.
-    fn carry_out(
+    /// Applies the plan to `secret`. Returns whether `secret` has changed.
+    fn apply(
         &self,
         plan: &Plan,
         material: &Material,
         secret: &mut Secret,
         now: Timestamp,
     ) -> Result<bool, IssueError> {
-        let mut made: BTreeMap<String, ByteString> = BTreeMap::new();
-        let mut put = |key: &str, bytes: Vec<u8>| made.insert(key.to_owned(), ByteString(bytes));
-        let kept = plan.stay.iter().map(|&index| &material.bundle[index]);
+        let mut changed: BTreeMap<String, ByteString> = BTreeMap::new();
+        let mut put = |key: &str, bytes: Vec<u8>| changed.insert(key.to_owned(), ByteString(bytes));
+        let retained = plan.retained.iter().map(|&index| &material.bundle[index]);
         let authority =
             if plan.authority { Some(issue::authority(now, &self.timing, self.env.random())?) } else { None };
         if let Some(authority) = &authority {
             put(CA_KEY, authority.key.serialize_pem().into_bytes());
         }
-        put(CA_CRT, encode(authority.iter().map(|authority| &authority.facts).chain(kept)));
+        put(CA_CRT, encode(authority.iter().map(|authority| &authority.certificate).chain(retained)));
         if plan.serving.is_some() {
             let stored = material.signer.as_ref().map(|(index, key)| (&material.bundle[*index], key));
-            let signer = authority.as_ref().map(|authority| (&authority.facts, &authority.key)).or(stored);
-            // The plan makes an authority where there is none.
+            let signer =
+                authority.as_ref().map(|authority| (&authority.certificate, &authority.key)).or(stored);
+            // If there is no authority, the plan contains a new one.
             if let Some(signer) = signer {
                 let serving = issue::serving(now, &self.timing, &self.names_for(plan, material), signer)?;
-                put(TLS_CRT, encode(std::iter::once(&serving.facts)));
+                put(TLS_CRT, encode(std::iter::once(&serving.certificate)));
                 put(TLS_KEY, serving.key.serialize_pem().into_bytes());
             }
         }
         let data = secret.data.get_or_insert_default();
         let before = data.clone();
-        data.extend(made);
+        data.extend(changed);
         if secret.metadata.resource_version.is_none() {
             secret.type_ = Some("kubernetes.io/tls".to_owned());
             let label = ("app.kubernetes.io/managed-by".to_owned(), "vmpool".to_owned());
@@ -194,7 +192,7 @@ impl Keeper {
         Ok(*secret.data.get_or_insert_default() != before)
     }
 
-    /// The names of a new certificate. One that is made because a name is missing keeps the others.
+    /// The names of a new certificate. If it is issued for a missing name, it keeps the existing names.
     fn names_for(&self, plan: &Plan, material: &Material) -> Vec<String> {
         let mut names = self.names.clone();
         if plan.serving == Some(Reason::Names) {
@@ -204,16 +202,17 @@ impl Keeper {
         names
     }
 
-    fn show(&mut self, secret: &Secret, material: &Material) -> Result<(), TlsError> {
+    fn serve(&mut self, secret: &Secret, material: &Material) -> Result<(), TlsError> {
         let pair = (data(secret, TLS_CRT).to_vec(), data(secret, TLS_KEY).to_vec());
-        if self.shown.as_ref() != Some(&pair) {
+        if self.served.as_ref() != Some(&pair) {
             self.identity.replace(&pair.0, &pair.1)?;
-            self.shown = Some(pair);
+            self.served = Some(pair);
             if let Some(serving) = &material.serving {
-                tracing::info!(expires = %serving.ends, names = ?serving.names, "serving a new certificate");
+                tracing::info!(expires = %serving.not_after, names = ?serving.names, "serving a new certificate");
             }
         }
-        self.metrics.expiries(self.identity.expires(), material.authority().map(|authority| authority.ends));
+        self.metrics
+            .expiries(self.identity.expires(), material.authority().map(|authority| authority.not_after));
         Ok(())
     }
 
@@ -226,14 +225,16 @@ impl Keeper {
         }
     }
 
-    fn tell_plan(&mut self, plan: &Plan, material: &Material) {
+    fn log_plan(&mut self, plan: &Plan, material: &Material) {
         let secret = self.store.object();
-        if plan.makes() {
-            let damage = material.damage.join("; ");
-            tracing::info!(secret, authority = plan.authority, serving = ?plan.serving, damage, "making certificates");
+        if plan.issues() {
+            let problems = material.problems.join("; ");
+            tracing::info!(secret, authority = plan.authority, serving = ?plan.serving, problems, "issuing certificates");
         }
-        if self.said.is_new("authority", if plan.waits { "waits" } else { "signs" }) && plan.waits {
-            tracing::info!(secret, "a new authority is published before it is used");
+        if self.log_once.is_new("authority", if plan.is_waiting { "waiting" } else { "signing" })
+            && plan.is_waiting
+        {
+            tracing::info!(secret, "publishing the new authority before it signs certificates");
         }
     }
 }
@@ -241,13 +242,13 @@ impl Keeper {
 fn stage(error: &PassError) -> Stage {
     match error {
         PassError::Read { .. } | PassError::Write { .. } => Stage::Secret,
-        PassError::Issue { .. } | PassError::Show { .. } => Stage::Certificate,
+        PassError::Issue { .. } | PassError::Load { .. } => Stage::Certificate,
     }
 }
 
-/// The pause to take, and a longer one next time.
-fn next(pause: &mut Duration, longest: Duration) -> Duration {
-    let rest = *pause;
-    *pause = (rest * 2).min(longest);
-    rest
+/// Returns the pause and doubles it for the next call, up to `max`.
+fn next(pause: &mut Duration, max: Duration) -> Duration {
+    let delay = *pause;
+    *pause = (delay * 2).min(max);
+    delay
 }

@@ -1,7 +1,7 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{TreeError, read};
+use super::{JsonError, read};
 use vmpool_engine::limits::NESTING;
 
 const PLENTY: usize = 1 << 20;
@@ -10,10 +10,10 @@ const PLENTY: usize = 1 << 20;
 #[case::everything(&[""], json!({ "a": { "b": [1, -2, 1.5, "x", null, true] }, "c": {} }))]
 #[case::one_field(&["a.b"], json!({ "a": { "b": [1, -2, 1.5, "x", null, true] } }))]
 #[case::two_fields(&["a.b", "c"], json!({ "a": { "b": [1, -2, 1.5, "x", null, true] }, "c": {} }))]
-#[case::nothing_of_a_list(&["a.b.x"], json!({ "a": { "b": [] } }))]
+#[case::no_entries_of_a_list(&["a.b.x"], json!({ "a": { "b": [] } }))]
 #[case::no_such_field(&["d"], json!({}))]
 #[case::no_field_at_all(&[], json!({}))]
-fn only_the_named_fields_are_kept(#[case] paths: &[&str], #[case] expected: Value) {
+fn only_selected_fields_are_decoded(#[case] paths: &[&str], #[case] expected: Value) {
     let text = r#"{"a": {"b": [1, -2, 1.5, "x", null, true]}, "c": {}}"#;
     assert_eq!(read(text.as_bytes(), paths, PLENTY).unwrap(), expected);
 }
@@ -26,36 +26,36 @@ fn only_the_named_fields_are_kept(#[case] paths: &[&str], #[case] expected: Valu
 #[case::numbers("0")]
 fn many_small_values_exceed_the_budget(#[case] value: &str) {
     let text = format!("[{}]", vec![value; 30_000].join(","));
-    assert!(matches!(read(text.as_bytes(), &[""], PLENTY), Err(TreeError::TooLarge(PLENTY))));
+    assert!(matches!(read(text.as_bytes(), &[""], PLENTY), Err(JsonError::TooLarge(PLENTY))));
     let fields = format!(r#"{{"a":{text},"b":1}}"#);
     assert_eq!(
         read(fields.as_bytes(), &["b"], 1000).unwrap(),
         json!({ "b": 1 }),
-        "what is skipped costs nothing"
+        "skipped fields use no memory"
     );
 }
 
 #[test]
-fn a_long_text_costs_its_length() {
+fn a_long_string_uses_its_length() {
     let text = json!("x".repeat(PLENTY / 2)).to_string();
     assert!(read(text.as_bytes(), &[""], PLENTY).is_ok());
     assert!(read(text.as_bytes(), &[""], PLENTY / 2).is_err());
 }
 
 #[rstest]
-#[case::nothing("")]
+#[case::empty("")]
 #[case::cut_off(r#"{"a":"#)]
 #[case::more_than_one("{} {}")]
 #[case::cut_off_where_it_is_skipped(r#"{"b":[1,"#)]
 fn broken_text_is_an_error(#[case] text: &str) {
-    assert!(matches!(read(text.as_bytes(), &["a"], PLENTY), Err(TreeError::Json(_))));
+    assert!(matches!(read(text.as_bytes(), &["a"], PLENTY), Err(JsonError::Json(_))));
 }
 
 #[test]
-fn nesting_has_an_end_and_costs_nothing_where_it_is_skipped() {
+fn nesting_is_limited_and_skipped_fields_use_no_memory() {
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     assert_eq!(read(deep.as_bytes(), &["a"], 0).unwrap(), json!([]));
-    assert!(matches!(read(deep.as_bytes(), &[""], 100 << 20), Err(TreeError::TooLarge(_))));
+    assert!(matches!(read(deep.as_bytes(), &[""], 100 << 20), Err(JsonError::TooLarge(_))));
     for (depth, fits) in [(NESTING, true), (NESTING + 1, false)] {
         for (open, close) in [("[", "]"), (r#"{"a":"#, "}")] {
             let text = format!("{}0{}", open.repeat(depth), close.repeat(depth));

@@ -1,4 +1,4 @@
-//! The whole program: probes, HTTPS and shutdown, with an API server that says no more than its version.
+//! Tests of the whole program: probes, HTTPS and shutdown, with an API server that only returns its version.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use tokio::net::TcpListener;
 use vmpool_runtime::env::Task;
 
 use super::*;
-use crate::{POOL_PATH, SCALE_PATH};
+use crate::router::{POOL_PATH, SCALE_PATH};
 
 const VERSION: &str = r#"{"major":"1","minor":"36","gitVersion":"v1.36.0","gitCommit":"x","gitTreeState":"clean",
     "buildDate":"2026-01-01T00:00:00Z","goVersion":"go1.26","compiler":"gc","platform":"linux/amd64"}"#;
 
-/// A port that was free a moment ago.
+/// A port that is probably free.
 fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Answers `/version`, and 404 to everything else.
+/// Serves `/version`. Other paths return 404.
 async fn api_server(env: &Env) -> (u16, Task) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -51,7 +51,7 @@ struct Program {
     reviews: Client,
     probes: Client,
     stop: CancellationToken,
-    life: Task,
+    task: Task,
     _api_server: Task,
     _folder: tempfile::TempDir,
 }
@@ -73,7 +73,7 @@ async fn start(gate: bool) -> Program {
         format!("--feature-gates=VirtualMachinePool={gate}"),
     ];
     let stop = CancellationToken::new();
-    let life = env.spawn("webhook", {
+    let task = env.spawn("webhook", {
         let (env, stop) = (env.clone(), stop.clone());
         async move { run(Options::parse_from(flags), env, stop).await.unwrap() }
     });
@@ -84,21 +84,21 @@ async fn start(gate: bool) -> Program {
         reviews: Client::try_from(config).unwrap(),
         probes: Client::try_from(probes).unwrap(),
         stop,
-        life,
+        task,
         _api_server: api_server,
         _folder: folder,
     }
 }
 
 impl Program {
-    /// Until both the certificate and the API server are there.
+    /// Waits until the program is ready: it has a certificate and is connected to the API server.
     async fn ready(&self) {
         let asked = async {
             while self.probes.request_text(Request::get("/readyz").body(Vec::new()).unwrap()).await.is_err() {
                 Env::system().sleep(Duration::from_millis(20)).await;
             }
         };
-        Env::system().timeout(Duration::from_secs(20), asked).await.expect("it is ready in time");
+        Env::system().timeout(Duration::from_secs(20), asked).await.expect("the program becomes ready");
     }
 
     async fn post(&self, path: &str, review: &Value) -> Result<Value, kube::Error> {
@@ -114,7 +114,7 @@ fn review() -> Value {
 }
 
 #[tokio::test]
-async fn it_becomes_ready_answers_reviews_over_https_and_ends() {
+async fn the_program_becomes_ready_answers_reviews_over_https_and_exits() {
     let program = start(true).await;
     program.ready().await;
     let answer = program.post(POOL_PATH, &review()).await.unwrap();
@@ -127,14 +127,14 @@ async fn it_becomes_ready_answers_reviews_over_https_and_ends() {
     drop(program.reviews);
     program.stop.cancel();
     Env::system()
-        .timeout(Duration::from_secs(20), program.life.join())
+        .timeout(Duration::from_secs(20), program.task.join())
         .await
-        .expect("it ends in time")
+        .expect("the program exits")
         .unwrap();
 }
 
 #[tokio::test]
-async fn with_the_gate_off_it_is_ready_and_answers_no_review() {
+async fn with_the_gate_off_the_program_is_ready_and_answers_no_review() {
     let program = start(false).await;
     program.ready().await;
     for path in [POOL_PATH, SCALE_PATH] {

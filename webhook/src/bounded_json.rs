@@ -1,7 +1,7 @@
-//! JSON as values: only the fields that are needed, and only as much memory as a budget allows.
+//! Decodes selected fields of JSON text within a memory budget.
 //!
-//! A small object costs some eighty times its text: 1 MB of `{"a":0}` is more than 80 MB of values. A field that is not
-//! needed is skipped and costs nothing.
+//! In memory, a small object takes about eighty times the length of its text: 1 MB of `{"a":0}` takes more than 80 MB.
+//! Fields that are not selected are skipped and use no memory.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,30 +9,30 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Bytes of an entry of a list: its value, and as much again that a growing list keeps free.
+/// The size of an entry of a list in bytes, including the unused capacity of a growing list.
 const ENTRY: usize = 2 * size_of::<Value>();
-/// Bytes of a text besides its letters.
-const TEXT: usize = 32;
-/// Bytes of one node of a map: eleven keys and values, and what links it to the others.
+/// The size of a string in bytes without its content.
+const STRING: usize = 32;
+/// The size of a node of a map in bytes: eleven keys and values, and the links to other nodes.
 const NODE: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 64;
-/// Entries that a node of a map holds at least, once there are so many.
+/// The minimum number of entries in a node of a large map.
 const ENTRIES_OF_A_NODE: usize = 5;
 
-/// Deepest nesting that is read. The decoder gives up a little later, and says nothing of the object then.
-const DEEPEST: usize = vmpool_engine::limits::NESTING;
+/// The maximum nesting. It is below the limit of the decoder, whose error would not describe the object.
+const MAX_NESTING: usize = vmpool_engine::limits::NESTING;
 
-/// JSON cannot be read.
+/// Why JSON text was not decoded.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TreeError {
-    /// It is no JSON.
+pub(crate) enum JsonError {
+    /// The text is not valid JSON.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// It would take more memory than the budget allows.
-    #[error("it would take more than {0} bytes of memory, or is nested more than {DEEPEST} levels deep")]
+    /// The values exceed the budget.
+    #[error("the object exceeds {0} bytes of memory or {MAX_NESTING} levels of nesting")]
     TooLarge(usize),
 }
 
-/// The memory that values may take. It is an upper bound, in bytes.
+/// A memory budget. The use is an upper bound in bytes.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: usize,
@@ -44,32 +44,33 @@ impl Budget {
         Self { limit, used: Cell::new(0) }
     }
 
-    /// Whether more was asked for than there is.
+    /// Whether the budget is exceeded.
     pub(crate) fn is_exceeded(&self) -> bool {
         self.used.get() > self.limit
     }
 
-    /// What was taken.
+    /// The used memory in bytes.
     pub(crate) fn used(&self) -> usize {
         self.used.get()
     }
 
-    /// Refuses what is `depth` levels deep, if that is too deep.
+    /// Exceeds the budget if `depth` is more than the maximum nesting.
     fn descend<E: Error>(&self, depth: usize) -> Result<(), E> {
-        if depth > DEEPEST { self.take(usize::MAX) } else { Ok(()) }
+        if depth > MAX_NESTING { self.take(usize::MAX) } else { Ok(()) }
     }
 
     fn take<E: Error>(&self, bytes: usize) -> Result<(), E> {
         self.used.set(self.used.get().saturating_add(bytes));
-        if self.is_exceeded() { Err(E::custom("it is too large")) } else { Ok(()) }
+        if self.is_exceeded() { Err(E::custom("the object is too large")) } else { Ok(()) }
     }
 }
 
-/// Reads the fields of a text that `paths` name, with all that is below them. A path is the names on the way, with dots.
+/// Decodes the fields of a JSON text at these paths, including everything below them. A path consists of field names
+/// separated by dots.
 ///
 /// # Errors
-/// [`TreeError`].
-pub(crate) fn read(text: &[u8], paths: &[&str], limit: usize) -> Result<Value, TreeError> {
+/// [`JsonError`] if the text is not JSON or exceeds the limit in bytes of memory.
+pub(crate) fn read(text: &[u8], paths: &[&str], limit: usize) -> Result<Value, JsonError> {
     let budget = Budget::new(limit);
     let mut json = serde_json::Deserializer::from_slice(text);
     let value = Fields::new(paths, &budget).deserialize(&mut json).and_then(|value| {
@@ -77,18 +78,24 @@ pub(crate) fn read(text: &[u8], paths: &[&str], limit: usize) -> Result<Value, T
         Ok(value)
     });
     match value {
-        Err(_) if budget.is_exceeded() => Err(TreeError::TooLarge(limit)),
+        Err(_) if budget.is_exceeded() => Err(JsonError::TooLarge(limit)),
         other => Ok(other?),
     }
 }
 
-/// A value, of which only some fields are kept.
+/// The field at a JSON pointer; `null` if it is missing.
+pub(crate) fn field<'a>(object: &'a Value, pointer: &str) -> &'a Value {
+    static NULL: Value = Value::Null;
+    object.pointer(pointer).unwrap_or(&NULL)
+}
+
+/// Decodes a value with selected fields.
 #[derive(Clone)]
 pub(crate) struct Fields<'a> {
-    /// What is left of the paths from here on. An empty one keeps everything.
+    /// The rest of each path below this value. An empty path selects everything.
     paths: Vec<&'a str>,
     budget: &'a Budget,
-    /// Number of maps and lists around it.
+    /// The number of maps and lists around this value.
     depth: usize,
 }
 
@@ -97,7 +104,7 @@ impl<'a> Fields<'a> {
         Self { paths: paths.to_vec(), budget, depth: 0 }
     }
 
-    fn keeps_all(&self) -> bool {
+    fn selects_all(&self) -> bool {
         self.paths.contains(&"")
     }
 
@@ -105,9 +112,9 @@ impl<'a> Fields<'a> {
         Self { depth: self.depth + 1, ..self.clone() }
     }
 
-    /// What is kept of a field, nothing if it is not needed.
+    /// The selection below a field; `None` if the field is not selected.
     fn below(&self, field: &str) -> Option<Self> {
-        if self.keeps_all() {
+        if self.selects_all() {
             return Some(self.deeper());
         }
         let rest = self.paths.iter().filter_map(|path| match path.split_once('.') {
@@ -155,15 +162,15 @@ impl<'de> Visitor<'de> for Fields<'_> {
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
-        self.budget.take(TEXT + value.len())?;
+        self.budget.take(STRING + value.len())?;
         Ok(Value::String(value.to_owned()))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         self.budget.descend(self.depth + 1)?;
         let mut values = Vec::new();
-        if !self.keeps_all() {
-            // No field is in a list: it stays what it is, and empty.
+        if !self.selects_all() {
+            // Paths do not select entries of lists, so the list is empty.
             while list.next_element::<IgnoredAny>()?.is_some() {}
             return Ok(Value::Array(values));
         }
@@ -178,13 +185,13 @@ impl<'de> Visitor<'de> for Fields<'_> {
         self.budget.descend(self.depth + 1)?;
         let mut fields = Map::new();
         while let Some(key) = map.next_key::<String>()? {
-            let Some(kept) = self.below(&key) else {
+            let Some(selection) = self.below(&key) else {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
             let node = if fields.len().is_multiple_of(ENTRIES_OF_A_NODE) { NODE } else { 0 };
-            self.budget.take(TEXT + key.len() + node)?;
-            fields.insert(key, map.next_value_seed(kept)?);
+            self.budget.take(STRING + key.len() + node)?;
+            fields.insert(key, map.next_value_seed(selection)?);
         }
         Ok(Value::Object(fields))
     }

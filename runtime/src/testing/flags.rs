@@ -1,12 +1,12 @@
-//! What `--help` and a page of the documentation have of a program: for tests that keep them together.
+//! Checks that `--help` and a page of the documentation contain all flags of a program.
 
 use clap::Command;
 
-/// The differences between the flags of `command` and the table in the section `## Flags` of `page`, whose rows begin
-/// with flag, variable and default. None, if the page is right.
+/// The differences between the flags of `command` and the table in the section `## Flags` of `page`. Each row of the table
+/// begins with the flag, its variable and its default.
 pub fn flag_differences(command: &Command, page: &str) -> Vec<String> {
     let Some((_, section)) = page.split_once("\n## Flags\n") else {
-        return vec!["there is no section `## Flags`".to_owned()];
+        return vec!["the section `## Flags` is missing".to_owned()];
     };
     let section = section.split("\n## ").next().unwrap_or_default();
     let mut rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| `--")).collect();
@@ -25,16 +25,16 @@ pub fn flag_differences(command: &Command, page: &str) -> Vec<String> {
             None => differences.push(format!("no row begins with {head}")),
         }
     }
-    differences.extend(rows.into_iter().map(|row| format!("there is no such flag: {row}")));
+    differences.extend(rows.into_iter().map(|row| format!("the flag does not exist: {row}")));
     differences
 }
 
-/// What is missing in `--help` of `command`: flags, the variables that they must have by their names, explanations, and
-/// feature gates with their stages. None, if the help is complete.
+/// The texts that are missing in `--help` of `command`: flags, their variables, their descriptions, and feature gates with
+/// their stages.
 pub fn help_gaps(mut command: Command) -> Vec<String> {
     let help = command.render_long_help().to_string();
     let mut gaps = Vec::new();
-    let mut expect = |told: bool, gap: String| gaps.extend((!told).then_some(gap));
+    let mut expect = |found: bool, gap: String| gaps.extend((!found).then_some(gap));
     for argument in command.get_arguments() {
         let Some(flag) = argument.get_long().filter(|flag| !["help", "version"].contains(flag)) else {
             continue;
@@ -46,11 +46,11 @@ pub fn help_gaps(mut command: Command) -> Vec<String> {
             format!("--{flag} has no {variable}"),
         );
         expect(help.contains(&variable), format!("{variable} is not shown"));
-        expect(argument.get_help().is_some(), format!("--{flag} is not explained"));
+        expect(argument.get_help().is_some(), format!("--{flag} has no description"));
     }
     for gate in vmpool_feature_gates::KNOWN {
-        let told = help.contains(&format!("{} ({}", gate.name, gate.stage));
-        expect(told, format!("gate {} is not explained", gate.name));
+        let found = help.contains(&format!("{} ({}", gate.name, gate.stage));
+        expect(found, format!("gate {} is not described", gate.name));
     }
     gaps
 }
@@ -62,20 +62,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_gap_in_the_help_is_told() {
+    fn each_kind_of_missing_text_is_reported() {
         let size = || Arg::new("size").long("size").help("How much");
         let complete = Command::new("p").after_long_help(vmpool_feature_gates::help_text());
         assert_eq!(help_gaps(complete.clone().arg(size().env("VMPOOL_SIZE"))), [""; 0]);
         assert_eq!(help_gaps(complete.clone().arg(size().env("SIZE"))).len(), 2);
         assert_eq!(
             help_gaps(complete.arg(Arg::new("n").long("n").env("VMPOOL_N"))),
-            ["--n is not explained"]
+            ["--n has no description"]
         );
         assert_eq!(help_gaps(Command::new("p")).len(), vmpool_feature_gates::KNOWN.len());
     }
 
     #[test]
-    fn every_kind_of_difference_in_flags_is_told() {
+    fn each_kind_of_difference_is_reported() {
         let flag = |name: &'static str, variable: &'static str| Arg::new(name).long(name).env(variable);
         let command =
             Command::new("p").arg(flag("size", "SIZE").default_value("5")).arg(flag("name", "NAME"));

@@ -1,4 +1,4 @@
-//! hyper's clock and tasks, taken from [`Env`].
+//! Clock and tasks for hyper and rustls, based on [`Env`].
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,39 +13,39 @@ use rustls::time_provider::TimeProvider;
 
 use crate::env::Env;
 
-/// Runs what hyper wants to run beside a connection.
+/// Runs the tasks of hyper.
 #[derive(Debug, Clone)]
-pub(super) struct Tasks(pub(super) Env);
+pub(super) struct HyperTasks(pub(super) Env);
 
-impl<F> Executor<F> for Tasks
+impl<F> Executor<F> for HyperTasks
 where
     F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, future: F) {
-        // It ends with its connection, or with its answer.
+        // The task ends with its connection or its response.
         self.0.spawn("https-stream", future).detach();
     }
 }
 
-/// hyper counts in `Instant`s: they stand for uptimes here, from a point where both were looked at.
+/// The clock of hyper. hyper uses `Instant`s, which stand for uptimes here.
 #[derive(Debug, Clone)]
-pub(crate) struct Clock {
+pub(crate) struct HyperClock {
     env: Env,
     origin: Instant,
     uptime: Duration,
 }
 
-impl Clock {
+impl HyperClock {
     #[expect(
         clippy::disallowed_methods,
-        reason = "only a name for the uptime at this moment; nothing is measured by it"
+        reason = "only a reference point for uptimes; no duration is measured with it"
     )]
     pub(crate) fn new(env: &Env) -> Self {
         Self { env: env.clone(), origin: Instant::now(), uptime: env.uptime() }
     }
 }
 
-impl Timer for Clock {
+impl Timer for HyperClock {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
         Box::pin(Sleeping(Mutex::new(self.env.sleep(duration))))
     }
@@ -59,7 +59,7 @@ impl Timer for Clock {
     }
 }
 
-/// The lock makes it `Sync`, which hyper asks for; it is never waited for.
+/// The mutex makes the future `Sync`, as hyper requires. It is never contended.
 struct Sleeping(Mutex<BoxFuture<'static, ()>>);
 
 impl Future for Sleeping {
@@ -72,23 +72,23 @@ impl Future for Sleeping {
 
 impl Sleep for Sleeping {}
 
-/// The wall clock by which rustls judges certificates.
+/// The clock with which rustls validates certificates.
 #[derive(Debug)]
-pub(super) struct Wall(pub(super) Env);
+pub(super) struct RustlsClock(pub(super) Env);
 
-impl Wall {
+impl RustlsClock {
     pub(super) fn shared(env: &Env) -> Arc<dyn TimeProvider> {
         Arc::new(Self(env.clone()))
     }
 }
 
-impl TimeProvider for Wall {
+impl TimeProvider for RustlsClock {
     fn current_time(&self) -> Option<UnixTime> {
         Some(unix_time(&self.0))
     }
 }
 
-/// The wall clock in rustls' words.
+/// The wall-clock time as a type of rustls.
 pub(super) fn unix_time(env: &Env) -> UnixTime {
     let seconds = u64::try_from(env.now().as_second()).unwrap_or_default();
     UnixTime::since_unix_epoch(Duration::from_secs(seconds))

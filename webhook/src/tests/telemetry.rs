@@ -9,8 +9,8 @@ use vmpool_runtime::testing::Recording;
 use super::*;
 
 #[tokio::test]
-async fn what_was_answered_and_read_is_counted() {
-    let world = World::furnished();
+async fn answers_and_reads_are_counted() {
+    let world = World::with_objects();
     world.create(&pool()).await;
     world.create(&with(pool(), "/metadata/name", json!("a.b"))).await;
     world.server.fail("/virtualmachineclasses/small", 500, "busy");
@@ -36,13 +36,13 @@ async fn what_was_answered_and_read_is_counted() {
 }
 
 #[tokio::test]
-async fn no_series_comes_from_outside() {
+async fn requests_do_not_add_series() {
     fn series(world: &World) -> BTreeSet<String> {
         let page = world.metrics.page();
         let lines = page.lines().filter(|line| !line.starts_with('#'));
         lines.map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect()
     }
-    let world = World::furnished();
+    let world = World::with_objects();
     let before = series(&world);
     for name in ["a", "b", "c.d"] {
         world.create(&with(pool(), "/metadata/name", json!(name))).await;
@@ -53,7 +53,7 @@ async fn no_series_comes_from_outside() {
 }
 
 #[test]
-fn every_metric_has_a_name_that_says_kind_and_unit() {
+fn metric_names_contain_kind_and_unit() {
     let metrics = Metrics::new();
     let mut names = BTreeSet::new();
     for metric in metrics.catalogue() {
@@ -66,10 +66,10 @@ fn every_metric_has_a_name_that_says_kind_and_unit() {
 }
 
 #[test]
-fn the_documentation_has_every_metric() {
+fn the_documentation_lists_every_metric() {
     let (page, part) = (include_str!("../../../docs/metrics.md"), crate::metrics::reference::part());
     assert!(page.contains(&part), "docs/metrics.md is out of date: run `cargo xtask generate`");
-    // What every program has, and what the API server has, too, is elsewhere on the page.
+    // Other parts of the page contain the metrics that all programs have.
     for metric in Metrics::new().catalogue() {
         assert!(page.contains(&format!("| `{}` | {} |", metric.name, metric.kind)), "{}", metric.name);
     }
@@ -78,7 +78,7 @@ fn the_documentation_has_every_metric() {
 #[tokio::test]
 async fn a_refusal_is_logged_with_user_and_uid_and_an_allowed_request_is_not() {
     let recording = Recording::start();
-    let world = World::furnished();
+    let world = World::with_objects();
     world.create(&pool()).await;
     world.create(&with(pool(), "/metadata/name", json!("a.b"))).await;
     let lines = recording.json();

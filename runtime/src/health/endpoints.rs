@@ -1,0 +1,115 @@
+//! The endpoints `/livez`, `/readyz` and `/metrics`.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use parking_lot::RwLock;
+
+/// The health endpoints. Clones share the checks, so checks can be added after the server has started.
+///
+/// If a liveness check fails, a restart may help. If a readiness check fails, the process cannot do its work now. Without
+/// checks, the process is live and ready.
+#[derive(Clone, Default)]
+pub struct Health(Arc<RwLock<Probes>>);
+
+#[derive(Default)]
+struct Probes {
+    live: Vec<Check>,
+    ready: Vec<Check>,
+    metrics: Option<Arc<dyn Fn() -> String + Send + Sync>>,
+}
+
+#[derive(Clone)]
+struct Check {
+    name: &'static str,
+    probe: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
+}
+
+/// The media type of the output of prometheus-client.
+const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+impl Health {
+    /// Health without checks.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a check to `/livez`. It must not block. Every client of the endpoint can read its error.
+    pub fn live(&self, name: &'static str, probe: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        self.0.write().live.push(Check { name, probe: Arc::new(probe) });
+    }
+
+    /// Adds a check to `/readyz`. It must not block. Every client of the endpoint can read its error.
+    pub fn ready(&self, name: &'static str, probe: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        self.0.write().ready.push(Check { name, probe: Arc::new(probe) });
+    }
+
+    /// Sets the function for `/metrics`, which returns the OpenMetrics text format. Without it the path returns 404.
+    pub fn metrics(&self, text: impl Fn() -> String + Send + Sync + 'static) {
+        self.0.write().metrics = Some(Arc::new(text));
+    }
+
+    /// The endpoints as a router.
+    pub fn router(&self) -> Router {
+        let (live, ready, metrics) = (self.clone(), self.clone(), self.clone());
+        Router::new()
+            .route(
+                "/livez",
+                get(async move |uri: Uri| respond("livez", &live.checks(|probes| &probes.live), &uri)),
+            )
+            .route(
+                "/readyz",
+                get(async move |uri: Uri| respond("readyz", &ready.checks(|probes| &probes.ready), &uri)),
+            )
+            .route("/metrics", get(async move || metrics.metrics_page()))
+    }
+
+    fn checks(&self, of: impl Fn(&Probes) -> &Vec<Check>) -> Vec<Check> {
+        of(&self.0.read()).clone()
+    }
+
+    fn metrics_page(&self) -> Response {
+        let metrics = self.0.read().metrics.clone();
+        match metrics {
+            Some(text) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text()).into_response(),
+            None => StatusCode::NOT_FOUND.into_response(),
+        }
+    }
+}
+
+/// The text `ok`. If a check fails or the query contains `verbose`, the text lists all checks.
+fn respond(endpoint: &str, checks: &[Check], uri: &Uri) -> Response {
+    let verbose = uri.query().is_some_and(|query| query.split('&').any(is_verbose));
+    let mut text = String::new();
+    let mut failed = Vec::new();
+    for check in checks {
+        let line = match (check.probe)() {
+            Ok(()) => format!("[+]{} ok", check.name),
+            Err(reason) => {
+                failed.push(check.name);
+                format!("[-]{} failed: {reason}", check.name)
+            }
+        };
+        text.push_str(&line);
+        text.push('\n');
+    }
+    let verdict = if failed.is_empty() { "passed" } else { "failed" };
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "{endpoint} check {verdict}");
+    match (failed.is_empty(), verbose) {
+        (true, false) => (StatusCode::OK, "ok".to_owned()).into_response(),
+        (true, true) => (StatusCode::OK, text).into_response(),
+        (false, _) => {
+            tracing::debug!(endpoint, ?failed, "health check failed");
+            (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+        }
+    }
+}
+
+fn is_verbose(parameter: &str) -> bool {
+    parameter == "verbose" || parameter.starts_with("verbose=")
+}

@@ -1,0 +1,79 @@
+//! Reads the body of a review, within limits of length, time and memory.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use axum::body::Body;
+use http::{HeaderMap, StatusCode, header};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use vmpool_runtime::https::Peer;
+
+use crate::memory::MemoryPermit;
+use crate::review::{self, MAX_LENGTH, Request};
+use crate::state::State;
+
+/// The deadline for a body. kube-apiserver sends it without a delay.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
+
+/// The status and text of an HTTP error.
+pub(crate) type HttpError = (StatusCode, String);
+
+/// A decoded review.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) request: Request,
+    /// The permit for the memory of the objects in the request.
+    pub(crate) memory: MemoryPermit,
+}
+
+/// Reads and decodes the body of a review.
+///
+/// # Errors
+/// [`HttpError`] if the body is not a review, is too long, or does not arrive before [`DEADLINE`].
+pub(crate) async fn read(
+    state: &State,
+    peer: Option<&Peer>,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Received, HttpError> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("application/json") {
+        let message = format!("the content type is {kind:?}; send reviews as application/json");
+        return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
+    }
+    let client = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address.ip());
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+    // A body without a declared length may have the maximum length.
+    let length = length.unwrap_or(MAX_LENGTH).min(MAX_LENGTH);
+    let _permit = state.bodies.acquire(client, length).await;
+    let body = match state.env.timeout(DEADLINE, collect(body, length)).await {
+        Ok(body) => body?,
+        Err(elapsed) => {
+            return Err((StatusCode::REQUEST_TIMEOUT, format!("reading the body: {elapsed}")));
+        }
+    };
+    let mut memory = state.objects.acquire(client, review::max_memory(body.len())).await;
+    let request = review::decode(&body).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
+    memory.shrink(request.memory);
+    Ok(Received { request, memory })
+}
+
+async fn collect(body: Body, length: usize) -> Result<Vec<u8>, HttpError> {
+    let mut body = Limited::new(body, MAX_LENGTH);
+    let mut bytes = Vec::with_capacity(length);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            if error.is::<LengthLimitError>() {
+                let message = format!("the body is longer than {MAX_LENGTH} bytes, the maximum for a review");
+                (StatusCode::PAYLOAD_TOO_LARGE, message)
+            } else {
+                (StatusCode::BAD_REQUEST, "reading the body: the connection ended early".to_owned())
+            }
+        })?;
+        if let Some(data) = frame.data_ref() {
+            bytes.extend_from_slice(data);
+        }
+    }
+    Ok(bytes)
+}
