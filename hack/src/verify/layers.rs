@@ -8,6 +8,7 @@
 mod cycles;
 mod graph;
 mod source;
+mod tokens;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -116,6 +116,7 @@ impl Cursor {
 pub(super) fn use_tree(cursor: &mut Cursor, prefix: &[String], add: &mut impl FnMut(Segments, String)) {
     cursor.skip_colons();
     while cursor.at < cursor.tokens.len() {
+        let start = cursor.at;
         let mut path = prefix.to_vec();
         path.extend(cursor.next_path());
         if let Some(group) = cursor.next_group(Delimiter::Brace) {
@@ -136,5 +137,9 @@ pub(super) fn use_tree(cursor: &mut Cursor, prefix: &[String], add: &mut impl Fn
             }
         }
         cursor.skip_punct(',');
+        // A variable of a macro, such as `$crate`, is not part of a path that this check can follow.
+        if cursor.at == start {
+            cursor.at += 1;
+        }
     }
 }
