@@ -98,6 +98,24 @@ fn a_reexport_counts_as_an_import_of_the_defining_file() {
 }
 
 #[test]
+fn a_reexport_is_an_import_only_if_its_file_uses_the_name() {
+    let child = ("a.rs", "use super::T;\npub struct A(T);");
+    let only_listed = [("lib.rs", "mod a;\npub use a::A;\npub struct T;"), child];
+    assert_eq!(cyclic_files(&only_listed), [[""; 0]; 0]);
+    let used = [("lib.rs", "mod a;\npub use a::A;\npub struct T;\nfn f(a: &A) {}"), child];
+    assert_eq!(cyclic_files(&used), [["a.rs", "lib.rs"]]);
+}
+
+#[test]
+fn a_use_in_a_macro_is_read_to_its_end() {
+    let a = "macro_rules! m { ($p:path) => { use $p; use $crate::b::B; } }";
+    assert_eq!(
+        cyclic_files(&[("lib.rs", AB), ("a.rs", a), ("b.rs", "use crate::a::A;")]),
+        [["a.rs", "b.rs"]]
+    );
+}
+
+#[test]
 fn an_exported_macro_belongs_to_its_file() {
     let a = "#[macro_export]\nmacro_rules! m { () => { $crate::b::B } }";
     assert_eq!(cyclic_files(&[("lib.rs", AB), ("a.rs", a), ("b.rs", "use crate::m;")]), [["a.rs", "b.rs"]]);
