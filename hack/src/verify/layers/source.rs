@@ -159,5 +159,7 @@ fn leaving(path: Segments, depth: usize) -> Option<Segments> {
     if supers < depth {
         return None;
     }
-    Some(["self".to_owned()].into_iter().chain(path.into_iter().skip(depth)).collect())
+    let rest = path.into_iter().skip(depth);
+    let leads_on = supers > depth;
+    Some((!leads_on).then(|| "self".to_owned()).into_iter().chain(rest).collect())
 }
