@@ -155,11 +155,12 @@ async fn run_stage<P: Platform>(
 /// Whether the next plan puts objects with a rejected write of this stage last. In the other stages the planners have
 /// an order of their own.
 fn retries_refused_last(stage: Stage) -> bool {
-    matches!(stage, Stage::Repair | Stage::Remove | Stage::CollectDisks | Stage::ExpandDisks)
+    matches!(stage, Stage::Relabel | Stage::Repair | Stage::Remove | Stage::CollectDisks | Stage::ExpandDisks)
 }
 
+/// A random number between 0 and 1.
 #[expect(clippy::cast_precision_loss, reason = "a random fraction needs no precision")]
-fn jitter<P: Platform>(context: &Context<P>) -> f64 {
+pub(crate) fn jitter<P: Platform>(context: &Context<P>) -> f64 {
     context.env.random() as f64 / u64::MAX as f64
 }
 
@@ -180,9 +181,7 @@ async fn perform<P: Platform>(
     action: &Action,
 ) -> Outcome {
     match action {
-        Action::Relabel { machine } => {
-            repair::patch(context, pool, machine, P::managed_labels(&pool.object)).await
-        }
+        Action::Relabel { machine } => repair::relabel(context, pool, machine).await,
         Action::Release { machine, shared } => repair::release(context, pool, machine, shared).await,
         Action::CreateDisk { machine, disk } => repair::disk(context, pool, machine, disk).await,
         Action::Repoint { machine, position, from, to } => {

@@ -18,6 +18,7 @@ use crate::metrics::{Metrics, PoolCounts};
 use crate::pool_entry::PoolEntry;
 use crate::queue::Queue;
 use crate::revisions::known::Revisions;
+use crate::revisions::stored::RevisionFacts;
 use crate::settings::Settings;
 use crate::status_conflict::StatusConflict;
 use crate::write::Writer;
@@ -81,6 +82,7 @@ pub(crate) struct Context<P: Platform> {
     pub(crate) machines: Arc<Cache<Machine>>,
     pub(crate) disks: Arc<Cache<Disk>>,
     pub(crate) attachments: Arc<Cache<Attachment>>,
+    pub(crate) revisions: Arc<Cache<RevisionFacts>>,
     pub(crate) states: Mutex<HashMap<Uid, PoolMemory>>,
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<Metrics>,

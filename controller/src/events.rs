@@ -63,6 +63,8 @@ pub enum Reason {
     ReservationExpired,
     /// A setting of the pool cannot be read.
     InvalidSettings,
+    /// Reading objects that the plan depends on failed.
+    FailedRead,
 }
 
 impl Reason {
@@ -85,6 +87,7 @@ impl Reason {
             Self::FailedTemplateUpdate => "FailedTemplateUpdate",
             Self::ReservationExpired => "ReservationExpired",
             Self::InvalidSettings => "InvalidSettings",
+            Self::FailedRead => "FailedRead",
         }
     }
 
@@ -102,7 +105,7 @@ impl Reason {
             Self::FailedRepair => "Repair",
             Self::TemplateApplied | Self::FailedTemplateUpdate => "Update",
             Self::ReservationExpired => "Remove",
-            Self::InvalidSettings => "Read",
+            Self::InvalidSettings | Self::FailedRead => "Read",
         }
     }
 
@@ -118,6 +121,7 @@ impl Reason {
                 | Self::FailedTemplateUpdate
                 | Self::ReservationExpired
                 | Self::InvalidSettings
+                | Self::FailedRead
         )
     }
 }

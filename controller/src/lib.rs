@@ -16,7 +16,7 @@
 //! A file imports only files of lower layers, or files of its own layer that do not import it. The files have no import
 //! cycle. From the lowest layer:
 //!
-//! 1. `settings`, `object`, `list`, `response_body`, `status_conflict`, and [`metrics`];
+//! 1. `settings`, `object`, `rejection`, `list`, `response_body`, `status_conflict`, and [`metrics`];
 //! 2. `write`, `queue`, `cache`;
 //! 3. `events`, `pool_entry`, the data of `revisions`, `watch`;
 //! 4. `context`: the state that all passes share;
@@ -39,6 +39,7 @@ pub mod options;
 mod pool_entry;
 mod queue;
 mod reconcile;
+mod rejection;
 mod report;
 mod response_body;
 mod revisions;

@@ -7,6 +7,8 @@ use kube::Client;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::rejection;
+
 /// Number of objects in one page of a list.
 pub(crate) const PAGE: u32 = 500;
 
@@ -28,7 +30,7 @@ pub(crate) async fn page<T: DeserializeOwned>(
     mut visit: impl FnMut(T),
 ) -> kube::Result<Page> {
     let request = request.map_err(kube::Error::BuildRequest)?;
-    let mut body = std::pin::pin!(client.request_stream(request).await?);
+    let mut body = std::pin::pin!(rejection::read(client, request).await?);
     let mut splitter = Splitter::default();
     loop {
         let chunk = body.fill_buf().await.map_err(kube::Error::ReadEvents)?;

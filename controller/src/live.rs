@@ -1,5 +1,7 @@
 //! Live reads: requests to the API server that no cache answers.
 
+use std::time::Duration;
+
 use futures::AsyncBufReadExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{GetParams, ListParams};
@@ -11,6 +13,7 @@ use vmpool_platforms::{ApiObject, Platform, slim_metadata};
 use crate::context::Context;
 use crate::list::{self, PAGE};
 use crate::object::collection;
+use crate::rejection;
 use crate::response_body::ResponseBody;
 
 /// The name of a list in errors of reads.
@@ -23,6 +26,21 @@ pub(crate) enum ReadError {
     Failed { kind: String, name: String, source: Box<kube::Error> },
     #[error("reading {kind} {name}: {source}")]
     TooLate { kind: String, name: String, source: vmpool_runtime::env::Elapsed },
+    #[error("not sent: the backoff after a failed read has not ended")]
+    InBackoff,
+}
+
+impl ReadError {
+    /// The delay that the API server requests.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Failed { source, .. } => match &**source {
+                kube::Error::Api(status) => rejection::retry_after(status),
+                _ => None,
+            },
+            Self::TooLate { .. } | Self::InBackoff => None,
+        }
+    }
 }
 
 /// An object with only the metadata that vmpool reads.
@@ -59,7 +77,7 @@ impl<P: Platform> Context<P> {
         let request = Request::new(collection::<K>(namespace)).get(name, &GetParams::default());
         let mut request = request.map_err(kube::Error::BuildRequest)?;
         request.extensions_mut().insert("get");
-        let answer = match self.client.request_stream(request).await {
+        let answer = match rejection::read(&self.client, request).await {
             Ok(answer) => answer,
             Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
             Err(error) => return Err(error),

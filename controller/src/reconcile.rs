@@ -2,6 +2,7 @@
 
 mod decision;
 mod ended;
+mod unread;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +15,10 @@ use vmpool_platforms::Platform;
 
 use self::decision::{Decision, observe_and_plan};
 use self::ended::{AFTER_OUTDATED, Ended, after_outdated};
+use self::unread::NoPlan;
 use crate::apply::{Applied, apply};
 use crate::context::{Context, Names, PoolMemory};
+use crate::events::PoolEvent;
 use crate::metrics::{PassResult, PassStep, PassTimer, PoolReport};
 use crate::object::version;
 use crate::observe::Snapshot;
@@ -66,7 +69,10 @@ async fn pass<P: Platform>(
 ) -> Ended {
     let decision = match observe_and_plan(context, cached, state, timer).await {
         Ok(decision) => decision,
-        Err(ended) => return ended,
+        Err(NoPlan::Ended(ended)) => return ended,
+        Err(NoPlan::Unread { pool, event }) => {
+            return without_plan(context, &pool, event, state, timer).await;
+        }
     };
     let Decision { pool, mut snapshot, plan, templates } = decision;
     if pool.facts.deleting {
@@ -87,7 +93,8 @@ async fn pass<P: Platform>(
     let acted = !actions.is_empty();
     let mut applied = apply(context, &pool, &snapshot, (actions, templates), &mut state.memory).await;
     if let Some(revisions) = &mut state.revisions {
-        applied.revisions.drain(..).for_each(|change| revisions.record(change));
+        let uptime = context.env.uptime();
+        applied.revisions.drain(..).for_each(|change| revisions.record(change, uptime));
     }
     let result = match &applied {
         Applied { fenced: true, .. } => PassResult::Fenced,
@@ -108,6 +115,25 @@ async fn pass<P: Platform>(
     timer.record(&context.env, PassStep::Report);
     let times = state.deadlines(context.env.uptime());
     Ended { result, again: times.chain(planned).chain(outdated).chain(unwritten).min() }
+}
+
+/// Reports a pass without a plan. The status shows the failed read, and continues to count the machines.
+async fn without_plan<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    event: Option<PoolEvent>,
+    state: &mut PoolMemory,
+    timer: &mut PassTimer,
+) -> Ended {
+    let mut unwritten = None;
+    if !pool.facts.deleting {
+        let snapshot = Snapshot::take(context, &pool.facts, &mut state.memory);
+        let applied = Applied { events: event.into_iter().collect(), ..Applied::default() };
+        unwritten = publish(context, pool, snapshot, (applied, None), state).await;
+        timer.record(&context.env, PassStep::Report);
+    }
+    let left = state.memory.reading.batch_size(context.env.uptime()).err().unwrap_or_default();
+    Ended { result: PassResult::Unread, again: unwritten.into_iter().chain([left]).min() }
 }
 
 /// The time until the next pass after these writes: the lease was too short, or the state differed from the plan.

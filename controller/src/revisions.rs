@@ -1,7 +1,8 @@
 //! The revisions of a pool: ControllerRevisions that the pool owns.
 //!
 //! Only the leader writes them, so it lists them once per pool and leadership. It keeps only the fingerprints of their
-//! contents, and reads a revision again when it updates machines from or to it.
+//! contents, and reads a revision again when it updates machines from or to it. A watch of their metadata shows deletions
+//! by other clients, so that the leader stores the current revision again.
 
 pub(crate) mod known;
 pub(crate) mod stored;
@@ -34,11 +35,14 @@ async fn content<P: Platform>(
         return Ok(Some(content.clone()));
     }
     let Some(object) = revisions.objects.get(id) else { return Ok(None) };
+    if revisions.in_backoff {
+        return Err(ReadError::InBackoff);
+    }
     let live = context.get_live::<RevisionObject>(&pool.facts.namespace, &object.name).await?;
     let live = live.filter(|live| live.metadata.uid.as_deref() == Some(object.uid.as_str()));
     let Some(live) = live else {
         tracing::warn!(revision = id.as_str(), "a stored revision was deleted");
-        revisions.record(Change::Gone(id.clone()));
+        revisions.record(Change::Gone(id.clone()), context.env.uptime());
         return Ok(None);
     };
     let content = live.data;
@@ -58,7 +62,7 @@ async fn last_in_force<P: Platform>(
             let known = |name: &String| pool.facts.disks.iter().any(|disk| *disk.name == **name);
             return Ok(P::disk_templates(&content.value()).iter().all(known).then_some((id, content)));
         }
-        revisions.record(Change::Gone(id));
+        revisions.record(Change::Gone(id), context.env.uptime());
     }
     Ok(None)
 }
@@ -73,11 +77,11 @@ pub(crate) async fn list<P: Platform>(
     let labels = managed["metadata"]["labels"].as_object().into_iter().flatten();
     let of_the_pool = labels.filter(|(_, value)| **value == *uid.as_str());
     let selector: Vec<String> = of_the_pool.map(|(key, _)| format!("{key}={uid}")).collect();
-    let mut revisions = Revisions::default();
+    let (mut revisions, begun) = (Revisions::default(), context.env.uptime());
     let wanted = ListParams::default().labels(&selector.join(","));
     let visit = |object: RevisionObject| {
         if let Some(entry) = RevisionEntry::read::<P>(&object, uid) {
-            revisions.record(Change::Stored(entry));
+            revisions.record(Change::Stored(entry), begun);
         }
     };
     context.list_live_where::<RevisionObject>(&pool.facts.namespace, wanted, visit).await?;

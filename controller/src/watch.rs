@@ -61,13 +61,23 @@ impl Broken {
     }
 }
 
-/// Watches all objects of `api` forever. `read` converts an object into facts. `wake` gets the keys of changed facts.
+/// What a watch requests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Scope {
+    /// A label that the objects must have.
+    pub(crate) label: Option<&'static str>,
+    /// Whether only the metadata is requested.
+    pub(crate) metadata_only: bool,
+}
+
+/// Watches the objects of `api` forever. `read` converts an object into facts. `wake` gets the keys of changed facts.
 ///
 /// The initial list is consistent (never resourceVersion 0), so that it contains the last writes of the former leader.
 pub(crate) async fn watch<K: ApiObject, T: Cached>(
     api: Api<K>,
     env: Env,
     (metrics, resource): (Arc<Metrics>, WatchResource),
+    scope: Scope,
     cache: Arc<Cache<T>>,
     read: fn(K) -> T,
     wake: impl Fn(Concerned) + Send,
@@ -81,7 +91,7 @@ pub(crate) async fn watch<K: ApiObject, T: Cached>(
             None => {
                 metrics.list_begins(resource);
                 cache.begin_list(env.uptime());
-                match list(&api, |object| cache.listed(locate(object, read))).await {
+                match list(&api, scope, |object| cache.listed(locate(object, read))).await {
                     Ok(listed) => {
                         wake(cache.end_list());
                         pause = FIRST_PAUSE;
@@ -99,7 +109,7 @@ pub(crate) async fn watch<K: ApiObject, T: Cached>(
                         Change::Deleted(object) => wake(cache.deleted(&locate(object, read), env.uptime())),
                     }
                 };
-                match follow(&api, &env, version, show).await {
+                match follow(&api, &env, scope, version, show).await {
                     Ok(()) => continue,
                     Err(broken) => broken,
                 }
@@ -116,11 +126,16 @@ pub(crate) async fn watch<K: ApiObject, T: Cached>(
 }
 
 /// Lists all objects, page by page. Returns the version of the list.
-async fn list<K: ApiObject>(api: &Api<K>, mut visit: impl FnMut(K)) -> Result<String, Broken> {
+async fn list<K: ApiObject>(api: &Api<K>, scope: Scope, mut visit: impl FnMut(K)) -> Result<String, Broken> {
     let mut wanted = ListParams::default().limit(PAGE);
+    if let Some(label) = scope.label {
+        wanted = wanted.labels(label);
+    }
     let client = api.clone().into_client();
     loop {
-        let request = Request::new(api.resource_url()).list(&wanted);
+        let request = Request::new(api.resource_url());
+        let request =
+            if scope.metadata_only { request.list_metadata(&wanted) } else { request.list(&wanted) };
         let page = list::page(&client, request, &mut visit).await.map_err(Broken::List)?;
         if page.next.is_empty() {
             return Some(page.resource_version)
@@ -141,13 +156,26 @@ enum Change<K> {
 async fn follow<K: ApiObject>(
     api: &Api<K>,
     env: &Env,
+    scope: Scope,
     version: &mut String,
     mut show: impl FnMut(Change<K>),
 ) -> Result<(), Broken> {
-    let wanted = WatchParams::default().timeout(WATCH_SECONDS);
+    let mut wanted = WatchParams::default().timeout(WATCH_SECONDS);
+    if let Some(label) = scope.label {
+        wanted = wanted.labels(label);
+    }
+    let request = Request::new(api.resource_url());
+    let request = if scope.metadata_only {
+        request.watch_metadata(&wanted, version)
+    } else {
+        request.watch(&wanted, version)
+    };
+    let mut request = request.map_err(|error| Broken::Begin(kube::Error::BuildRequest(error)))?;
+    request.extensions_mut().insert("watch");
     let begin = env.uptime();
     let mut is_silent = true;
-    let mut events = std::pin::pin!(api.watch(&wanted, version).await.map_err(Broken::Begin)?);
+    let mut events =
+        std::pin::pin!(api.clone().into_client().request_events::<K>(request).await.map_err(Broken::Begin)?);
     while let Ok(Some(event)) = env.timeout(LONGEST_SILENCE, events.next()).await {
         let event = event.map_err(Broken::Read)?;
         is_silent = false;

@@ -11,7 +11,8 @@ use crate::cache::{Cache, Cached, Concerned, Key};
 use crate::context::Context;
 use crate::metrics::WatchResource;
 use crate::pool_entry::PoolEntry;
-use crate::watch::watch;
+use crate::revisions::stored::{RevisionFacts, RevisionMetadata};
+use crate::watch::{Scope, watch};
 
 /// Whether the first lists of all watches are complete.
 pub(crate) fn is_synced<P: Platform>(context: &Context<P>) -> bool {
@@ -23,9 +24,17 @@ pub(crate) fn is_synced<P: Platform>(context: &Context<P>) -> bool {
 
 /// Starts the watches, limited to `namespace` if it is given.
 pub(crate) fn begin<P: Platform>(context: &Arc<Context<P>>, namespace: Option<&str>) -> Vec<Task> {
-    let Context { pools, machines, disks, attachments, .. } = &**context;
+    let Context { pools, machines, disks, attachments, revisions, .. } = &**context;
     let mut tasks = vec![
         follow(context, namespace, (WatchResource::Pools, pools), PoolEntry::<P>::read, wake),
+        // Passes do not wait for its first list, because each pool's revisions are also read live once.
+        follow::<P, RevisionMetadata, _>(
+            context,
+            namespace,
+            (WatchResource::Revisions, revisions),
+            |revision| RevisionFacts::read(&revision),
+            wake,
+        ),
         follow::<P, P::Machine, _>(
             context,
             namespace,
@@ -71,6 +80,11 @@ fn follow<P: Platform, K: ApiObject, T: Cached>(
         api(client, namespace),
         env.clone(),
         (metrics.clone(), resource),
+        match resource {
+            // Many other controllers store ControllerRevisions, and their contents are large.
+            WatchResource::Revisions => Scope { label: Some(P::REVISION_LABEL), metadata_only: true },
+            _ => Scope::default(),
+        },
         cache.clone(),
         read,
         move |concerned| wake(&woken, &concerned),
@@ -85,6 +99,7 @@ fn task(resource: WatchResource) -> &'static str {
         WatchResource::Machines => "watch of machines",
         WatchResource::Disks => "watch of disks",
         WatchResource::Attachments => "watch of attachments",
+        WatchResource::Revisions => "watch of revisions",
     }
 }
 

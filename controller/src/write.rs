@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, StatusCode, header};
+use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
@@ -21,6 +21,7 @@ use vmpool_runtime::Env;
 use vmpool_runtime::lease::Fence;
 
 use crate::metrics::{WriteKind, WriteMetrics, WriteOutcome};
+use crate::rejection;
 use crate::response_body::ResponseBodies;
 
 /// Why a write failed.
@@ -244,21 +245,13 @@ fn answer<T: DeserializeOwned>(parts: &http::response::Parts, body: &[u8]) -> Re
     if parts.status.is_success() {
         return serde_json::from_slice(body).map_err(|error| unconfirmed(&error));
     }
-    let status: Status = serde_json::from_slice(body).unwrap_or_else(|_| Status {
-        message: String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned(),
-        ..Status::default()
-    });
+    let status = rejection::status(parts, body);
     // The API server may have stored the object before the error.
     if parts.status.is_server_error() && parts.status != StatusCode::NOT_IMPLEMENTED {
         return Err(WriteError::Unconfirmed(format!("{}: {}", parts.status, status.message)));
     }
-    let retry_after = parts
-        .headers
-        .get(header::RETRY_AFTER)
-        .and_then(|value| value.to_str().ok()?.parse().ok())
-        .map(Duration::from_secs);
-    let code = parts.status.as_u16();
-    Err(WriteError::Refused { status: Box::new(Status { code, ..status }), retry_after })
+    let retry_after = rejection::retry_after(&status);
+    Err(WriteError::Refused { status: Box::new(status), retry_after })
 }
 
 #[cfg(test)]

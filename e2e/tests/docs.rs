@@ -126,7 +126,7 @@ fn every_condition_and_reason_is_documented() {
     let (failures, others): (BTreeSet<_>, BTreeSet<_>) =
         rows.into_iter().partition(|(kind, _)| kind == condition::REPLICA_FAILURE);
     let words = all!(FailureReason: FailedCreate, FailedDelete, DiskFailure, FailedRepair, FailedTemplateUpdate,
-        StatusDisputed);
+        FailedRead, StatusDisputed);
     let words = words.map(|reason| reason.as_str().to_owned());
     same(POOLS, failures.into_iter().map(|(_, reason)| reason), words);
     let mut reasons = constants("controller/engine/src/condition.rs");
@@ -139,7 +139,7 @@ fn every_event_is_documented_with_its_type() {
     let documented = table(POOLS, "Reason").into_iter().map(|row| (code(&row[0]).concat(), row[1].clone()));
     let reasons = all!(Reason: SuccessfulCreate, FailedCreate, SuccessfulDelete, FailedDelete, DiskCreated, DiskReused,
         DiskDetached, DiskDetachedByHand, DiskDeleted, DiskResized, FailedDisk, FailedRepair, ReservationExpired, TemplateApplied,
-        FailedTemplateUpdate, InvalidSettings);
+        FailedTemplateUpdate, InvalidSettings, FailedRead);
     let kind = |reason: Reason| if reason.is_warning() { "Warning" } else { "Normal" };
     let existing = reasons.map(|reason| (reason.as_str().to_owned(), kind(reason).to_owned()));
     same(POOLS, documented, existing);

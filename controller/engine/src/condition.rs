@@ -42,6 +42,10 @@ pub const DISK_DETACHED_BY_HAND: &str = "DiskDetachedByHand";
 /// effect.
 pub const CHANGES_NOT_EVALUATED: &str = "ChangesNotEvaluated";
 
+/// `Synced` is False: the controller cannot read objects that it plans with, so it is unknown whether the current template
+/// is in effect.
+pub const FAILED_READ: &str = "FailedRead";
+
 /// One condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {

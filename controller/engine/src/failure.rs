@@ -22,6 +22,8 @@ pub enum FailureReason {
     FailedRepair,
     /// Writing a template to a machine.
     FailedTemplateUpdate,
+    /// None. Reading objects that the plan depends on failed.
+    FailedRead,
     /// None. Another client keeps overwriting the status of the pool, so the controller writes nothing.
     StatusDisputed,
 }
@@ -35,6 +37,7 @@ impl FailureReason {
             Self::DiskFailure => "DiskFailure",
             Self::FailedRepair => "FailedRepair",
             Self::FailedTemplateUpdate => "FailedTemplateUpdate",
+            Self::FailedRead => "FailedRead",
             Self::StatusDisputed => "StatusDisputed",
         }
     }

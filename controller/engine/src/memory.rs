@@ -39,11 +39,15 @@ pub struct Memory {
     pub disks: Ledger<Disk>,
     /// The next machine number to use. It never decreases.
     pub next_number: u64,
+    /// Backoff of live reads that a plan depends on.
+    pub reading: Backoff,
     /// Backoff of creating machines.
     pub creating: Backoff,
     /// Backoff of deleting machines.
     pub removing: Backoff,
-    /// Backoff of repairs: disks, references to disks, labels.
+    /// Backoff of labels that machines lost or that released machines still have.
+    pub relabeling: Backoff,
+    /// Backoff of repairs: disks and references to disks.
     pub repairing: Backoff,
     /// Backoff of writing the removal record and of deleting revisions.
     pub cleaning_up: Backoff,
@@ -104,6 +108,7 @@ impl Memory {
             self.generation = pool.generation;
             self.creating.reset();
             self.removing.reset();
+            self.relabeling.reset();
             self.repairing.reset();
             self.cleaning_up.reset();
             self.updating.reset();
@@ -201,6 +206,7 @@ impl Memory {
         for (backoff, wanted) in [
             (&mut self.creating, wants.create),
             (&mut self.removing, wants.remove),
+            (&mut self.relabeling, wants.relabel),
             (&mut self.repairing, wants.repair),
             (&mut self.cleaning_up, wants.clean_up),
             (&mut self.updating, wants.update),
@@ -217,6 +223,7 @@ impl Memory {
     /// The backoff of the writes of a stage.
     pub fn backoff_mut(&mut self, stage: Stage) -> &mut Backoff {
         match stage {
+            Stage::Relabel => &mut self.relabeling,
             Stage::Repair => &mut self.repairing,
             Stage::Remove => &mut self.removing,
             Stage::Prepare | Stage::Create => &mut self.creating,
@@ -239,8 +246,9 @@ impl Memory {
     }
 
     /// All backoffs, the most severe first.
-    fn backoffs(&self) -> [&Backoff; 8] {
+    fn backoffs(&self) -> [&Backoff; 10] {
         [
+            &self.reading,
             &self.creating,
             &self.repairing,
             &self.removing,
@@ -248,6 +256,7 @@ impl Memory {
             &self.recording_revisions,
             &self.collecting_disks,
             &self.expanding_disks,
+            &self.relabeling,
             &self.cleaning_up,
         ]
     }

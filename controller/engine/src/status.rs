@@ -49,7 +49,7 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
     let available = available(observed, &summary, &blocked);
     // A machine that waits for a disk keeps either the pool from being available, or the rollout from being complete.
     let waits = if available.holds { &blocked.machines[..] } else { &[] };
-    let mut wanted = vec![available, synced::synced(observed, &counts, waits)];
+    let mut wanted = vec![available, synced::synced(observed, &counts, waits, failure)];
     if counts.total != pool.desired {
         wanted.push(progressing(observed, &counts, &blocked));
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use kube::Resource;
 use kube::api::Patch;
 use serde_json::{Value, json};
-use vmpool_engine::ObjectId;
 use vmpool_engine::model::DiskDraft;
+use vmpool_engine::{ObjectId, Uid};
 use vmpool_platforms::Platform;
 
 use super::basis::Basis;
@@ -19,17 +19,32 @@ use crate::object::{collection, seen};
 use crate::pool_entry::PoolEntry;
 use crate::write::WriteError;
 
-/// Sends a merge patch for a machine at the version of a live read.
-pub(super) async fn patch<P: Platform>(
+/// Restores the labels of a machine of the pool.
+pub(super) async fn relabel<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     machine: &ObjectId,
+) -> Outcome {
+    patch(context, pool, machine, Some(&pool.facts.id.uid), P::managed_labels(&pool.object)).await
+}
+
+/// Sends a merge patch for a machine at the version of a live read, if the machine still has this owner. The plan used
+/// the owner that the cache showed.
+async fn patch<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+    owner: Option<&Uid>,
     mut patch: Value,
 ) -> Outcome {
     let live = match live(context, pool, machine).await {
         Ok(live) => live,
         Err(outcome) => return outcome,
     };
+    let facts = seen(&live, P::read_machine);
+    if facts.facts.owner.as_ref() != owner {
+        return Outcome::Changed(facts);
+    }
     patch["metadata"]["uid"] = json!(machine.uid.as_str());
     patch["metadata"]["resourceVersion"] = json!(live.meta().resource_version);
     send(context, pool, machine, Patch::Merge(patch), Reason::FailedRepair).await
@@ -44,13 +59,17 @@ pub(super) async fn release<P: Platform>(
     shared: &[Arc<str>],
 ) -> Outcome {
     let live = match live(context, pool, machine).await {
-        Ok(live) => P::read_machine(&live),
+        Ok(live) => seen(&live, P::read_machine),
         Err(outcome) => return outcome,
     };
-    let (handed, stop) = disk::transfer(context, pool, &live, shared).await;
+    // A user may have given the machine back to its pool. Then it keeps its disks and labels.
+    if live.facts.owner.is_some() {
+        return Outcome::Changed(live);
+    }
+    let (handed, stop) = disk::transfer(context, pool, &live.facts, shared).await;
     let outcome = match stop {
         Some(stop) => stop,
-        None => patch(context, pool, machine, P::remove_markers()).await,
+        None => patch(context, pool, machine, None, P::remove_markers()).await,
     };
     outcome.after(handed)
 }

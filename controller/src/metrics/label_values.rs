@@ -258,6 +258,8 @@ words!(
         Disks => "disks",
         /// Attachments of disks to machines.
         Attachments => "attachments",
+        /// Stored revisions of templates.
+        Revisions => "revisions",
     }
 );
 
@@ -278,12 +280,13 @@ words!(
 pub(super) struct Failed(pub(super) FailureReason);
 
 impl Failed {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self(FailureReason::FailedCreate),
         Self(FailureReason::FailedDelete),
         Self(FailureReason::DiskFailure),
         Self(FailureReason::FailedRepair),
         Self(FailureReason::FailedTemplateUpdate),
+        Self(FailureReason::FailedRead),
         Self(FailureReason::StatusDisputed),
     ];
 }
@@ -307,6 +310,9 @@ impl Word for Failed {
                     }
                     reason @ FailureReason::FailedRepair => {
                         (reason.as_str(), "Restoring labels, or writing the removal record.")
+                    }
+                    reason @ FailureReason::FailedRead => {
+                        (reason.as_str(), "Reading objects that the plan of a pool depends on.")
                     }
                     reason @ FailureReason::StatusDisputed => (
                         reason.as_str(),

@@ -89,6 +89,7 @@ fn the_failure_labels_are_the_reasons_of_the_condition() {
         R::DiskFailure,
         R::FailedRepair,
         R::FailedTemplateUpdate,
+        R::FailedRead,
         R::StatusDisputed,
     ] {
         match reason {
@@ -97,6 +98,7 @@ fn the_failure_labels_are_the_reasons_of_the_condition() {
             | R::DiskFailure
             | R::FailedRepair
             | R::FailedTemplateUpdate
+            | R::FailedRead
             | R::StatusDisputed => {}
         }
         assert!(words.contains(reason.as_str()));

@@ -30,7 +30,7 @@ impl WriteMetrics {
             failures: registry.register(
                 "vmpool_failures_total",
                 "failures",
-                "Batches of writes that failed, by the reason of the condition ReplicaFailure. The controller retries with a backoff of up to one minute",
+                "Batches of writes and reads of plans that failed, by the reason of the condition ReplicaFailure. The controller retries with a backoff of up to one minute",
                 each(Failed::ALL.into_iter().map(|reason| FailureLabels { reason })),
             ),
         }

@@ -9,6 +9,7 @@ use vmpool_engine::{Action, Machine, Plan, Pool, Uid, plan};
 use vmpool_platforms::{Platform, controller_of};
 
 use super::ended::{Ended, after_outdated};
+use super::unread::{NoPlan, at_shown_revision, may_read, unread};
 use crate::context::{Context, Names, PoolMemory};
 use crate::live::{MetadataOnly, ReadError};
 use crate::metrics::{PassResult, PassStep, PassTimer};
@@ -19,8 +20,6 @@ use crate::revisions;
 use crate::revisions::known::Revisions;
 use crate::revisions::templates::Templates;
 
-/// Time until the next pass after a failed read.
-const AFTER_FAILED_READ: Duration = Duration::from_secs(1);
 /// Maximum age of the live count of machines when the plan deletes surplus machines. A scale-down of a large pool takes
 /// several passes of about this duration, and the watch shows the deletions of one pass before the next.
 const COUNTED_FOR: Duration = Duration::from_secs(1);
@@ -41,16 +40,16 @@ pub(super) struct Decision<P: Platform> {
 /// as well and plans again.
 ///
 /// # Errors
-/// The end of the pass, if a read failed or the pool is gone.
+/// A read failed, or the pool is gone.
 pub(super) async fn observe_and_plan<P: Platform>(
     context: &Context<P>,
     cached: Arc<PoolEntry<P>>,
     state: &mut PoolMemory,
     timer: &mut PassTimer,
-) -> Result<Decision<P>, Ended> {
-    if let Err(error) = settle_overdue(context, &cached, &mut state.memory).await {
+) -> Result<Decision<P>, NoPlan<P>> {
+    if let Err(error) = settle(context, &cached, state).await {
         timer.record(&context.env, PassStep::Observe);
-        return Err(after_failed_read(&error, "resolving pending writes with live reads"));
+        return Err(unread(context, cached, state, &error, "resolving pending writes with live reads"));
     }
     state.memory.reservation_timeout = Some(context.settings.reservation_timeout);
     let mut pool = observe_pool(context, cached, state).await?;
@@ -74,18 +73,19 @@ pub(super) async fn observe_and_plan<P: Platform>(
         if plan.needs_live_pool() && !is_live {
             let live = read_live(context, &pool, state).await;
             timer.record(&context.env, PassStep::Observe);
-            pool = observe_pool(context, Arc::new(live?), state).await?;
+            pool = observe_pool(context, live?, state).await?;
             is_live = true;
         } else if plan.deletes_surplus()
             && staying.is_none()
             && must_count(&pool.facts, proven, context.env.uptime())
         {
-            let live = live_machines(context, &pool.facts).await;
+            let live = live_machines(context, &pool, state).await;
             timer.record(&context.env, PassStep::Observe);
             staying = Some(live?);
         } else {
             let plan = if state.status_conflict.is_active() { Plan::default() } else { plan };
             let templates = templates(context, &pool, state, &plan.actions).await?;
+            state.memory.reading.reset();
             return Ok(Decision { pool, snapshot, plan, templates });
         }
     }
@@ -114,7 +114,7 @@ async fn observe_pool<P: Platform>(
     context: &Context<P>,
     pool: Arc<PoolEntry<P>>,
     state: &mut PoolMemory,
-) -> Result<Arc<PoolEntry<P>>, Ended> {
+) -> Result<Arc<PoolEntry<P>>, NoPlan<P>> {
     let pool = revise(context, pool, state).await?;
     let uptime = context.env.uptime();
     state.memory.observe(&pool.facts, uptime);
@@ -137,32 +137,63 @@ async fn revise<P: Platform>(
     context: &Context<P>,
     pool: Arc<PoolEntry<P>>,
     state: &mut PoolMemory,
-) -> Result<Arc<PoolEntry<P>>, Ended> {
+) -> Result<Arc<PoolEntry<P>>, NoPlan<P>> {
     if pool.facts.deleting {
         return Ok(pool);
     }
+    let may_read = may_read(context, state);
     let result = async {
         let revisions = match &mut state.revisions {
             Some(revisions) => revisions,
-            None => state.revisions.insert(revisions::list(context, &pool).await?),
+            None => {
+                may_read?;
+                state.revisions.insert(revisions::list(context, &pool).await?)
+            }
         };
-        revisions::resolve(context, pool, revisions).await
+        revisions.in_backoff = state.memory.reading.batch_size(context.env.uptime()).is_err();
+        revisions.drop_deleted(&context.revisions.of(&pool.facts.namespace));
+        revisions::resolve(context, pool.clone(), revisions).await
     };
-    result.await.map_err(|error| after_failed_read(&error, "reading the revisions of the template"))
+    match result.await {
+        Ok(pool) => Ok(pool),
+        Err(error) => {
+            let shown = at_shown_revision(&pool);
+            Err(unread(context, shown, state, &error, "reading the revisions of the template"))
+        }
+    }
+}
+
+/// Resolves overdue pending writes with live reads.
+async fn settle<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    state: &mut PoolMemory,
+) -> Result<(), ReadError> {
+    let uptime = context.env.uptime();
+    if state.memory.machines.overdue(uptime).is_empty() && state.memory.disks.overdue(uptime).is_empty() {
+        return Ok(());
+    }
+    may_read(context, state)?;
+    settle_overdue(context, pool, &mut state.memory).await
 }
 
 /// Reads the pool live. A pool that is gone, or has another UID, ends the pass.
 async fn read_live<P: Platform>(
     context: &Context<P>,
-    pool: &PoolEntry<P>,
+    pool: &Arc<PoolEntry<P>>,
     state: &mut PoolMemory,
-) -> Result<PoolEntry<P>, Ended> {
+) -> Result<Arc<PoolEntry<P>>, NoPlan<P>> {
     let facts = &pool.facts;
-    let live = context.get_live::<P::Pool>(&facts.namespace, &facts.id.name).await;
-    let live = live.map_err(|error| after_failed_read(&error, "reading the pool before writing"))?;
+    let live = match may_read(context, state) {
+        Ok(()) => context.get_live::<P::Pool>(&facts.namespace, &facts.id.name).await,
+        Err(error) => Err(error),
+    };
+    let live = live
+        .map_err(|error| unread(context, pool.clone(), state, &error, "reading the pool before writing"))?;
     live.map(PoolEntry::read)
         .filter(|live| live.facts.id == facts.id)
-        .ok_or_else(|| Ended { result: PassResult::Gone, again: Some(after_outdated(state)) })
+        .map(Arc::new)
+        .ok_or_else(|| NoPlan::Ended(Ended { result: PassResult::Gone, again: Some(after_outdated(state)) }))
 }
 
 /// Whether the controller must list the machines live before it deletes surplus machines. The cache is complete up to
@@ -173,36 +204,40 @@ fn must_count(pool: &Pool, proven: Option<Duration>, uptime: Duration) -> bool {
 }
 
 /// Lists the live machines of the pool from the API server.
-async fn live_machines<P: Platform>(context: &Context<P>, pool: &Pool) -> Result<BTreeSet<Uid>, Ended> {
+async fn live_machines<P: Platform>(
+    context: &Context<P>,
+    pool: &Arc<PoolEntry<P>>,
+    state: &mut PoolMemory,
+) -> Result<BTreeSet<Uid>, NoPlan<P>> {
     let mut staying = BTreeSet::new();
     let visit = |machine: MetadataOnly| {
         let meta = &machine.metadata;
-        let owned = controller_of(meta).is_some_and(|owner| owner.uid == pool.id.uid);
+        let owned = controller_of(meta).is_some_and(|owner| owner.uid == pool.facts.id.uid);
         if owned && meta.deletion_timestamp.is_none() {
             staying.extend(meta.uid.as_deref().map(Uid::from));
         }
     };
-    match context.list_live_metadata::<P::Machine>(&pool.namespace, visit).await {
+    let listed = match may_read(context, state) {
+        Ok(()) => context.list_live_metadata::<P::Machine>(&pool.facts.namespace, visit).await,
+        Err(error) => Err(error),
+    };
+    match listed {
         Ok(()) => Ok(staying),
-        Err(error) => Err(after_failed_read(&error, "listing the machines before a scale-down")),
+        Err(error) => {
+            Err(unread(context, pool.clone(), state, &error, "listing the machines before a scale-down"))
+        }
     }
 }
 
 /// The templates that the writes need.
 async fn templates<P: Platform>(
     context: &Context<P>,
-    pool: &PoolEntry<P>,
+    pool: &Arc<PoolEntry<P>>,
     state: &mut PoolMemory,
     actions: &[Action],
-) -> Result<Templates, Ended> {
+) -> Result<Templates, NoPlan<P>> {
     let Some(revisions) = &mut state.revisions else { return Ok(Templates::default()) };
     let templates = revisions::templates(context, pool, revisions, actions).await;
-    templates.map_err(|error| after_failed_read(&error, "reading the revisions of machines"))
-}
-
-/// Logs a failed read. The pass ends, and the next one reads again.
-fn after_failed_read(error: &ReadError, attempt: &'static str) -> Ended {
-    let error = vmpool_runtime::telemetry::with_causes(error);
-    tracing::warn!(error, attempt, "a read failed");
-    Ended { result: PassResult::Unread, again: Some(AFTER_FAILED_READ) }
+    templates
+        .map_err(|error| unread(context, pool.clone(), state, &error, "reading the revisions of machines"))
 }

@@ -1,12 +1,13 @@
 //! The stored revisions of a pool, as the leader knows them.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use vmpool_engine::ObjectId;
 use vmpool_engine::revision::{Fingerprint, History, RevisionId};
+use vmpool_engine::{ObjectId, ledger};
 use vmpool_platforms::{Platform, Text};
 
-use super::stored::RevisionEntry;
+use super::stored::{RevisionEntry, RevisionFacts};
 use crate::pool_entry::PoolEntry;
 
 /// A change of the stored revisions.
@@ -23,6 +24,10 @@ pub(crate) enum Change {
 pub(crate) struct Revisions {
     pub(super) history: History,
     pub(super) objects: HashMap<RevisionId, ObjectId>,
+    /// Uptime at which each of them was known to exist.
+    since: HashMap<RevisionId, Duration>,
+    /// Whether contents must not be read now, because of the backoff after a failed read.
+    pub(crate) in_backoff: bool,
     /// Contents that passes use.
     pub(super) contents: HashMap<RevisionId, Text>,
     /// Generation and fingerprint of the template in the spec.
@@ -33,17 +38,36 @@ pub(crate) struct Revisions {
 
 impl Revisions {
     /// Records a change.
-    pub(crate) fn record(&mut self, change: Change) {
+    pub(crate) fn record(&mut self, change: Change, uptime: Duration) {
         match change {
             Change::Stored(entry) => {
+                self.since.insert(entry.stored.id.clone(), uptime);
                 self.objects.insert(entry.stored.id.clone(), entry.object);
                 self.history.add(entry.stored);
             }
             Change::Gone(id) => {
                 self.objects.remove(&id);
+                self.since.remove(&id);
                 self.contents.remove(&id);
                 self.history.remove(&id);
             }
+        }
+    }
+
+    /// Removes the revisions that the watch has shown as deleted. Absence from the cache alone proves nothing: the watch
+    /// may not show a new revision yet.
+    pub(crate) fn drop_deleted(&mut self, cache: &impl ledger::Cache<RevisionFacts>) {
+        let is_deleted = |(id, object): &(&RevisionId, &ObjectId)| {
+            let is_shown = cache.get(&object.name).is_some_and(|seen| seen.facts.id.uid == object.uid);
+            !is_shown
+                && (cache.saw_deleted(&object.uid)
+                    || self.since.get(*id).is_some_and(|since| cache.relisted_since(*since)))
+        };
+        let deleted: Vec<RevisionId> =
+            self.objects.iter().filter(is_deleted).map(|(id, _)| id.clone()).collect();
+        for id in deleted {
+            tracing::warn!(revision = id.as_str(), "a stored revision was deleted");
+            self.record(Change::Gone(id), Duration::ZERO);
         }
     }
 

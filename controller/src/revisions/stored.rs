@@ -1,5 +1,7 @@
 //! The stored objects of revisions.
 
+use std::sync::Arc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;
@@ -10,6 +12,7 @@ use vmpool_engine::{ObjectId, Uid};
 use vmpool_platforms::{Platform, Text, controller_of, slim_metadata};
 
 use super::templates::Templates;
+use crate::cache::{Cached, Key};
 use crate::pool_entry::PoolEntry;
 
 /// The fields of a ControllerRevision that vmpool reads.
@@ -24,6 +27,46 @@ pub(crate) struct RevisionObject {
 }
 
 vmpool_platforms::api_object!(RevisionObject, "apps", "v1", "ControllerRevision", "controllerrevisions");
+
+/// The metadata of a ControllerRevision, for the watch.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct RevisionMetadata {
+    #[serde(deserialize_with = "slim_metadata")]
+    metadata: ObjectMeta,
+}
+
+vmpool_platforms::api_object!(RevisionMetadata, "apps", "v1", "ControllerRevision", "controllerrevisions");
+
+/// What the cache holds of a stored revision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RevisionFacts {
+    pub(crate) id: ObjectId,
+    /// The UID of its controller owner.
+    pub(crate) owner: Option<Uid>,
+}
+
+impl RevisionFacts {
+    pub(crate) fn read(object: &RevisionMetadata) -> Self {
+        let metadata = object.meta();
+        let name = metadata.name.as_deref().unwrap_or_default();
+        Self {
+            id: ObjectId::new(name, metadata.uid.as_deref().unwrap_or_default()),
+            owner: controller_of(metadata).map(|owner| owner.uid),
+        }
+    }
+}
+
+impl Cached for RevisionFacts {
+    fn name(&self) -> &Arc<str> {
+        &self.id.name
+    }
+    fn uid(&self) -> &Uid {
+        &self.id.uid
+    }
+    fn keys(&self, _: &Arc<str>) -> Vec<Key> {
+        self.owner.iter().cloned().map(Key::Pool).collect()
+    }
+}
 
 /// A stored revision and its object.
 #[derive(Clone, Debug)]

@@ -38,6 +38,7 @@ async fn watches_that_end_at_once_restart_with_backoff() {
             Api::all(short_watches(&count)),
             env.clone(),
             (Metrics::new(&env), WatchResource::Disks),
+            Scope::default(),
             Arc::default(),
             |disk| Dvp::read_disk(&disk),
             |_| {},

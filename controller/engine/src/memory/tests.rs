@@ -39,6 +39,7 @@ fn causes(memory: &mut Memory) -> Vec<Stage> {
 #[case::nothing(Wants::default(), &[])]
 #[case::creation(Wants { create: true, ..Wants::default() }, &[Stage::Prepare, Stage::Create])]
 #[case::removal(Wants { remove: true, ..Wants::default() }, &[Stage::Remove])]
+#[case::relabel(Wants { relabel: true, ..Wants::default() }, &[Stage::Relabel])]
 #[case::repair(Wants { repair: true, ..Wants::default() }, &[Stage::Repair])]
 #[case::the_record(Wants { clean_up: true, ..Wants::default() }, &[Stage::CleanUp])]
 #[case::a_rollout(Wants { update: true, ..Wants::default() }, &[Stage::Update])]

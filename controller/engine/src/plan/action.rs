@@ -170,7 +170,9 @@ pub enum DiskDeleteReason {
 /// The stages of apply, which run in sequence. The actions of one stage run in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// Labels and disks of machines.
+    /// Labels of machines. This is a stage of its own, so that a rejected write delays no other stage.
+    Relabel,
+    /// Disks of machines.
     Repair,
     /// Deletions of machines.
     Remove,
@@ -193,7 +195,8 @@ pub enum Stage {
 
 impl Stage {
     /// All stages in the order in which apply runs them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
+        Self::Relabel,
         Self::Repair,
         Self::Remove,
         Self::Prepare,
@@ -210,11 +213,8 @@ impl Action {
     /// The stage that it belongs to.
     pub fn stage(&self) -> Stage {
         match self {
-            Self::Relabel { .. }
-            | Self::Release { .. }
-            | Self::CreateDisk { .. }
-            | Self::Repoint { .. }
-            | Self::Detach { .. } => Stage::Repair,
+            Self::Relabel { .. } | Self::Release { .. } => Stage::Relabel,
+            Self::CreateDisk { .. } | Self::Repoint { .. } | Self::Detach { .. } => Stage::Repair,
             Self::Delete { .. } => Stage::Remove,
             Self::OpenNameBlock { .. } | Self::StoreRevision { .. } => Stage::Prepare,
             Self::Create { .. } => Stage::Create,
@@ -280,7 +280,9 @@ pub struct Wants {
     pub create: bool,
     /// There is a surplus of machines that the controller may delete.
     pub remove: bool,
-    /// A machine needs a repair.
+    /// A machine lost labels, or a released machine still has them.
+    pub relabel: bool,
+    /// A machine needs a repair of its disks.
     pub repair: bool,
     /// Entries of the removal record or revisions can be deleted.
     pub clean_up: bool,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::action::Action;
+use super::action::{Action, Stage};
 use super::adoption;
 use super::observed::Observed;
 use super::result::Plan;
@@ -18,7 +18,15 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         .filter_map(|machine| repair(observed, &namer, machine))
         .collect();
     // A failure here does not block creates.
-    plan.repair(observed, repairs);
+    plan.wants.relabel = !repairs.is_empty();
+    if plan.wants.relabel {
+        plan.extend_by(
+            observed,
+            Stage::Relabel,
+            observed.memory.relabeling.batch_size(observed.uptime),
+            repairs,
+        );
+    }
 }
 
 fn repair(observed: &Observed<'_>, namer: &Namer, machine: &Machine) -> Option<Action> {

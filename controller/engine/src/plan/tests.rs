@@ -60,8 +60,8 @@ fn a_plan_knows_whether_it_rests_on_the_count(#[case] world: World, #[case] expe
 }
 
 #[rstest]
-#[case(Action::Relabel { machine: id() }, Stage::Repair, "FailedRepair")]
-#[case(Action::Release { machine: id(), shared: Vec::new() }, Stage::Repair, "FailedRepair")]
+#[case(Action::Relabel { machine: id() }, Stage::Relabel, "FailedRepair")]
+#[case(Action::Release { machine: id(), shared: Vec::new() }, Stage::Relabel, "FailedRepair")]
 #[case(Action::CreateDisk { machine: id(), disk: disk() }, Stage::Repair, "DiskFailure")]
 #[case(Action::Repoint { machine: id(), position: 0, from: "a".into(), to: disk() }, Stage::Repair, "DiskFailure")]
 #[case(Action::Detach { machine: id(), position: 0, disk: "a".into() }, Stage::Repair, "DiskFailure")]

@@ -4,12 +4,23 @@ use super::counts::MachineCounts;
 use super::detached::{Detached, detached, sentence};
 use super::text::{are, join, machines, names};
 use crate::condition::{self, Wanted};
+use crate::failure::{Failure, FailureReason};
 use crate::ids::Uid;
 use crate::plan::observed::Observed;
 use crate::plan::progress::RolloutProgress;
 
 /// The condition. `waits` says which machines wait for a disk.
-pub(super) fn synced(observed: &Observed<'_>, counts: &MachineCounts, waits: &[String]) -> Wanted {
+pub(super) fn synced(
+    observed: &Observed<'_>,
+    counts: &MachineCounts,
+    waits: &[String],
+    failure: Option<&Failure>,
+) -> Wanted {
+    if let Some(unread) = failure.filter(|failure| failure.reason == FailureReason::FailedRead) {
+        let message =
+            format!("unknown whether the current template is in effect in all machines: {}", unread.message);
+        return Wanted { kind: condition::SYNCED, holds: false, reason: condition::FAILED_READ, message };
+    }
     let (overdue, first) = observed.memory.rollout_attempts.overdue(observed.uptime);
     let detached = detached(observed);
     let holds = counts.updated == counts.live && overdue == 0 && detached.is_empty();

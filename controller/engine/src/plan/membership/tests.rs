@@ -47,7 +47,7 @@ fn release() -> Action {
 fn markers(#[case] world: World, #[case] expected: Option<Action>) {
     let plan = world.plan();
     assert_eq!(plan.actions, Vec::from_iter(expected));
-    assert_eq!(plan.wants.repair, !plan.actions.is_empty());
+    assert_eq!(plan.wants.relabel, !plan.actions.is_empty());
 }
 
 #[rstest]

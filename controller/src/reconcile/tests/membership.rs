@@ -1,0 +1,70 @@
+//! Labels of machines that join or leave a pool.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::count;
+use crate::testing::{Fate, MERGE_PATCH, Refusal, Verb, World, machine_names};
+
+const MACHINES: &str = "virtualmachines";
+
+#[tokio::test]
+async fn a_machine_that_has_its_owner_again_is_not_released() {
+    let world = World::with_pool(2).await;
+    let machine = world.machines().remove(0);
+    let name = machine_names(std::slice::from_ref(&machine)).remove(0);
+    let owners = machine["metadata"]["ownerReferences"].clone();
+    let (server, victim) = (world.server.clone(), name.clone());
+    world.server.intercept(move |call| {
+        if call.is(Verb::Get, MACHINES) && *call.name == *victim {
+            let owners = owners.clone();
+            server.edit(MACHINES, &victim, |machine| machine["metadata"]["ownerReferences"] = owners);
+        }
+        Fate::Serve
+    });
+    world.server.edit(MACHINES, &name, |machine| machine["metadata"]["ownerReferences"] = json!([]));
+    world.calm().await;
+    let writes = world.take_writes();
+    assert!(!writes.iter().any(|call| call.is(MERGE_PATCH, MACHINES)), "it keeps its labels: {writes:?}");
+    assert_eq!(world.machines().len(), 2, "the replacement is the surplus");
+}
+
+#[tokio::test]
+async fn a_released_machine_gets_no_labels_back() {
+    let world = World::with_pool(1).await;
+    let name = machine_names(&world.machines()).remove(0);
+    let (server, victim) = (world.server.clone(), name.clone());
+    world.server.intercept(move |call| {
+        if call.is(Verb::Get, MACHINES) && *call.name == *victim {
+            server.edit(MACHINES, &victim, |machine| machine["metadata"]["ownerReferences"] = json!([]));
+        }
+        Fate::Serve
+    });
+    world.server.hold("virtualmachinepools");
+    world.server.edit(MACHINES, &name, |machine| machine["metadata"]["labels"] = json!({ "role": "kept" }));
+    world.calm().await;
+    let machine = world.server.get(MACHINES, &name).unwrap();
+    assert_eq!(machine["metadata"]["labels"], json!({ "role": "kept" }));
+}
+
+#[tokio::test]
+async fn a_rejected_label_does_not_delay_creates() {
+    let world = World::with_pool(2).await;
+    world.server.intercept(|call| {
+        if call.is(MERGE_PATCH, MACHINES) {
+            return Fate::Refuse(Refusal::new(403, "Forbidden", "labels are protected"));
+        }
+        Fate::Serve
+    });
+    let name = machine_names(&world.machines()).remove(0);
+    world.server.edit(MACHINES, &name, |machine| machine["metadata"]["labels"] = json!({}));
+    world.scale(4);
+    // The first pass begins after the debounce, and the backoff of the label is longer than the rest of this time.
+    world.advance(Duration::from_millis(200)).await;
+    let writes = world.take_writes();
+    assert_eq!(count(&writes, MERGE_PATCH, MACHINES), 1, "{writes:?}");
+    assert_eq!(world.machines().len(), 4, "{writes:?}");
+    world.calm().await;
+    assert_eq!(world.condition("ReplicaFailure").unwrap()["reason"], "FailedRepair");
+}

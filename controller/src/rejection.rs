@@ -1,0 +1,61 @@
+//! Rejected requests: the status in the response, and the delay that the API server requests.
+
+use std::time::Duration;
+
+use futures::{AsyncBufRead, TryStreamExt};
+use http::{Request, header};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::core::Status;
+use kube::core::response::StatusDetails;
+
+/// Size up to which the body of a rejection is read, in bytes.
+const LONGEST: usize = 64 * 1024;
+
+/// The status of a rejected request. Its details contain the delay that the API server requests, because flow control
+/// sends it in the header only.
+pub(crate) fn status(parts: &http::response::Parts, body: &[u8]) -> Status {
+    let code = parts.status.as_u16();
+    let mut status: Status = serde_json::from_slice(body).unwrap_or_else(|_| Status {
+        message: String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned(),
+        ..Status::default()
+    });
+    status.code = code;
+    let header = parts.headers.get(header::RETRY_AFTER);
+    if let Some(seconds) = header.and_then(|value| value.to_str().ok()?.parse().ok()) {
+        let details = StatusDetails {
+            name: String::new(),
+            group: String::new(),
+            kind: String::new(),
+            uid: String::new(),
+            causes: Vec::new(),
+            retry_after_seconds: 0,
+        };
+        status.details.get_or_insert(details).retry_after_seconds = seconds;
+    }
+    status
+}
+
+/// The delay that the API server requests.
+pub(crate) fn retry_after(status: &Status) -> Option<Duration> {
+    let seconds = status.details.as_ref()?.retry_after_seconds;
+    (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+}
+
+/// Sends a read, and returns the body of the response. In contrast to the method of the client, an error contains the
+/// delay that the API server requests.
+pub(crate) async fn read(
+    client: &Client,
+    request: Request<Vec<u8>>,
+) -> kube::Result<impl AsyncBufRead + use<>> {
+    let response = client.send(request.map(Into::into)).await?;
+    let (parts, body) = response.into_parts();
+    if parts.status.is_success() {
+        return Ok(body.into_data_stream().map_err(std::io::Error::other).into_async_read());
+    }
+    let (mut body, mut text) = (std::pin::pin!(body), Vec::new());
+    while let Some(Ok(frame)) = body.frame().await {
+        text.extend(frame.data_ref().into_iter().flatten().take(LONGEST.saturating_sub(text.len())));
+    }
+    Err(kube::Error::Api(status(&parts, &text).boxed()))
+}
