@@ -23,7 +23,7 @@ fn failing() -> Memory {
             Stage::Remove => FailureReason::FailedDelete,
             Stage::Repair | Stage::CollectDisks | Stage::ExpandDisks => FailureReason::DiskFailure,
             Stage::Update => FailureReason::FailedTemplateUpdate,
-            Stage::RecordRevision | Stage::CleanUp => FailureReason::FailedRepair,
+            Stage::Relabel | Stage::RecordRevision | Stage::CleanUp => FailureReason::FailedRepair,
         };
         memory.backoff_mut(stage).failed(failure(reason), NOW, None, 0.0);
     }
