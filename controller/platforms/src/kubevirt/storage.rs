@@ -4,7 +4,6 @@
 //! name would therefore use the same DataVolumes.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::Value;
 use vmpool_engine::model::ObjectId;
 
 use super::keys::PRESERVED_POOL;
@@ -58,7 +57,7 @@ pub fn conflict(
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::fixtures;
     use super::super::read::NameGeneration;
