@@ -143,13 +143,11 @@ async fn revise<P: Platform>(
     }
     let may_read = may_read(context, state);
     let result = async {
-        let revisions = match &mut state.revisions {
-            Some(revisions) => revisions,
-            None => {
-                may_read?;
-                state.revisions.insert(revisions::list(context, &pool).await?)
-            }
-        };
+        if state.revisions.is_none() {
+            may_read?;
+            state.revisions = Some(revisions::list(context, &pool).await?);
+        }
+        let revisions = state.revisions.get_or_insert_default();
         revisions.in_backoff = state.memory.reading.batch_size(context.env.uptime()).is_err();
         revisions.drop_deleted(&context.revisions.of(&pool.facts.namespace));
         revisions::resolve(context, pool.clone(), revisions).await

@@ -32,7 +32,7 @@ fn the_stages_come_in_their_order() {
         .disk(&format!("{}-root", name(1)), |_| None)
         .pool(|pool| pool.name_block = None);
     let stages: Vec<Stage> = world.plan().actions.iter().map(Action::stage).collect();
-    assert_eq!(stages, [Stage::Repair, Stage::Repair, Stage::Prepare, Stage::Create]);
+    assert_eq!(stages, [Stage::Relabel, Stage::Repair, Stage::Prepare, Stage::Create]);
     assert!(
         Stage::Repair < Stage::Remove
             && Stage::Remove < Stage::Prepare
