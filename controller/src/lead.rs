@@ -195,7 +195,8 @@ fn live<P: Platform>(context: &Context<P>) -> Live {
         WatchResource::Attachments => context.attachments.len(),
         WatchResource::Revisions => context.revisions.len(),
     });
-    Live::new(context.queue.state(), context.pool_counts.totals(), cached)
+    let pools = (context.pool_counts.totals(), context.pool_counts.series(context.settings.max_pool_series));
+    Live::new(context.queue.state(), pools, cached)
 }
 
 async fn work<P: Platform>(context: Arc<Context<P>>, heartbeat: Heartbeat, stop: CancellationToken) {

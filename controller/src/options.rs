@@ -53,6 +53,11 @@ pub struct Options {
           value_parser = vmpool_runtime::duration::parse)]
     pub disk_collection_grace: Duration,
 
+    /// Maximum number of pools with metrics of their own, which have the labels `namespace` and `pool`. All other pools
+    /// are summed in one series, in which both labels are `(others)`. With 0, no metric names a pool.
+    #[arg(long, env = "VMPOOL_MAX_POOL_SERIES", default_value_t = 1000, value_name = "COUNT")]
+    pub max_pool_series: usize,
+
     /// The lease of the leader.
     #[command(flatten)]
     pub lease: LeaseArgs,
@@ -105,6 +110,7 @@ impl Options {
             writes_in_flight: self.max_in_flight_writes,
             request_deadline: self.request_deadline,
             debounce: self.debounce,
+            max_pool_series: self.max_pool_series,
             collection_grace: self.disk_collection_grace,
             reservation_timeout: self.reservations.timeout()?,
             ..Settings::default()

@@ -24,6 +24,8 @@ pub struct Settings {
     pub status_interval: Duration,
     /// Maximum time between two passes of a pool.
     pub resync: Duration,
+    /// Maximum number of pools with metrics of their own. The others are summed.
+    pub max_pool_series: usize,
 }
 
 impl Default for Settings {
@@ -37,6 +39,7 @@ impl Default for Settings {
             collection_grace: COLLECTION_GRACE,
             status_interval: Duration::from_secs(1),
             resync: Duration::from_mins(10),
+            max_pool_series: 1000,
         }
     }
 }

@@ -34,6 +34,11 @@ impl DiskCounts {
         counts
     }
 
+    /// The number of free disks.
+    pub(super) fn free(&self) -> usize {
+        self.states[DiskUse::Free as usize]
+    }
+
     /// Adds the numbers of another pool.
     pub(super) fn add(&mut self, other: &Self) {
         self.states.iter_mut().zip(other.states).for_each(|(sum, count)| *sum += count);

@@ -10,6 +10,7 @@ use vmpool_runtime::metrics::Registry;
 
 use super::label_values::WatchResource;
 use super::labels::{WatchLabels, each, gauge};
+use super::pool_series::{PoolSeries, PoolSeriesGauges};
 use super::pools::{PoolGauges, Totals};
 
 /// The contents of a queue.
@@ -24,18 +25,23 @@ pub(crate) struct QueueState {
 }
 
 /// The state of a leader.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Live {
     queue: QueueState,
     /// Number of objects in each cache.
     cached: [usize; WatchResource::ALL.len()],
     totals: Totals,
+    pools: PoolSeries,
 }
 
 impl Live {
     /// `cached` is in the order of [`WatchResource::ALL`].
-    pub(crate) fn new(queue: QueueState, totals: Totals, cached: impl Iterator<Item = usize>) -> Self {
-        let mut live = Self { queue, totals, ..Self::default() };
+    pub(crate) fn new(
+        queue: QueueState,
+        (totals, pools): (Totals, PoolSeries),
+        cached: impl Iterator<Item = usize>,
+    ) -> Self {
+        let mut live = Self { queue, totals, pools, ..Self::default() };
         live.cached.iter_mut().zip(cached).for_each(|(place, count)| *place = count);
         live
     }
@@ -50,6 +56,7 @@ pub(super) struct LiveGauges {
     running: Gauge,
     cached: Family<WatchLabels, Gauge>,
     pool_counts: PoolGauges,
+    pool_series: PoolSeriesGauges,
 }
 
 impl fmt::Debug for LiveGauges {
@@ -63,6 +70,7 @@ impl LiveGauges {
         Self {
             source: Mutex::new(None),
             pool_counts: PoolGauges::new(registry, env),
+            pool_series: PoolSeriesGauges::new(registry),
             due: registry.register(
                 "vmpool_workqueue_depth",
                 "pools",
@@ -97,6 +105,7 @@ impl LiveGauges {
     pub(super) fn refresh(&self) {
         let live = self.source.lock().as_ref().and_then(|source| source()).unwrap_or_default();
         self.pool_counts.show(&live.totals);
+        self.pool_series.show(&live.pools);
         self.due.set(gauge(live.queue.due));
         self.delayed.set(gauge(live.queue.delayed));
         self.running.set(gauge(live.queue.running));

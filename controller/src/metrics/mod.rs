@@ -3,8 +3,8 @@
 //! Counters and histograms are updated by the code that they describe. Their labels have fixed sets of values, so an
 //! update allocates nothing. Gauges are read from their sources at each scrape, and cost nothing otherwise.
 //!
-//! Each process has one [`Metrics`]. No label names a pool, a machine or a namespace, so the number of time series does
-//! not depend on the contents of the cluster.
+//! Each process has one [`Metrics`]. Only the gauges of `pool_series` name pools, up to a limit, so the number of time
+//! series is bounded.
 
 mod api;
 mod disks;
@@ -12,6 +12,7 @@ mod label_values;
 mod labels;
 mod live;
 mod passes;
+mod pool_series;
 mod pools;
 pub mod reference;
 mod removals;

@@ -1,6 +1,7 @@
 //! Pools, machines and ledgers after the last pass over each pool. The sums are computed for each scrape.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -13,13 +14,18 @@ use vmpool_runtime::Env;
 use vmpool_runtime::metrics::{FloatGauge, Registry};
 
 use super::disks::{DiskCounts, DiskGauges};
-use super::label_values::{LedgerResource, MachineState, PoolState, RemovalState};
+use super::label_values::{Failed, LedgerResource, MachineState, PoolState, RemovalState};
 use super::labels::{LedgerLabels, MachineLabels, PoolLabels, RemovalLabels, each, gauge};
+use super::pool_series::{PoolNumbers, PoolSeries, capped};
 
 /// The counts of one pool after a pass.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolReport {
+    namespace: Arc<str>,
+    name: Arc<str>,
     state: PoolState,
+    /// The reason of its condition ReplicaFailure.
+    blocked: Option<Failed>,
     machines: [usize; MachineState::ALL.len()],
     removals: [usize; RemovalState::ALL.len()],
     disks: DiskCounts,
@@ -62,7 +68,9 @@ impl PoolReport {
             MachineState::RestartPending => summary.restart_pending,
             MachineState::Terminating => terminating,
         });
-        Self { disks, ..Self::new(state, machines, pool, memory) }
+        let is_reason = |known: &Failed| failure.is_some_and(|failure| failure.reason == known.0.as_str());
+        let blocked = Failed::ALL.into_iter().find(is_reason);
+        Self { blocked, disks, ..Self::new(state, machines, pool, memory) }
     }
 
     /// The counts of a pool that is being deleted. Its machines are not reconciled any more.
@@ -88,13 +96,23 @@ impl PoolReport {
         let oldest = [of_machines.1, of_disks.1].into_iter().flatten().min();
         let removals = [pool.record.reserved().count(), pool.record.accepted().count()];
         Self {
+            namespace: pool.namespace.clone(),
+            name: pool.id.name.clone(),
             state,
+            blocked: None,
             machines,
             removals,
             disks: DiskCounts::default(),
             ledger: [of_machines.0, of_disks.0],
             oldest,
         }
+    }
+}
+
+impl PoolReport {
+    fn numbers(&self) -> PoolNumbers {
+        let blocked = Failed::ALL.map(|reason| usize::from(self.blocked == Some(reason)));
+        PoolNumbers { machines: self.machines, free_disks: self.disks.free(), blocked }
     }
 }
 
@@ -130,6 +148,15 @@ impl PoolCounts {
     /// Removes a pool.
     pub(crate) fn forget(&self, uid: &Uid) {
         self.0.lock().remove(uid);
+    }
+
+    /// The numbers of single pools, and the sum of those beyond `limit`.
+    pub(crate) fn series(&self, limit: usize) -> PoolSeries {
+        let all = self.0.lock();
+        let numbers = all.values().map(|pool| (pool.namespace.clone(), pool.name.clone(), pool.numbers()));
+        let numbers = numbers.collect();
+        drop(all);
+        capped(numbers, limit)
     }
 
     /// The current sums.

@@ -17,9 +17,12 @@ controller. [The metrics of the process](#the-process) exist in each program. A 
 its metrics; those that only a leader can know are 0. Counters start at zero with the process. If the leadership
 changes, they keep their values. [Operations](operations.md#metrics) describes the collection and the alerts.
 
-No label names a pool, a machine or a namespace, so the number of time series does not depend on the contents of the
-cluster. A controller has some hundreds. Numbers of a single pool are in its status, which `kubectl` and autoscalers
-read. An exporter of custom resources, such as kube-state-metrics, can turn them into time series.
+The metrics `vmpool_pool_*` have the labels `namespace` and `pool`. Only the leader exports them, for the first 1,000
+pools by namespace and name (`--max-pool-series`). All other pools are summed in one series, in which both labels are
+`(others)`; there, `vmpool_pool_blocked` is a number of pools. Prometheus adds the namespace of the controller as the
+label `namespace` and renames the label of the metric to `exported_namespace`, unless `honor_labels` is set. No other
+label depends on the contents of the cluster, so a controller has some hundreds of time series, and up to seven for each
+of these pools.
 
 A histogram has the series `NAME_bucket`, `NAME_sum` and `NAME_count`.
 ";
@@ -27,7 +30,7 @@ A histogram has the series `NAME_bucket`, `NAME_sum` and `NAME_count`.
 /// The sections, each with the prefixes of its metrics.
 const SECTIONS: &[Section] = &[
     ("Leadership", &["vmpool_leader", "vmpool_lease_"]),
-    ("Pools and machines", &["vmpool_pools", "vmpool_members"]),
+    ("Pools and machines", &["vmpool_pools", "vmpool_members", "vmpool_pool_"]),
     ("Removal", &["vmpool_deletions_", "vmpool_removal_"]),
     ("Retained disks", &["vmpool_disk"]),
     ("Passes and their queue", &["vmpool_passes_", "vmpool_pass_", "vmpool_workqueue_"]),

@@ -53,9 +53,10 @@ fn every_metric_is_on_the_page_and_in_the_reference() {
     let metrics = Metrics::new(&env(&ManualClock::new(), 0));
     let (page, reference) = (metrics.page(), reference::part());
     for metric in metrics.catalogue() {
-        // Requests and their durations have no series before the first request.
+        // Requests have no series before the first one, and pools none before a pass.
         let stem = metric.name.trim_end_matches(metric.kind.suffix());
-        let unknown_beforehand = metric.name.starts_with("vmpool_api_");
+        let unknown_beforehand =
+            ["vmpool_api_", "vmpool_pool_"].iter().any(|start| metric.name.starts_with(start));
         assert!(unknown_beforehand || page.contains(&format!("# TYPE {stem} ")), "{stem}\n{page}");
         assert!(reference.contains(&format!("| `{}` | {} |", metric.name, metric.kind)), "{}", metric.name);
     }
@@ -76,6 +77,8 @@ fn series_with_known_labels_exist_from_the_start() {
     ] {
         assert_eq!(value(&page, series), 0, "{series}");
     }
+    // Nor does a controller with the feature gate off, which never leads.
+    assert!(!page.contains("vmpool_pool_"), "without a leader there is no series of a pool:\n{page}");
 }
 
 #[test]
@@ -161,9 +164,10 @@ async fn a_settled_pool_has_metrics_and_causes_no_further_writes() {
 }
 
 #[tokio::test]
-async fn the_number_of_series_does_not_depend_on_the_number_of_pools() {
+async fn without_metrics_of_single_pools_the_number_of_series_is_constant() {
     async fn series_with(pools: usize) -> BTreeSet<String> {
         let mut world = World::new();
+        world.settings.max_pool_series = 0;
         for number in 0..pools {
             world.server.create("virtualmachinepools", pool(&format!("web{number}"), 2));
         }
@@ -184,6 +188,56 @@ async fn the_number_of_series_does_not_depend_on_the_number_of_pools() {
     let new: Vec<_> = many.difference(&few).collect();
     assert!(new.is_empty(), "fifty pools have more series than one: {new:#?}");
     assert!(few.len() < 600, "{} series", few.len());
+}
+
+#[tokio::test]
+async fn pools_beyond_the_limit_are_summed_in_one_series() {
+    let mut world = World::new();
+    world.settings.max_pool_series = 2;
+    for number in 0..5 {
+        world.server.create("virtualmachinepools", pool(&format!("web{number}"), number + 1));
+    }
+    world.lead();
+    world.calm().await;
+    let page = world.metrics.page();
+    let machines = |namespace: &str, pool: &str, state: &str| {
+        let labels = format!(r#"namespace="{namespace}",pool="{pool}",state="{state}""#);
+        value(&page, &format!("vmpool_pool_machines{{{labels}}}"))
+    };
+    assert_eq!([machines("team-a", "web0", "desired"), machines("team-a", "web1", "replicas")], [1, 2]);
+    assert_eq!(machines("(others)", "(others)", "desired"), 3 + 4 + 5);
+    assert_eq!(value(&page, r#"vmpool_pool_free_disks{namespace="team-a",pool="web0"}"#), 0);
+    assert!(!page.contains("web2"), "{page}");
+    assert!(!page.contains("vmpool_pool_blocked{"), "no pool is blocked:\n{page}");
+
+    for name in ["web0", "web2", "web3"] {
+        world.server.delete("virtualmachinepools", name);
+    }
+    world.calm().await;
+    let page = world.metrics.page();
+    assert!(page.contains("web1") && page.contains("web4"), "{page}");
+    assert!(!page.contains("web0") && !page.contains("(others)"), "{page}");
+}
+
+#[tokio::test]
+async fn a_blocked_pool_has_a_series_with_its_reason() {
+    let world = World::with_pool(1).await;
+    world.server.create("virtualmachinepools", pool("other", 1));
+    world.server.intercept(|call| {
+        let refused = call.is(Verb::Create, "virtualmachines") && call.name.starts_with("web-");
+        if refused { Fate::Refuse(Refusal::new(403, "Forbidden", "exceeded quota")) } else { Fate::Serve }
+    });
+    world.scale(2);
+    world.calm().await;
+    let page = world.metrics.page();
+    assert_eq!(
+        value(&page, r#"vmpool_pool_blocked{namespace="team-a",pool="web",reason="FailedCreate"}"#),
+        1
+    );
+    assert!(!page.contains(r#"pool="other",reason"#), "{page}");
+    world.server.behave();
+    world.advance(Duration::from_secs(65)).await;
+    assert!(!world.metrics.page().contains("vmpool_pool_blocked{"), "{}", world.metrics.page());
 }
 
 #[tokio::test]
@@ -239,6 +293,7 @@ async fn a_leader_that_is_gone_leaves_no_pools_behind() {
     assert_eq!(value(&world.metrics.page(), r#"vmpool_pools{state="ready"}"#), 1);
     world.kill_leader().await;
     let page = world.metrics.page();
+    assert!(!page.contains("vmpool_pool_machines{"), "only the leader has series of single pools:\n{page}");
     for name in [
         r#"vmpool_pools{state="ready"}"#,
         r#"vmpool_members{state="ready"}"#,

@@ -48,7 +48,7 @@ pub(super) fn unread<P: Platform>(
         return NoPlan::Unread { pool, event: None };
     }
     let message = shorten(format!("{attempt}: {}", with_causes(error)));
-    tracing::warn!(message, "a read failed");
+    tracing::warn!(error = message, "a read failed");
     context.metrics.writes.batch_failed(FailureReason::FailedRead);
     let failure = Failure { reason: FailureReason::FailedRead, message: message.clone() };
     state.memory.reading.failed(failure, context.env.uptime(), error.retry_after(), jitter(context));

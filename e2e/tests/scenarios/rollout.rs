@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use vmpool_api::labels;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{Condition, condition, event, ready_replicas, status};
-use vmpool_e2e::world::{FRACTION_OF_MORE_CORES, FRACTION_OF_ONE_CORE, Pool, SETTLE, World};
+use vmpool_e2e::world::{DEADLINE, FRACTION_OF_MORE_CORES, FRACTION_OF_ONE_CORE, Pool, SETTLE, World};
 use vmpool_invariants::object::{Kind, Object};
+use vmpool_test_cluster::poll;
 
 fn template(spec: &Value) -> Value {
     json!({ "spec": { "virtualMachineTemplate": { "spec": spec } } })
@@ -50,6 +51,35 @@ fn worst_moment(pool: &Pool<'_>, world: &World) -> usize {
         worst = worst.max(if rolling { down } else { 0 });
     });
     worst
+}
+
+#[test]
+fn a_revision_that_a_user_deletes_is_stored_again_and_stays_the_merge_base() {
+    scenario("a revision that a user deletes is stored again").run(async |world| {
+        // Given a pool whose template has a label,
+        let tier = |tier: Option<&'static str>| {
+            Condition::new(format!("machines of tier {tier:?}"), move |view| {
+                view.live().all(|machine| machine.label("tier") == tier)
+            })
+        };
+        let labels = |tier: Value| json!({ "spec": { "virtualMachineTemplate": { "metadata": { "labels": { "tier": tier } } } } });
+        let pool = world.pool("web").replicas(1).with(&labels(json!("gold"))).ready().await?;
+        pool.until(tier(Some("gold")).and(synced())).await?;
+        // when a user deletes its stored revisions,
+        let list = ["get", "controllerrevisions", "-o", "name"];
+        let before = world.kubectl(&list).await?;
+        world.kubectl(&["delete", "controllerrevisions", "--all"]).await?;
+        // then the current one is stored again,
+        let stored = async || {
+            let now = world.kubectl(&list).await?;
+            Ok(if now == before { Ok(()) } else { Err(now) })
+        };
+        poll::until(|| "the current revision is stored again".to_owned(), DEADLINE, stored).await?;
+        // and a label that the template then drops is removed from the machine.
+        pool.edit(&labels(Value::Null)).await?;
+        pool.until(tier(None).and(synced()).and(status("updatedReplicas", 1))).await?;
+        Ok::<_, anyhow::Error>(())
+    });
 }
 
 #[test]

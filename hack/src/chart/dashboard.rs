@@ -10,8 +10,8 @@ use super::objects::{at, name, of_kind};
 /// Number of columns in Grafana's grid.
 const WIDTH: u64 = 24;
 
-/// Labels that Prometheus adds, and the label of histogram buckets.
-const SCRAPED: [&str; 3] = ["pod", "job", "le"];
+/// Labels that Prometheus adds or renames, and the label of histogram buckets.
+const SCRAPED: [&str; 4] = ["pod", "job", "exported_namespace", "le"];
 
 /// Violations in the dashboard, compared with the programs' sources.
 pub(super) fn violations(dashboard: &str, sources: &str) -> Vec<String> {

@@ -79,7 +79,7 @@ pub enum Values {
 }
 
 /// The type of the values of a label.
-pub trait LabelValue: Copy + 'static {
+pub trait LabelValue: Clone + 'static {
     /// The possible values.
     fn values() -> Values;
 }

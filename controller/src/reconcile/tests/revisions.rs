@@ -53,8 +53,7 @@ async fn a_revision_belongs_to_its_pool_and_is_listed_once_per_leadership() {
     let log = world.server.take_log();
     let lists = log.iter().filter(|call| call.is(Verb::List, REVISIONS));
     let of_the_watch = format!("{PREFIX}/template-hash");
-    let lists: Vec<_> =
-        lists.filter(|call| call.parameter("labelSelector") != Some(&of_the_watch)).collect();
+    let lists: Vec<_> = lists.filter(|call| call.parameter("labelSelector") != Some(&of_the_watch)).collect();
     assert_eq!(lists.len(), 1);
     assert!(lists[0].parameter("labelSelector").is_some() && lists[0].parameter("resourceVersion").is_none());
     assert!(log.iter().all(|call| !call.is_write()), "the same template is the same revision");
