@@ -8,5 +8,8 @@ mod pool;
 pub use crate::ids::{ObjectId, Uid};
 pub use disk::{Disk, DiskAnnotations, DiskState, StoredTime};
 pub use draft::{DiskDraft, DiskSource, Draft};
-pub use machine::{Activity, DetachedDisk, DiskRef, Machine};
-pub use pool::{Budget, DiskTemplate, Lifetime, Naming, Pool, Published, Rollout, ScaleDownPolicy, Summary};
+pub use machine::{Activity, DetachedDisk, DiskRef, Instance, Machine, Selectable, StartHealth};
+pub use pool::{
+    Autohealing, Budget, DiskTemplate, Finalizer, Lifetime, Membership, Naming, Pool, Published, Restarts, Rollout,
+    ScaleDownPolicy, Selection, Summary,
+};

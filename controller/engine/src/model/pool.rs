@@ -7,8 +7,10 @@ use crate::condition::Condition;
 use crate::failure::{Failure, FailureReason};
 use crate::ids::ObjectId;
 use crate::names::NameBlock;
+use crate::model::machine::Machine;
 use crate::removal::RemovalRecord;
 use crate::revision::RevisionId;
+use crate::selector::Selector;
 
 /// How the machines of a pool are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +32,70 @@ pub enum ScaleDownPolicy {
     LowestOrdinalFirst,
     /// The greatest ordinal first, as a StatefulSet does.
     HighestOrdinalFirst,
+    /// In a random order, which does not change between two passes.
+    Random,
     /// None. The controller deletes only the targets of targeted removals.
     Explicit,
+}
+
+/// Which machines of a pool a scale-down or a rollout considers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// On the labels that the instances of a machine get.
+    pub labels: Selector,
+    /// On the node selector that the instances of a machine get.
+    pub nodes: Selector,
+}
+
+impl Selection {
+    /// Whether the machine is considered.
+    pub fn includes(&self, machine: &Machine) -> bool {
+        self.labels.matches(&machine.selectable.instance_labels)
+            && self.nodes.matches(&machine.selectable.node_selector)
+    }
+}
+
+/// What happens if the labels of a machine that the pool owns change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Membership {
+    /// The controller restores the managed labels.
+    #[default]
+    ManagedLabels,
+    /// The controller releases a machine whose labels do not match this selector.
+    Selector(Selector),
+}
+
+/// The finalizer of the controller on the pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Finalizer {
+    /// The platform has none, on pools and on machines.
+    #[default]
+    Unused,
+    /// The pool lacks it.
+    Missing,
+    /// The pool has it.
+    Present,
+}
+
+/// Which component restarts machines to which an update was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Restarts {
+    /// The platform, after the write, or after a user approved it.
+    #[default]
+    ByPlatform,
+    /// The controller, within the disruption budget.
+    ByController,
+    /// None: an update takes effect when a user restarts the machine.
+    ByUser,
+}
+
+/// When the controller replaces machines that do not start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Autohealing {
+    /// Number of failed starts in a row, at least 1.
+    pub failed_starts: u32,
+    /// How long the platform must report a failure.
+    pub after: Duration,
 }
 
 /// How long a disk lives.
@@ -84,6 +148,14 @@ pub struct Rollout {
     /// creates new machines from the last stored revision. `pinned` contains that revision as soon as the stored
     /// revisions are known.
     pub held: bool,
+    /// Whether existing machines stay as they are: the controller updates none.
+    pub disabled: bool,
+    /// Which component restarts updated machines.
+    pub restarts: Restarts,
+    /// The order in which the controller restarts machines; `None` for the order of their age.
+    pub order: Option<ScaleDownPolicy>,
+    /// The machines that are updated. The others stay as they are.
+    pub selection: Selection,
 }
 
 impl Rollout {
@@ -95,7 +167,17 @@ impl Rollout {
 
 impl Default for Rollout {
     fn default() -> Self {
-        Self { paused: false, budget: Budget::default(), history: 10, pinned: None, held: false }
+        Self {
+            paused: false,
+            budget: Budget::default(),
+            history: 10,
+            pinned: None,
+            held: false,
+            disabled: false,
+            restarts: Restarts::default(),
+            order: None,
+            selection: Selection::default(),
+        }
     }
 }
 
@@ -139,14 +221,28 @@ pub struct Pool {
     pub deleting: bool,
     /// Desired number of machines: `spec.replicas`.
     pub desired: usize,
-    /// Which machines a scale-down deletes.
+    /// Whether the pool is paused: the controller creates, deletes and updates no machine.
+    pub paused: bool,
+    /// Which machines a scale-down deletes first.
     pub scale_down_policy: ScaleDownPolicy,
+    /// Which machines a scale-down may delete.
+    pub scale_down_selection: Selection,
+    /// Whether the storage of a machine that leaves is preserved for the next machine with its name.
+    pub preserves_storage: bool,
+    /// What happens if the labels of a machine change.
+    pub membership: Membership,
+    /// The finalizer of the controller on the pool.
+    pub finalizer: Finalizer,
+    /// When the controller replaces machines that do not start; `None` for never.
+    pub autohealing: Option<Autohealing>,
     /// How the controller names machines.
     pub naming: Naming,
     /// Identity of the current revision.
     pub revision: RevisionId,
     /// Whether that revision is stored, so that its identity is fixed.
     pub revision_stored: bool,
+    /// Other stored revisions with the same template. A machine with one of them is not outdated.
+    pub same_template: Vec<RevisionId>,
     /// How the controller applies it to existing machines.
     pub rollout: Rollout,
     /// The disk templates. The list is empty if the platform stores disks inside the machine object.
@@ -169,6 +265,11 @@ impl Pool {
     pub(crate) fn invalid_spec(&self) -> Option<Failure> {
         let message = format!("the spec of the pool is invalid: {}", self.validation_errors.first()?);
         Some(Failure { reason: FailureReason::FailedCreate, message })
+    }
+
+    /// Whether a machine with this revision has the current template.
+    pub(crate) fn is_current(&self, revision: &RevisionId) -> bool {
+        *revision == self.revision || self.same_template.contains(revision)
     }
 
     /// Whether the pool has a disk template of this name.
