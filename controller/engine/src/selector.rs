@@ -96,14 +96,16 @@ mod tests {
         #[case] values: &[&str],
         #[case] expected: bool,
     ) {
-        let labels: Labels = [("zone", "a"), ("size", "8")].map(|(key, value)| (key.into(), value.into())).into();
+        let labels: Labels =
+            [("zone", "a"), ("size", "8")].map(|(key, value)| (key.into(), value.into())).into();
         let values = values.iter().copied().map(Arc::from).collect();
         assert_eq!(Requirement { key: key.into(), operator, values }.matches(&labels), expected);
     }
 
     #[test]
     fn a_selector_matches_if_all_requirements_hold() {
-        let labels: Labels = [("farm", "render"), ("size", "8")].map(|(key, value)| (key.into(), value.into())).into();
+        let labels: Labels =
+            [("farm", "render"), ("size", "8")].map(|(key, value)| (key.into(), value.into())).into();
         let equal = |key: &str, value: &str| Requirement {
             key: key.into(),
             operator: Operator::In,

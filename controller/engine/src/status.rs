@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::condition::{self, Condition, Wanted};
 use crate::failure::Failure;
 use crate::ids::Uid;
-use crate::model::{Machine, ScaleDownPolicy};
+use crate::model::{Machine, ScaleDownPolicy, StatusScope};
 use crate::plan::observed::Observed;
 
 pub use crate::model::Summary;
@@ -39,9 +39,20 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
         revision: pool.revision.clone(),
     };
 
-    let mut wanted = vec![available(&summary, pool.desired), synced::synced(observed, &counts)];
-    if counts.total != pool.desired {
+    let mut wanted = match pool.status_scope {
+        StatusScope::Complete => vec![available(&summary, pool.desired), synced::synced(observed, &counts)],
+        StatusScope::FailureAndPause => Vec::new(),
+    };
+    if counts.total != pool.desired && pool.status_scope == StatusScope::Complete {
         wanted.push(progressing(observed, counts.total, counts.live));
+    }
+    if pool.paused {
+        wanted.push(Wanted {
+            kind: condition::REPLICA_PAUSED,
+            holds: true,
+            reason: condition::SUCCESSFUL_PAUSED,
+            message: "the pool is paused: the controller creates, deletes and updates no machine".to_owned(),
+        });
     }
     if let Some(failure) = pool.invalid_spec().as_ref().or(failure) {
         wanted.push(Wanted {
@@ -51,7 +62,7 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
             message: failure.message.clone(),
         });
     }
-    if !pool.invalid_settings.is_empty() {
+    if !pool.invalid_settings.is_empty() && pool.status_scope == StatusScope::Complete {
         wanted.push(Wanted {
             kind: condition::INVALID_SETTINGS,
             holds: true,

@@ -1,15 +1,16 @@
 //! Pools: the spec, and the state that annotations and status store.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::condition::Condition;
 use crate::failure::{Failure, FailureReason};
 use crate::ids::ObjectId;
-use crate::names::NameBlock;
 use crate::model::machine::Machine;
+use crate::names::NameBlock;
 use crate::removal::RemovalRecord;
-use crate::revision::RevisionId;
+use crate::revision::{RevisionId, TemplateParts};
 use crate::selector::Selector;
 
 /// How the machines of a pool are named.
@@ -87,6 +88,16 @@ pub enum Restarts {
     ByController,
     /// None: an update takes effect when a user restarts the machine.
     ByUser,
+}
+
+/// What the controller publishes in the status of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StatusScope {
+    /// All conditions. Only live machines count as ready.
+    #[default]
+    Complete,
+    /// Only the conditions about failures and about a pause. Terminating machines that still run count as ready.
+    FailureAndPause,
 }
 
 /// When the controller replaces machines that do not start.
@@ -208,6 +219,21 @@ impl Budget {
     }
 }
 
+/// What it takes to bring the instance of a machine to the revision of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transition {
+    /// Nothing: it has that revision.
+    None,
+    /// The revision is recorded on the instance, because the template of the instance is the same.
+    Record,
+    /// A restart.
+    Restart,
+    /// The machine is deleted and created again, because its storage differs.
+    Recreation,
+    /// It cannot be determined yet, because the revision of the machine is not stored.
+    Unknown,
+}
+
 /// A pool: its spec, and the state that its annotations and its status store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pool {
@@ -243,6 +269,8 @@ pub struct Pool {
     pub revision_stored: bool,
     /// Other stored revisions with the same template. A machine with one of them is not outdated.
     pub same_template: Vec<RevisionId>,
+    /// The parts of the templates of the stored revisions, if the controller restarts machines.
+    pub template_parts: BTreeMap<RevisionId, TemplateParts>,
     /// How the controller applies it to existing machines.
     pub rollout: Rollout,
     /// The disk templates. The list is empty if the platform stores disks inside the machine object.
@@ -253,6 +281,8 @@ pub struct Pool {
     pub record: RemovalRecord,
     /// The last published status.
     pub published: Published,
+    /// What the status contains.
+    pub status_scope: StatusScope,
     /// Messages about fields that cannot be read and that the controller needs to create machines.
     pub validation_errors: Vec<String>,
     /// Messages about settings that cannot be read. The controller uses the safe value of each, and continues to
@@ -261,6 +291,37 @@ pub struct Pool {
 }
 
 impl Pool {
+    /// A valid pool without machines, disk templates, stored state and special settings.
+    pub fn blank(id: ObjectId, namespace: &str) -> Self {
+        Self {
+            id,
+            namespace: namespace.into(),
+            generation: 1,
+            deleting: false,
+            desired: 0,
+            paused: false,
+            scale_down_policy: ScaleDownPolicy::NewestFirst,
+            scale_down_selection: Selection::default(),
+            preserves_storage: false,
+            membership: Membership::default(),
+            finalizer: Finalizer::default(),
+            autohealing: None,
+            naming: Naming::Random,
+            revision: RevisionId::from(""),
+            revision_stored: true,
+            same_template: Vec::new(),
+            template_parts: BTreeMap::new(),
+            rollout: Rollout::default(),
+            disks: Vec::new(),
+            name_block: None,
+            record: RemovalRecord::default(),
+            published: Published::default(),
+            status_scope: StatusScope::default(),
+            validation_errors: Vec::new(),
+            invalid_settings: Vec::new(),
+        }
+    }
+
     /// The validation error that prevents the controller from creating machines of this pool.
     pub(crate) fn invalid_spec(&self) -> Option<Failure> {
         let message = format!("the spec of the pool is invalid: {}", self.validation_errors.first()?);
@@ -270,6 +331,20 @@ impl Pool {
     /// Whether a machine with this revision has the current template.
     pub(crate) fn is_current(&self, revision: &RevisionId) -> bool {
         *revision == self.revision || self.same_template.contains(revision)
+    }
+
+    /// What it takes to bring a machine whose instance has revision `from` to revision `to`, if the controller restarts
+    /// machines.
+    pub(crate) fn transition(&self, from: Option<&RevisionId>, to: &RevisionId) -> Transition {
+        let Some(wanted) = self.template_parts.get(to) else { return Transition::Unknown };
+        match from.map(|from| (from, self.template_parts.get(from))) {
+            Some((from, _)) if from == to => Transition::None,
+            // What the instance was started from cannot be compared any more.
+            None | Some((_, None)) => Transition::Restart,
+            Some((_, Some(current))) if current.storage != wanted.storage => Transition::Recreation,
+            Some((_, Some(current))) if current.instance != wanted.instance => Transition::Restart,
+            Some(_) => Transition::Record,
+        }
     }
 
     /// Whether the pool has a disk template of this name.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::action::Action;
 use super::observed::Observed;
 use super::result::Plan;
-use crate::model::{Machine, Naming};
+use crate::model::{Finalizer, Machine, Membership, Naming, Pool};
 use crate::names::Namer;
+use crate::selector::Selector;
 
 pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let namer = Namer::new(&observed.pool.id.name, &observed.pool.id.uid);
@@ -23,6 +24,9 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
 fn repair(observed: &Observed<'_>, namer: &Namer, machine: &Machine) -> Option<Action> {
     let pool = observed.pool;
     let labelled = machine.pool_uid_label.as_ref() == Some(&pool.id.uid);
+    if let Membership::Selector(selector) = &pool.membership {
+        return selected(pool, selector, machine);
+    }
     if machine.owner.as_ref() == Some(&pool.id.uid) {
         let complete = labelled && machine.pool_label.as_ref() == Some(&pool.id.name);
         return (!complete).then(|| Action::Relabel { machine: machine.id.clone() });
@@ -36,6 +40,21 @@ fn repair(observed: &Observed<'_>, namer: &Namer, machine: &Machine) -> Option<A
             .is_some_and(|(number, block)| number < block.end);
     (machine.owner.is_none() && labelled && issued)
         .then(|| Action::Release { machine: machine.id.clone(), shared: shared(observed, machine) })
+}
+
+/// What a machine of a pool with a selector needs: its release if the labels do not match, or the finalizer. A machine
+/// without a controller owner that still has the finalizer was released by a user.
+fn selected(pool: &Pool, selector: &Selector, machine: &Machine) -> Option<Action> {
+    let release = || Some(Action::Release { machine: machine.id.clone(), shared: Vec::new() });
+    match &machine.owner {
+        Some(owner) if *owner != pool.id.uid => None,
+        Some(_) if !selector.matches(&machine.selectable.labels) => release(),
+        Some(_) if pool.finalizer != Finalizer::Unused && !machine.has_finalizer => {
+            Some(Action::AddFinalizer { machine: machine.id.clone() })
+        }
+        None if machine.has_finalizer => release(),
+        Some(_) | None => None,
+    }
 }
 
 /// The disks of a released machine that a machine of the pool refers to as well, except those that the released machine

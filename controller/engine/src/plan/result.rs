@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::action::{Action, DeleteReason, Stage, Wants};
 use super::observed::Observed;
 use crate::failure::{Failure, FailureReason};
-use crate::ids::ObjectId;
+use crate::ids::{ObjectId, Uid};
 
 /// Why the plan does not contain a step yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,6 +124,11 @@ impl Plan {
             | Action::Detach { .. }
             | Action::Update { .. }
             | Action::RecordRevision { .. }
+            | Action::AddPoolFinalizer
+            | Action::RemovePoolFinalizer
+            | Action::AddFinalizer { .. }
+            | Action::RemoveFinalizer { .. }
+            | Action::Restart { .. }
             | Action::AnnotateDisk { .. }
             | Action::ExpandDisk { .. }
             | Action::StoreRevision { .. }
@@ -137,6 +142,14 @@ impl Plan {
     pub fn deletes_surplus(&self) -> bool {
         let mut actions = self.actions.iter();
         actions.any(|action| matches!(action, Action::Delete { reason: DeleteReason::Surplus, .. }))
+    }
+
+    /// The machines that the plan deletes.
+    pub(super) fn leaving(&self) -> impl Iterator<Item = &Uid> {
+        self.actions.iter().filter_map(|action| match action {
+            Action::Delete { machine, .. } => Some(&machine.uid),
+            _ => None,
+        })
     }
 
     /// Plans as many of `repairs` as their backoff allows. Repairs of objects that rejected the last write come last.

@@ -8,7 +8,7 @@ use vmpool_api::{GoDuration, Quantity, annotations};
 use vmpool_engine::Pool;
 use vmpool_engine::condition::Condition;
 use vmpool_engine::limits;
-use vmpool_engine::model::{DiskTemplate, Naming, ObjectId, Published, ScaleDownPolicy};
+use vmpool_engine::model::{DiskTemplate, ObjectId, Published, ScaleDownPolicy};
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::status::Summary;
@@ -76,14 +76,11 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
         text.parse().inspect_err(|error| tracing::warn!(%error, "ignoring the name block")).ok()
     });
     Pool {
-        namespace: object.metadata.namespace.as_deref().unwrap_or_default().into(),
         generation: object.metadata.generation.unwrap_or_default(),
         deleting: object.metadata.deletion_timestamp.is_some(),
         desired,
         scale_down_policy: if validation_errors.is_empty() { policy } else { ScaleDownPolicy::Explicit },
-        naming: Naming::Random,
         revision: RevisionId::of(&template::canonical(&template::of(&spec.virtual_machine_template))),
-        revision_stored: true,
         rollout,
         disks,
         name_block,
@@ -91,7 +88,7 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
         published: published(&object.status, &id),
         validation_errors,
         invalid_settings,
-        id,
+        ..Pool::blank(id, object.metadata.namespace.as_deref().unwrap_or_default())
     }
 }
 
