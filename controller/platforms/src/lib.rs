@@ -6,8 +6,10 @@
 
 mod attachment;
 pub mod contract;
+mod decode;
 pub mod dvp;
 mod intern;
+pub mod kubevirt;
 pub mod merge;
 mod meta;
 mod text;
