@@ -138,6 +138,7 @@ pub async fn lead<P: Platform>(
         machines: Arc::default(),
         disks: Arc::default(),
         attachments: Arc::default(),
+        instances: Arc::default(),
         states: Mutex::new(HashMap::new()),
         settings,
         metrics: metrics.clone(),
@@ -192,6 +193,7 @@ fn live<P: Platform>(context: &Context<P>) -> Live {
         WatchResource::Machines => context.machines.len(),
         WatchResource::Disks => context.disks.len(),
         WatchResource::Attachments => context.attachments.len(),
+        WatchResource::Instances => context.instances.len(),
     });
     Live::new(context.queue.state(), context.pool_counts.totals(), cached)
 }

@@ -69,7 +69,7 @@ async fn pass<P: Platform>(
         Err(ended) => return ended,
     };
     let Decision { pool, mut snapshot, plan, templates } = decision;
-    if pool.facts.deleting {
+    if pool.facts.deleting && plan.actions.is_empty() {
         let (machines, terminating) = snapshot.machine_counts(&pool.facts);
         let disks = snapshot.disk_counts(&pool.facts);
         let facts = PoolReport::deleting(&pool.facts, machines, terminating, disks, &state.memory);

@@ -28,7 +28,7 @@ use vmpool_engine::plan::{NamesInUse, Observed};
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::{Machine, Memory, ObjectId, Pool, Status};
 
-use super::Platform;
+use super::{DiskOf, Disks, PatchBody, Platform};
 
 pub use disks::{
     a_repointed_machine_reads_back, a_transferred_disk_belongs_to_the_machine, an_expanded_disk_reads_back,
@@ -147,7 +147,7 @@ pub fn lost_markers_are_complete_again_after_mark<P: Platform>(pool: &Value) {
     assert_eq!(body["metadata"]["labels"]["role"], "kept", "labels of others stay");
 }
 
-/// The patch of [`Platform::remove_markers`] removes all labels and annotations of the controller and no others.
+/// The patch of [`Platform::release`] removes all labels and annotations of the controller and no others.
 ///
 /// # Panics
 /// If it does not.
@@ -157,7 +157,7 @@ pub fn nothing_of_ours_stays_after_unmark<P: Platform>(pool: &Value) {
     body["metadata"]["labels"]["role"] = json!("kept");
     body["metadata"]["annotations"]["note"] = json!("kept");
     let before = body.clone();
-    json_patch::merge(&mut body, &P::remove_markers());
+    apply(&mut body, P::release(&decode(&body)));
     let released = P::read_machine(&decode(&body));
     assert_eq!((released.pool_uid_label, released.pool_label, released.revision), (None, None, None));
     assert_eq!(released.written, None);
@@ -175,23 +175,23 @@ pub fn nothing_of_ours_stays_after_unmark<P: Platform>(pool: &Value) {
 pub fn disks_belong_to_their_machine<P: Platform>(pool: &Value) {
     let sample = Sample::<P>::new(pool);
     let draft = sample.draft("7", 7);
-    assert!(P::HAS_DISKS || draft.disks.is_empty(), "a platform without disk objects has no disk templates");
+    assert!(P::Disks::EXIST || draft.disks.is_empty(), "a platform without disk objects has no disk templates");
     let machine = ObjectId::new(&draft.name, MACHINE_UID);
     for drafted in &draft.disks {
-        let mut body = P::disk(&sample.pool, &machine, drafted).expect("the pool has the template");
-        assert_eq!(body["apiVersion"], *P::Disk::api_version(&()));
-        assert_eq!(body["kind"], *P::Disk::kind(&()));
+        let mut body = P::Disks::object(&sample.pool, &machine, drafted).expect("the pool has the template");
+        assert_eq!(body["apiVersion"], *DiskOf::<P>::api_version(&()));
+        assert_eq!(body["kind"], *DiskOf::<P>::kind(&()));
         assert_eq!(body["metadata"]["namespace"], *sample.facts.namespace);
         assert_eq!(body["metadata"]["ownerReferences"][0]["kind"], *P::Machine::kind(&()));
         body["metadata"]["uid"] = json!("uid of the disk");
-        let disk = P::read_disk(&decode(&body));
+        let disk = P::Disks::read(&decode(&body));
         assert_eq!(disk.id, ObjectId::new(&drafted.name, "uid of the disk"));
         assert_eq!(disk.owner.as_ref(), Some(&machine));
         assert_eq!(disk.pool_uid_label.as_ref(), Some(&sample.facts.id.uid));
         assert!(!disk.terminating);
     }
     let gone = DiskDraft::new("any".into(), "a-template-that-no-pool-has".into());
-    assert_eq!(P::disk(&sample.pool, &machine, &gone), None);
+    assert_eq!(P::Disks::object(&sample.pool, &machine, &gone), None);
 }
 
 /// A name block that was recorded on the pool reads back. Pools with ordinal names need none.
@@ -355,6 +355,17 @@ impl NamesInUse for Nothing {
 fn assert_marked(pool: &Pool, machine: &Machine) {
     assert_eq!(machine.pool_uid_label.as_ref(), Some(&pool.id.uid), "the label with the pool's UID");
     assert_eq!(machine.pool_label.as_ref(), Some(&pool.id.name), "the label with the pool's name");
+}
+
+/// The object after a patch.
+fn apply(body: &mut Value, patch: PatchBody) {
+    match patch {
+        PatchBody::Merge(patch) => json_patch::merge(body, &patch),
+        PatchBody::Json(operations) => {
+            let patch: json_patch::Patch = serde_json::from_value(operations).expect("it is a JSON patch");
+            json_patch::patch(body, &patch).expect("it fits the object that it was made for");
+        }
+    }
 }
 
 fn decode<K: serde::de::DeserializeOwned>(body: &Value) -> K {

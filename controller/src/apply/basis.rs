@@ -8,7 +8,7 @@ use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::{DiskDraft, DiskSource};
 use vmpool_engine::plan::DeleteReason;
 use vmpool_engine::{Action, Disk, Memory, ObjectId, Pool, Uid};
-use vmpool_platforms::Platform;
+use vmpool_platforms::{AttachmentOf, Disks, Platform};
 
 use crate::context::Context;
 use crate::live::ReadError;
@@ -63,6 +63,12 @@ impl Basis {
                 | Action::Detach { .. }
                 | Action::RecordRevision { .. }
                 | Action::Delete { reason: DeleteReason::Targeted, .. }
+                | Action::Delete { reason: DeleteReason::StorageChanged | DeleteReason::Unhealthy, .. }
+                | Action::AddPoolFinalizer
+                | Action::RemovePoolFinalizer
+                | Action::AddFinalizer { .. }
+                | Action::RemoveFinalizer { .. }
+                | Action::Restart { .. }
                 | Action::OpenNameBlock { .. }
                 | Action::StoreRevision { .. }
                 | Action::PruneRevision { .. }
@@ -132,14 +138,14 @@ impl Basis {
                 }
             };
             context.list_live::<P::Machine>(namespace, by_machine).await?;
-            if P::HAS_ATTACHMENTS {
-                let by_attachment = |attachment: P::Attachment| {
-                    let attachment = P::read_attachment(&attachment);
+            if P::Disks::HAS_ATTACHMENTS {
+                let by_attachment = |attachment: AttachmentOf<P>| {
+                    let attachment = P::Disks::read_attachment(&attachment);
                     if let Some(disk) = attachment.disk.filter(|disk| doomed.contains(disk)) {
                         users.insert(disk, attachment.id.name);
                     }
                 };
-                context.list_live::<P::Attachment>(namespace, by_attachment).await?;
+                context.list_live::<AttachmentOf<P>>(namespace, by_attachment).await?;
             }
             Ok(())
         };

@@ -7,7 +7,7 @@ use kube::api::Patch;
 use serde_json::{Value, json};
 use vmpool_engine::ObjectId;
 use vmpool_engine::model::DiskDraft;
-use vmpool_platforms::Platform;
+use vmpool_platforms::{Disks, PatchBody, Platform};
 
 use super::basis::Basis;
 use super::outcome::Outcome;
@@ -44,13 +44,19 @@ pub(super) async fn release<P: Platform>(
     shared: &[Arc<str>],
 ) -> Outcome {
     let live = match live(context, pool, machine).await {
-        Ok(live) => P::read_machine(&live),
+        Ok(live) => live,
         Err(outcome) => return outcome,
     };
-    let (handed, stop) = disk::transfer(context, pool, &live, shared).await;
-    let outcome = match stop {
-        Some(stop) => stop,
-        None => patch(context, pool, machine, P::remove_markers()).await,
+    let (handed, stop) = disk::transfer(context, pool, &P::read_machine(&live), shared).await;
+    let outcome = match (stop, P::release(&live)) {
+        (Some(stop), _) => stop,
+        (None, PatchBody::Merge(merge)) => patch(context, pool, machine, merge).await,
+        (None, PatchBody::Json(_)) => {
+            let operations = |live: &P::Machine| match P::release(live) {
+                PatchBody::Json(operations) | PatchBody::Merge(operations) => operations,
+            };
+            edit(context, pool, machine, operations).await
+        }
     };
     outcome.after(handed)
 }
@@ -92,7 +98,7 @@ pub(super) async fn detach<P: Platform>(
     position: usize,
     disk: &str,
 ) -> Outcome {
-    let outcome = edit(context, pool, machine, |live| P::detach(live, position, disk)).await;
+    let outcome = edit(context, pool, machine, |live| P::Disks::detach(live, position, disk)).await;
     match outcome {
         Outcome::Machine(changed, mut events) => {
             events.push(disk::detached(disk, machine, "another machine keeps it"));
@@ -109,11 +115,11 @@ async fn point<P: Platform>(
     (position, from): (usize, &str),
     to: &DiskDraft,
 ) -> Outcome {
-    edit(context, pool, machine, |live| P::repoint(live, position, from, to)).await
+    edit(context, pool, machine, |live| P::Disks::repoint(live, position, from, to)).await
 }
 
 /// Sends the JSON patch that `operations` computes from the live machine.
-async fn edit<P: Platform>(
+pub(super) async fn edit<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     machine: &ObjectId,

@@ -13,7 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use tower::{Layer, Service};
-use vmpool_platforms::Platform;
+use vmpool_platforms::{AttachmentOf, DiskOf, InstanceOf, Platform};
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::Registry;
 
@@ -55,8 +55,9 @@ impl ApiMetrics {
         let plurals = [
             (P::Pool::plural(&()), Resource::Pools),
             (P::Machine::plural(&()), Resource::Machines),
-            (P::Disk::plural(&()), Resource::Disks),
-            (P::Attachment::plural(&()), Resource::Attachments),
+            (DiskOf::<P>::plural(&()), Resource::Disks),
+            (AttachmentOf::<P>::plural(&()), Resource::Attachments),
+            (InstanceOf::<P>::plural(&()), Resource::Instances),
         ];
         RequestLayer { metrics: self.clone(), plurals: Arc::new(plurals) }
     }

@@ -158,6 +158,12 @@ fn template_flaws(spec: &PoolSpec) -> Vec<String> {
     validation_errors
 }
 
+/// What a status object shows.
+pub(in super::super) fn published_in(pool: &PoolObject, status: &Value) -> Published {
+    let status = serde_json::from_value(status.clone()).unwrap_or_default();
+    published(&status, &super::id(&pool.metadata))
+}
+
 fn published(status: &PoolStatus, pool: &ObjectId) -> Published {
     let complete = status.selector.as_deref() == Some(selector(pool.uid.as_str()).as_str());
     let summary = || {
