@@ -12,29 +12,23 @@ use crate::intern::Table;
 const LONGEST: usize = 16 * 1024;
 
 /// The labels of an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels(Arc<BTreeMap<String, String>>);
 
 static RECENT: Table<BTreeMap<String, String>> = Table::new();
 
 impl Labels {
     /// These labels; `None` if they exceed the size that a cache keeps.
-    pub fn of(labels: BTreeMap<String, String>) -> Option<Self> {
+    pub fn of(labels: &BTreeMap<String, String>) -> Option<Self> {
         let size: usize = labels.iter().map(|(key, value)| key.len() + value.len()).sum();
-        (size <= LONGEST).then(|| Self(RECENT.get(&labels, || Arc::new(labels.clone()))))
+        (size <= LONGEST).then(|| Self(RECENT.get(labels, || Arc::new(labels.clone()))))
     }
 
     /// The labels in a JSON object. Entries whose value is no text are skipped, because no object can have them.
     pub fn from_json(value: &Value) -> Option<Self> {
         let entries = value.as_object().into_iter().flatten();
         let texts = entries.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
-        Self::of(texts.collect())
-    }
-}
-
-impl Default for Labels {
-    fn default() -> Self {
-        Self(Arc::default())
+        Self::of(&texts.collect())
     }
 }
 
@@ -62,6 +56,6 @@ mod tests {
     #[test]
     fn labels_that_are_too_large_are_not_kept() {
         let many = (0..1024).map(|number| (format!("key-{number:04}"), "v".repeat(63))).collect();
-        assert_eq!(Labels::of(many), None);
+        assert_eq!(Labels::of(&many), None);
     }
 }

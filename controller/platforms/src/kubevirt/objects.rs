@@ -15,7 +15,7 @@ pub use metadata::Finalizers;
 pub use pool::PoolObject;
 pub use revision::RevisionObject;
 
-pub(super) use machine::{MachineCondition, Volumes};
+pub(super) use machine::{MachineCondition, Storage};
 pub(super) use pool::PoolStatus;
 
 #[cfg(test)]

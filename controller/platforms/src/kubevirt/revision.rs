@@ -10,9 +10,6 @@ use super::objects::RevisionObject;
 use super::read::{NameGeneration, settings};
 use crate::controller_reference;
 
-/// Number of hexadecimal digits of a hash in a name.
-const DIGITS: usize = 8;
-
 /// The possible names of the revision of a generation, in the order in which the controller tries them.
 ///
 /// The first is upstream's, `<pool>-<generation>`. An object of an earlier pool with the same name, or of another
@@ -27,8 +24,8 @@ pub fn names(pool: &ObjectId, generation: i64) -> [String; 2] {
 /// `<beginning of the pool's name>-<hash>-<generation>`
 fn hashed(pool: &str, of: &str, generation: i64) -> String {
     let digest = Sha256::digest(of.as_bytes());
-    let hash: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let tail = format!("-{}-{generation}", &hash[..DIGITS]);
+    let hash = digest.iter().take(4).fold(0_u32, |hash, byte| hash << 8 | u32::from(*byte));
+    let tail = format!("-{hash:08x}-{generation}");
     let mut end = pool.len().min(LABEL_VALUE.saturating_sub(tail.len()));
     while !pool.is_char_boundary(end) {
         end -= 1;

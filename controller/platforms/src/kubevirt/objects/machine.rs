@@ -26,13 +26,13 @@ pub struct MachineObject {
     pub(in super::super) node_selector: Option<Labels>,
     pub(in super::super) run_strategy: Option<String>,
     pub(in super::super) running: Option<bool>,
-    pub(in super::super) volumes: Volumes,
+    pub(in super::super) storage: Storage,
     pub(in super::super) status: MachineStatus,
 }
 
 /// Names of the storage objects of a machine, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Volumes {
+pub(in super::super) struct Storage {
     /// In `dataVolumeTemplates`.
     pub(in super::super) templates: Vec<String>,
     /// In volumes that refer to a DataVolume.
@@ -162,12 +162,12 @@ impl From<Wire> for MachineObject {
         Self {
             metadata,
             finalizers,
-            labels: Labels::of(labels),
+            labels: Labels::of(&labels),
             inner_labels: Labels::from_json(&template.metadata.labels),
             node_selector: Labels::from_json(&inner.node_selector),
             run_strategy: run_strategy.map(|text| limits::clip(&text).to_owned()),
             running,
-            volumes: Volumes {
+            storage: Storage {
                 templates: names(data_volume_templates.into_iter().map(|template| template.metadata.name)),
                 claims: names(
                     inner.volumes.iter().map(|volume| volume.persistent_volume_claim.claim_name.clone()),

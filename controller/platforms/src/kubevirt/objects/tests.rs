@@ -83,8 +83,8 @@ fn names_that_are_too_long_are_no_names() {
             { "persistentVolumeClaim": { "claimName": "" } },
         ]);
     });
-    assert_eq!(machine.volumes.data_volumes, ["root-0"]);
-    assert!(machine.volumes.claims.is_empty());
+    assert_eq!(machine.storage.data_volumes, ["root-0"]);
+    assert!(machine.storage.claims.is_empty());
 }
 
 #[test]

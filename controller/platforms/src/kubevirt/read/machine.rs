@@ -9,7 +9,7 @@ use vmpool_engine::model::{ObjectId, Uid};
 
 use super::super::keys::{REVISION_LABEL, ordinal};
 use super::super::labels::Labels;
-use super::super::objects::{Finalizers, MachineCondition, MachineObject, Volumes};
+use super::super::objects::{Finalizers, MachineCondition, MachineObject, Storage};
 use crate::intern;
 
 /// The condition `Ready` of a machine.
@@ -83,7 +83,7 @@ pub fn machine(object: &MachineObject) -> MachineFacts {
     let name = metadata.name.as_deref().unwrap_or_default();
     let condition = |kind: &str| status.conditions.iter().find(|condition| condition.kind == kind);
     let revision = object.labels.as_ref().and_then(|labels| labels.get(REVISION_LABEL));
-    let Volumes { templates, data_volumes, claims } = &object.volumes;
+    let Storage { templates, data_volumes, claims } = &object.storage;
     MachineFacts {
         id: super::id(metadata),
         ordinal: ordinal(name),

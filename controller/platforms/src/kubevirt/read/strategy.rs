@@ -81,7 +81,7 @@ pub struct Autohealing {
 
 impl Default for Autohealing {
     fn default() -> Self {
-        Self { threshold: 3, failing_time: Duration::from_secs(300) }
+        Self { threshold: 3, failing_time: Duration::from_mins(5) }
     }
 }
 

@@ -122,42 +122,42 @@ fn autohealing_is_on_if_it_is_present(#[case] value: Value, #[case] threshold: u
 type Safe = fn(&Settings) -> bool;
 
 #[rstest]
-#[case::paused(json!({"paused": "yes"}), "paused \"yes\"", |s| s.paused)]
-#[case::budget(json!({"maxUnavailable": "3"}), "maxUnavailable: ", |s| s.max_unavailable == Budget::Machines(1))]
-#[case::budget_of_zero(json!({"maxUnavailable": 0}), "maxUnavailable: ", |s| s.max_unavailable == Budget::Machines(1))]
-#[case::budget_above_all(json!({"maxUnavailable": "101%"}), "maxUnavailable: ", |s| s.max_unavailable == Budget::Machines(1))]
+#[case::paused(json!({"paused": "yes"}), "paused \"yes\"", |s: &Settings| s.paused)]
+#[case::budget(json!({"maxUnavailable": "3"}), "maxUnavailable: ", |s: &Settings| s.max_unavailable == Budget::Machines(1))]
+#[case::budget_of_zero(json!({"maxUnavailable": 0}), "maxUnavailable: ", |s: &Settings| s.max_unavailable == Budget::Machines(1))]
+#[case::budget_above_all(json!({"maxUnavailable": "101%"}), "maxUnavailable: ", |s: &Settings| s.max_unavailable == Budget::Machines(1))]
 #[case::config_maps(
-    json!({"nameGeneration": {"appendIndexToConfigMapRefs": 1}}), "nameGeneration.appendIndexToConfigMapRefs 1", |s| !s.names.config_maps)]
-#[case::autohealing(json!({"autohealing": []}), "autohealing []", |s| s.autohealing.is_none())]
-#[case::threshold(json!({"autohealing": {"startUpFailureThreshold": 0}}), "startUpFailureThreshold 0", |s| s.autohealing.is_none())]
+    json!({"nameGeneration": {"appendIndexToConfigMapRefs": 1}}), "nameGeneration.appendIndexToConfigMapRefs 1", |s: &Settings| !s.names.config_maps)]
+#[case::autohealing(json!({"autohealing": []}), "autohealing []", |s: &Settings| s.autohealing.is_none())]
+#[case::threshold(json!({"autohealing": {"startUpFailureThreshold": 0}}), "startUpFailureThreshold 0", |s: &Settings| s.autohealing.is_none())]
 #[case::negative_duration(
-    json!({"autohealing": {"minFailingToStartDuration": "-1m"}}), "minFailingToStartDuration \"-1m\"", |s| s.autohealing.is_none())]
+    json!({"autohealing": {"minFailingToStartDuration": "-1m"}}), "minFailingToStartDuration \"-1m\"", |s: &Settings| s.autohealing.is_none())]
 #[case::scale_in_of_another_type(
-    json!({"scaleInStrategy": []}), "scaleInStrategy [] is not an object", |s| s.scale_in.mode == ScaleInMode::Unmanaged)]
+    json!({"scaleInStrategy": []}), "scaleInStrategy [] is not an object", |s: &Settings| s.scale_in.mode == ScaleInMode::Unmanaged)]
 #[case::two_scale_in_strategies(
     json!({"scaleInStrategy": {"proactive": {}, "unmanaged": {}}}),
-    "scaleInStrategy has more than one member", |s| s.scale_in.mode == ScaleInMode::Unmanaged)]
+    "scaleInStrategy has more than one member", |s: &Settings| s.scale_in.mode == ScaleInMode::Unmanaged)]
 #[case::an_unknown_scale_in_strategy(
-    json!({"scaleInStrategy": {"gentle": {}}}), "scaleInStrategy has the unknown member gentle", |s| s.scale_in.mode == ScaleInMode::Unmanaged)]
+    json!({"scaleInStrategy": {"gentle": {}}}), "scaleInStrategy has the unknown member gentle", |s: &Settings| s.scale_in.mode == ScaleInMode::Unmanaged)]
 #[case::a_scale_in_member_of_another_type(
     json!({"scaleInStrategy": {"proactive": true}}),
-    "scaleInStrategy has a member proactive that is not an object", |s| s.scale_in.mode == ScaleInMode::Unmanaged)]
+    "scaleInStrategy has a member proactive that is not an object", |s: &Settings| s.scale_in.mode == ScaleInMode::Unmanaged)]
 #[case::preservation(
     json!({"scaleInStrategy": {"proactive": {"statePreservation": "Always"}}}),
-    "statePreservation \"Always\"", |s| s.scale_in.preservation == StatePreservation::Offline)]
+    "statePreservation \"Always\"", |s: &Settings| s.scale_in.preservation == StatePreservation::Offline)]
 #[case::order(
     json!({"scaleInStrategy": {"proactive": {"selectionPolicy": {"sortPolicy": "Fancy"}}}}),
-    "sortPolicy \"Fancy\" is unknown", |s| s.scale_in.selection.order == SortPolicy::Random)]
+    "sortPolicy \"Fancy\" is unknown", |s: &Settings| s.scale_in.selection.order == SortPolicy::Random)]
 #[case::selectors(
     json!({"scaleInStrategy": {"proactive": {"selectionPolicy": {"selectors": {"labelSelector": []}}}}}),
-    "scaleInStrategy: selectors: the selector is not an object", |s| s.scale_in.selection.machines == MachineSelector::Nothing)]
+    "scaleInStrategy: selectors: the selector is not an object", |s: &Settings| s.scale_in.selection.machines == MachineSelector::Nothing)]
 #[case::two_update_strategies(
     json!({"updateStrategy": {"proactive": {}, "opportunistic": {}}}),
-    "updateStrategy has more than one member", |s| s.update == Update::Unmanaged)]
+    "updateStrategy has more than one member", |s: &Settings| s.update == Update::Unmanaged)]
 #[case::update_selectors(
     json!({"updateStrategy": {"proactive": {"selectionPolicy": {"selectors": 1}}}}),
     "updateStrategy: selectors: selectors is not an object",
-    |s| s.update == Update::Proactive(Selection { machines: MachineSelector::Nothing, ..Selection::default() }))]
+    |s: &Settings| s.update == Update::Proactive(Selection { machines: MachineSelector::Nothing, ..Selection::default() }))]
 fn a_setting_that_cannot_be_read_gets_its_safe_value(
     #[case] spec: Value,
     #[case] message: &str,
@@ -223,7 +223,7 @@ fn a_machine_in_a_cluster_is_read() {
     assert_eq!(machine.ordinal, Some(0));
     assert_eq!(machine.created.to_string(), "2026-11-21T13:05:07Z");
     assert!(!machine.terminating);
-    assert_eq!(machine.owner.as_ref().map(|uid| uid.as_str()), Some(fixtures::POOL_UID));
+    assert_eq!(machine.owner.as_ref().map(Uid::as_str), Some(fixtures::POOL_UID));
     assert_eq!(machine.revision.as_deref(), Some("herd-1"));
     assert_eq!(machine.labels.as_ref().unwrap()["app"], "herd");
     assert_eq!(machine.inner_labels.as_ref().unwrap()["app"], "herd");
@@ -301,7 +301,7 @@ fn storage_of_templates_and_of_volumes_is_listed_once() {
 #[test]
 fn an_instance_in_a_cluster_is_read() {
     let facts = instance(&serde_json::from_value(fixtures::instance()).unwrap());
-    assert_eq!(facts.machine.as_ref().map(|uid| uid.as_str()), Some(fixtures::MACHINE_UID));
+    assert_eq!(facts.machine.as_ref().map(Uid::as_str), Some(fixtures::MACHINE_UID));
     assert_eq!(facts.revision.as_deref(), Some("herd-1"));
     assert_eq!((facts.phase, facts.ready, facts.terminating), (Some(InstancePhase::Running), true, false));
     assert!(facts.is_available());
