@@ -171,7 +171,9 @@ fn is_current<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>) -> bool {
     context.pools.get(&planned.namespace, &planned.id.name).is_some_and(|cached| {
         let cached = &cached.facts.facts;
         // The cache can be behind the live read that the plan used, but not ahead of it.
-        cached.id == planned.id && (planned.deleting || !cached.deleting) && cached.generation <= planned.generation
+        cached.id == planned.id
+            && (planned.deleting || !cached.deleting)
+            && cached.generation <= planned.generation
     })
 }
 

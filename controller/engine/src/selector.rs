@@ -1,10 +1,9 @@
 //! Selectors: conditions on the labels of a machine, as Kubernetes defines them for label selectors and node selectors.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Labels, or any other map of names to values.
-pub type Labels = BTreeMap<Arc<str>, Arc<str>>;
+pub type Labels = BTreeMap<String, String>;
 
 /// The operator of a [`Requirement`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,18 +26,18 @@ pub enum Operator {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Requirement {
     /// The key.
-    pub key: Arc<str>,
+    pub key: String,
     /// The operator.
     pub operator: Operator,
     /// The values; empty for [`Operator::Exists`] and [`Operator::DoesNotExist`].
-    pub values: Vec<Arc<str>>,
+    pub values: Vec<String>,
 }
 
 impl Requirement {
     /// Whether `labels` fulfil the condition. A comparison of numbers with a text that is no integer never holds.
     pub fn matches(&self, labels: &Labels) -> bool {
         let value = labels.get(&self.key);
-        let number = |text: &Arc<str>| text.parse::<i64>().ok();
+        let number = |text: &String| text.parse::<i64>().ok();
         let compared = |holds: fn(&i64, &i64) -> bool| {
             let [bound] = &self.values[..] else { return false };
             value.and_then(number).zip(number(bound)).is_some_and(|(value, bound)| holds(&value, &bound))
@@ -98,7 +97,7 @@ mod tests {
     ) {
         let labels: Labels =
             [("zone", "a"), ("size", "8")].map(|(key, value)| (key.into(), value.into())).into();
-        let values = values.iter().copied().map(Arc::from).collect();
+        let values = values.iter().copied().map(String::from).collect();
         assert_eq!(Requirement { key: key.into(), operator, values }.matches(&labels), expected);
     }
 

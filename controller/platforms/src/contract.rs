@@ -157,7 +157,8 @@ pub fn nothing_of_ours_stays_after_unmark<P: Platform>(pool: &Value) {
     body["metadata"]["labels"]["role"] = json!("kept");
     body["metadata"]["annotations"]["note"] = json!("kept");
     let before = body.clone();
-    apply(&mut body, P::release(&decode(&body)));
+    let patch = P::release(&decode(&body));
+    apply(&mut body, patch);
     let released = P::read_machine(&decode(&body));
     assert_eq!((released.pool_uid_label, released.pool_label, released.revision), (None, None, None));
     assert_eq!(released.written, None);
@@ -175,7 +176,10 @@ pub fn nothing_of_ours_stays_after_unmark<P: Platform>(pool: &Value) {
 pub fn disks_belong_to_their_machine<P: Platform>(pool: &Value) {
     let sample = Sample::<P>::new(pool);
     let draft = sample.draft("7", 7);
-    assert!(P::Disks::EXIST || draft.disks.is_empty(), "a platform without disk objects has no disk templates");
+    assert!(
+        P::Disks::EXIST || draft.disks.is_empty(),
+        "a platform without disk objects has no disk templates"
+    );
     let machine = ObjectId::new(&draft.name, MACHINE_UID);
     for drafted in &draft.disks {
         let mut body = P::Disks::object(&sample.pool, &machine, drafted).expect("the pool has the template");

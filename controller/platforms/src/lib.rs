@@ -20,7 +20,8 @@ pub use dvp::Dvp;
 pub use intern::intern;
 pub use meta::{controller_of, controller_reference, slim_metadata};
 pub use seam::{
-    ApiObject, AttachmentOf, ClaimOf, DiskOf, Disks, Finalizers, InstanceOf, Instances, NoDisks, NoFinalizers,
-    NoInstances, NoObject, NoStorage, PatchBody, Platform, RestartRequest, Revisions, Storage, VolumeOf,
+    ApiObject, AttachmentOf, ClaimOf, DiskOf, Disks, Finalizers, InstanceOf, Instances, NoDisks,
+    NoFinalizers, NoInstances, NoObject, NoStorage, PatchBody, Platform, RestartRequest, Revisions, Storage,
+    VolumeOf,
 };
 pub use text::Text;

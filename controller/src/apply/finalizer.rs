@@ -3,8 +3,8 @@
 use kube::Resource;
 use kube::api::Patch;
 use serde::de::IgnoredAny;
-use serde_json::Value;
-use vmpool_engine::{ObjectId, Uid};
+use serde_json::{Value, json};
+use vmpool_engine::ObjectId;
 use vmpool_platforms::{ApiObject, ClaimOf, Finalizers, Platform, Storage, VolumeOf};
 
 use super::outcome::Outcome;
@@ -18,7 +18,10 @@ use crate::write::WriteError;
 
 /// Adds the finalizer to the pool.
 pub(super) async fn add_to_pool<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>) -> Outcome {
-    write_pool(context, pool, P::Finalizers::add_to_pool(&pool.object), "adding").await
+    match P::Finalizers::add_to_pool(&pool.object) {
+        Some(operations) => write_pool(context, pool, operations, "adding").await,
+        None => Outcome::Outdated,
+    }
 }
 
 /// Removes the finalizer from a deleted pool.
@@ -57,7 +60,7 @@ pub(super) async fn add<P: Platform>(
     pool: &PoolEntry<P>,
     machine: &ObjectId,
 ) -> Outcome {
-    repair::edit(context, pool, machine, |live| P::Finalizers::add(live)).await
+    repair::edit(context, pool, machine, |live| P::Finalizers::add(live).unwrap_or_else(|| json!([]))).await
 }
 
 /// Removes the finalizer from a machine. If its storage is preserved, the machine first stops being its owner; the deletion
@@ -123,12 +126,13 @@ async fn disown<P: Platform, K: ApiObject>(
 ) -> Result<(), Outcome> {
     let namespace = &*pool.facts.namespace;
     let doing = format!("preserving {} {name} of machine {machine}", K::kind(&()));
-    let uid: &Uid = &machine.uid;
     let live = match context.get_live::<K>(namespace, name).await {
         Ok(live) => live,
         Err(error) => return Err(failed(machine, &doing, WriteError::Unconfirmed(error.to_string()))),
     };
-    let Some(operations) = live.and_then(|live| P::Storage::preserve(&live, uid)) else { return Ok(()) };
+    let Some(operations) = live.and_then(|live| P::Storage::preserve(&live, machine, &pool.facts.id)) else {
+        return Ok(());
+    };
     let written = match json_patch(operations) {
         Ok(patch) => {
             let path = collection::<K>(namespace);

@@ -43,6 +43,8 @@ pub(super) enum Outcome {
     Changed(Seen<Machine>),
     /// A restart was requested.
     Restarted { machine: ObjectId, instance: Uid },
+    /// A restart of this instance is in progress.
+    RestartInProgress(Uid),
     /// The request of a restart of this instance is unconfirmed.
     MaybeRestarted(Uid, PoolEvent, WriteError),
     /// A deletion is unconfirmed.

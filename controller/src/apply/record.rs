@@ -100,6 +100,10 @@ pub(super) fn record<P: Platform>(
             let event = PoolEvent { reason: Reason::RestartRequested, name: machine.name.to_string(), note };
             Step::done(Some(event))
         }
+        Outcome::RestartInProgress(instance) => {
+            memory.restarts.request(&instance, uptime);
+            Step::done(None)
+        }
         Outcome::MaybeRestarted(instance, event, error) => {
             memory.restarts.request(&instance, uptime);
             Step::failed(event, error)

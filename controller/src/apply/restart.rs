@@ -33,23 +33,21 @@ pub(super) async fn restart<P: Platform>(
             let path = collection::<InstanceOf<P>>(namespace);
             context.writer.delete(WriteKind::RestartInstance, path, &target, None).await.map(|_| ())
         }
-        RestartRequest::PatchMachineStatus(operations) => match serde_json::from_value(operations) {
-            Ok(operations) => {
-                let patch = Patch::<()>::Json(operations);
-                let path = collection::<P::Machine>(namespace);
-                let kind = WriteKind::RestartInstance;
-                let patched =
-                    context.writer.patch::<IgnoredAny, _>(kind, path, name, Some("status"), patch).await;
-                patched.map(|_| ())
-            }
-            Err(error) => Err(WriteError::Invalid(error.into())),
-        },
+        RestartRequest::PatchMachineStatus(patch) => {
+            let (path, patch) = (collection::<P::Machine>(namespace), Patch::Merge(patch));
+            let kind = WriteKind::RestartInstance;
+            context.writer.patch::<IgnoredAny, _>(kind, path, name, Some("status"), patch).await.map(|_| ())
+        }
+        // It uses budget until it has ended, or for the time that a restart may take.
+        RestartRequest::None => return Outcome::RestartInProgress(instance.clone()),
     };
     match written {
         Ok(()) => Outcome::Restarted { machine: machine.clone(), instance: instance.clone() },
         Err(error) if error.is_gone() || error.is_conflict() || error.is_unprocessable() => Outcome::Outdated,
         // The platform may carry it out, so that it uses budget.
-        Err(error @ WriteError::Unconfirmed(_)) => Outcome::MaybeRestarted(instance.clone(), failure(machine, &error), error),
+        Err(error @ WriteError::Unconfirmed(_)) => {
+            Outcome::MaybeRestarted(instance.clone(), failure(machine, &error), error)
+        }
         Err(error) => Outcome::Failed(failure(machine, &error), error),
     }
 }
@@ -68,7 +66,7 @@ pub(super) async fn record_revision<P: Platform>(
         Ok(live) => live,
         Err(outcome) => return outcome,
     };
-    let operations = P::Instances::record_revision(&live, revision);
+    let Some(operations) = P::Instances::record_revision(&live, revision) else { return Outcome::Outdated };
     let written = match serde_json::from_value(operations) {
         Ok(operations) => {
             let (path, patch) = (collection::<InstanceOf<P>>(namespace), Patch::<()>::Json(operations));
@@ -100,14 +98,17 @@ async fn live<P: Platform>(
         let error = WriteError::Unconfirmed(error);
         Outcome::Failed(failure(machine, &error), error)
     };
-    let found = context.get_live::<P::Machine>(namespace, name).await.map_err(|error| unread(error.to_string()))?;
+    let found =
+        context.get_live::<P::Machine>(namespace, name).await.map_err(|error| unread(error.to_string()))?;
     let found = found.filter(|found| {
         let meta = found.meta();
         meta.uid.as_deref() == Some(machine.uid.as_str()) && meta.deletion_timestamp.is_none()
     });
     let machine_object = found.ok_or(Outcome::Outdated)?;
-    let found =
-        context.get_live::<InstanceOf<P>>(namespace, name).await.map_err(|error| unread(error.to_string()))?;
+    let found = context
+        .get_live::<InstanceOf<P>>(namespace, name)
+        .await
+        .map_err(|error| unread(error.to_string()))?;
     let found = found.filter(|found| found.meta().uid.as_deref() == Some(instance.as_str()));
     Ok((machine_object, found.ok_or(Outcome::Outdated)?))
 }

@@ -220,6 +220,10 @@ words!(
         Surplus => "surplus",
         /// It is the target of a targeted removal.
         Targeted => "named",
+        /// The storage in its template changed.
+        StorageChanged => "storage_changed",
+        /// It did not start.
+        Unhealthy => "unhealthy",
     }
 );
 

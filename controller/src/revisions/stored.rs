@@ -3,14 +3,10 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use vmpool_engine::limits;
-use vmpool_engine::revision::{Fingerprint, RevisionId, StoredRevision};
+use vmpool_engine::revision::{Fingerprint, StoredRevision};
 use vmpool_engine::{ObjectId, Uid};
-use vmpool_platforms::{Platform, Text, controller_of, slim_metadata};
-
-use super::templates::Templates;
-use crate::pool_entry::PoolEntry;
+use vmpool_platforms::{Platform, Revisions, Text, controller_of, slim_metadata};
 
 /// The fields of a ControllerRevision that vmpool reads.
 #[derive(Clone, Debug, Deserialize)]

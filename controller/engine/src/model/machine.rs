@@ -44,18 +44,22 @@ pub struct DetachedDisk {
 /// What the selectors of a pool are compared with. Machines of one revision share it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Selectable {
-    /// The labels of the machine object.
-    pub labels: Labels,
-    /// The labels that its instances get.
-    pub instance_labels: Labels,
-    /// The node selector that its instances get.
-    pub node_selector: Labels,
+    /// The labels of the machine object; `None` if they are too large to be kept. The machine then counts as selected,
+    /// because to release it would be the destructive error.
+    pub labels: Option<Labels>,
+    /// The labels that its instances get; `None` if they are too large to be kept. The machine is then not selected.
+    pub instance_labels: Option<Labels>,
+    /// The node selector that its instances get; `None` if it is too large to be kept. The machine is then not selected.
+    pub node_selector: Option<Labels>,
 }
 
 impl Selectable {
     /// Without labels, for platforms whose pools have no selectors.
     pub fn none() -> Arc<Self> {
-        static NONE: LazyLock<Arc<Selectable>> = LazyLock::new(Arc::default);
+        static NONE: LazyLock<Arc<Selectable>> = LazyLock::new(|| {
+            let none = || Some(Labels::new());
+            Arc::new(Selectable { labels: none(), instance_labels: none(), node_selector: none() })
+        });
         NONE.clone()
     }
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 use crate::condition::Condition;
 use crate::failure::{Failure, FailureReason};
 use crate::ids::ObjectId;
-use crate::model::machine::Machine;
+use crate::model::machine::{Machine, Selectable};
 use crate::names::NameBlock;
 use crate::removal::RemovalRecord;
 use crate::revision::{RevisionId, TemplateParts};
-use crate::selector::Selector;
+use crate::selector::{Labels, Selector};
 
 /// How the machines of a pool are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +51,11 @@ pub struct Selection {
 impl Selection {
     /// Whether the machine is considered.
     pub fn includes(&self, machine: &Machine) -> bool {
-        self.labels.matches(&machine.selectable.instance_labels)
-            && self.nodes.matches(&machine.selectable.node_selector)
+        let Selectable { instance_labels, node_selector, .. } = &*machine.selectable;
+        let fits = |selector: &Selector, labels: &Option<Labels>| {
+            selector.0.is_empty() || labels.as_ref().is_some_and(|labels| selector.matches(labels))
+        };
+        fits(&self.labels, instance_labels) && fits(&self.nodes, node_selector)
     }
 }
 

@@ -48,7 +48,9 @@ fn selected(pool: &Pool, selector: &Selector, machine: &Machine) -> Option<Actio
     let release = || Some(Action::Release { machine: machine.id.clone(), shared: Vec::new() });
     match &machine.owner {
         Some(owner) if *owner != pool.id.uid => None,
-        Some(_) if !selector.matches(&machine.selectable.labels) => release(),
+        Some(_) if !machine.selectable.labels.as_ref().is_none_or(|labels| selector.matches(labels)) => {
+            release()
+        }
         Some(_) if pool.finalizer != Finalizer::Unused && !machine.has_finalizer => {
             Some(Action::AddFinalizer { machine: machine.id.clone() })
         }

@@ -5,7 +5,7 @@ use vmpool_engine::ObjectId;
 use vmpool_engine::model::{DiskAnnotations, DiskDraft, StoredTime};
 
 use super::{MACHINE_UID, Sample, created, decode};
-use crate::{DiskOf, Disks, Platform};
+use crate::{Disks, Platform};
 
 /// A disk as the API server stores it, for every template of the sample.
 fn stored<P: Platform>(sample: &Sample<P>) -> Vec<Value> {

@@ -5,7 +5,7 @@ use vmpool_engine::model::DiskDraft;
 use vmpool_engine::revision::{Fingerprint, RevisionId};
 
 use super::{Sample, decode};
-use crate::{DiskOf, Disks, Platform};
+use crate::{Disks, Platform};
 
 /// The key of a label and an annotation that a template can set.
 const KEY: &str = "edited";

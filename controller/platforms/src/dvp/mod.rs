@@ -16,9 +16,7 @@ use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::{RevisionId, TemplateParts};
 use vmpool_engine::{Disk, Machine, Pool, Status};
 
-use super::{
-    Attachment, Disks, NoFinalizers, NoInstances, NoStorage, PatchBody, Platform, Revisions,
-};
+use super::{Attachment, Disks, NoFinalizers, NoInstances, NoStorage, PatchBody, Platform, Revisions};
 
 pub use objects::{AttachmentObject, DiskObject, MachineObject, PoolObject};
 

@@ -1,8 +1,8 @@
 //! Disks that are objects of the pool or of its machines.
 
 use serde_json::Value;
-use vmpool_engine::model::{DiskAnnotations, DiskDraft, ObjectId};
 use vmpool_engine::Disk;
+use vmpool_engine::model::{DiskAnnotations, DiskDraft, ObjectId};
 
 use super::{ApiObject, NoObject, Platform};
 use crate::Attachment;

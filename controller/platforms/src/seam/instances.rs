@@ -14,8 +14,11 @@ pub type InstanceOf<P> = <<P as Platform>::Instances as Instances<P>>::Instance;
 pub enum RestartRequest {
     /// It deletes the instance, and the platform starts another one.
     DeleteInstance,
-    /// It sends this JSON patch to the status of the machine, because the platform would not start another instance.
+    /// It sends this merge patch, which contains UID and version, to the status of the machine, because the platform would
+    /// not start another instance.
     PatchMachineStatus(Value),
+    /// It requests none: a restart is in progress, or the machine is off on purpose.
+    None,
 }
 
 /// Instances as objects: how to read them, and how the controller restarts them.
@@ -32,9 +35,9 @@ pub trait Instances<P: Platform>: Send + Sync + 'static {
     /// How to restart `instance`, the instance of `machine`.
     fn restart(machine: &P::Machine, instance: &Self::Instance) -> RestartRequest;
 
-    /// The JSON patch that records on an instance that it has the template of `revision`. It fails if the instance has
-    /// changed.
-    fn record_revision(instance: &Self::Instance, revision: &RevisionId) -> Value;
+    /// The JSON patch that records on an instance that it has the template of `revision`; `None` if the instance records
+    /// it, or no revision. It fails if the instance has changed.
+    fn record_revision(instance: &Self::Instance, revision: &RevisionId) -> Option<Value>;
 }
 
 /// For platforms where an instance is part of its machine.
@@ -52,7 +55,7 @@ impl<P: Platform> Instances<P> for NoInstances {
     fn restart(_: &P::Machine, instance: &NoObject) -> RestartRequest {
         match *instance {}
     }
-    fn record_revision(instance: &NoObject, _: &RevisionId) -> Value {
+    fn record_revision(instance: &NoObject, _: &RevisionId) -> Option<Value> {
         match *instance {}
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use vmpool_engine::Uid;
+use vmpool_engine::ObjectId;
 
 use super::{ApiObject, NoObject, Platform};
 
@@ -25,9 +25,9 @@ pub trait Storage<P: Platform>: Send + Sync + 'static {
     /// Names of the claims of a machine.
     fn claims(machine: &P::Machine) -> Vec<Arc<str>>;
 
-    /// The JSON patch that removes `machine` from the owners of a storage object; `None` if the machine is not its
-    /// controller owner. It fails if the owners have changed.
-    fn preserve<K: ApiObject>(object: &K, machine: &Uid) -> Option<Value>;
+    /// The JSON patch that removes `machine`, a machine of `pool`, from the owners of a storage object; `None` if the
+    /// machine is not its controller owner. It fails if the owners have changed.
+    fn preserve<K: ApiObject>(object: &K, machine: &ObjectId, pool: &ObjectId) -> Option<Value>;
 }
 
 /// For platforms whose machines own no such storage.
@@ -44,7 +44,7 @@ impl<P: Platform> Storage<P> for NoStorage {
     fn claims(_: &P::Machine) -> Vec<Arc<str>> {
         Vec::new()
     }
-    fn preserve<K: ApiObject>(_: &K, _: &Uid) -> Option<Value> {
+    fn preserve<K: ApiObject>(_: &K, _: &ObjectId, _: &ObjectId) -> Option<Value> {
         None
     }
 }
