@@ -118,9 +118,11 @@ pub(crate) async fn resolve<P: Platform>(
         return Ok(pool);
     }
     let mut facts = facts.clone();
-    let others = revisions.history.with_content(&template).filter(|other| **other != id);
-    facts.same_template = others.cloned().collect();
-    facts.template_parts = revisions.history.parts();
+    if revisions.names_by_generation(&pool) {
+        let others = revisions.history.with_content(&template).filter(|other| **other != id);
+        facts.same_template = others.cloned().collect();
+        facts.template_parts = revisions.history.parts();
+    }
     facts.revision = id;
     facts.revision_stored = stored;
     (facts.rollout.pinned, facts.rollout.held) = (pinned, held);

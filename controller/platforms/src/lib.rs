@@ -18,6 +18,7 @@ mod text;
 pub use attachment::Attachment;
 pub use dvp::Dvp;
 pub use intern::intern;
+pub use kubevirt::KubeVirt;
 pub use meta::{controller_of, controller_reference, slim_metadata};
 pub use seam::{
     ApiObject, AttachmentOf, ClaimOf, DiskOf, Disks, Finalizers, InstanceOf, Instances, NoDisks,

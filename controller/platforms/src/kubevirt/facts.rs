@@ -12,7 +12,6 @@ use vmpool_engine::model::{
 };
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::selector::Selector;
 use vmpool_engine::{Machine, ObjectId, Pool};
 
 use super::objects::{Finalizers, InstanceObject, MachineObject, PoolObject};

@@ -11,15 +11,20 @@
 //! 4. `machine`, `release`, `status`, `coexistence`: objects, patches and verdicts from these types
 //! 5. `template`, `revision`, `events`: comparisons of templates, stored templates, and the texts of events
 //! 6. `restart`, `update`: what brings a changed template to an existing machine
+//! 7. `publish`, `facts`: the data model of the engine
+//! 8. `platform`: the implementation of [`Platform`](crate::Platform)
 
 pub mod coexistence;
 pub mod events;
+mod facts;
 #[cfg(test)]
 mod fixtures;
 pub mod keys;
 pub mod labels;
 pub mod machine;
 pub mod objects;
+mod platform;
+mod publish;
 pub mod read;
 pub mod release;
 pub mod restart;
@@ -28,3 +33,6 @@ pub mod selectors;
 pub mod status;
 pub mod template;
 pub mod update;
+
+pub use objects::{InstanceObject, MachineObject, PoolObject};
+pub use platform::KubeVirt;

@@ -63,7 +63,8 @@ impl Platform for KubeVirt {
         (revision, to): (&RevisionId, &Value),
         _: &[DiskDraft],
     ) -> Option<Value> {
-        update::update(live, from.map(of), of(to), revision.as_str())
+        let ordinal = live["metadata"]["name"].as_str().and_then(keys::ordinal).unwrap_or_default();
+        update::update(live, from.map(of), of(to), ordinal, revision.as_str())
     }
     /// Machines that virt-controller created are like those of vmpool, so they are updated like these.
     fn adopt(live: &Value, to: (&RevisionId, &Value), disks: &[DiskDraft]) -> Option<Value> {
