@@ -15,7 +15,9 @@ pub enum Activity {
     Running,
     /// It is stopped until a user starts it. An update of a stopped machine disrupts no workload.
     Stopped,
-    /// It is not started, starting, stopping or failed.
+    /// Its guest shuts down, for a stop or for a restart.
+    Stopping,
+    /// It is not started, starting or failed.
     NotRunning,
 }
 
@@ -138,6 +140,8 @@ pub struct Machine {
     pub instance: Option<Arc<Instance>>,
     /// What the platform reports about its starts.
     pub start_health: StartHealth,
+    /// Why it does not start, as the platform reports it; only for a machine that waits to start.
+    pub problem: Option<Arc<str>>,
 }
 
 impl Machine {
@@ -165,12 +169,19 @@ impl Machine {
             selectable: Selectable::none(),
             instance: None,
             start_health: StartHealth::default(),
+            problem: None,
         }
     }
 
     /// Whether its guest runs.
     pub(crate) fn runs(&self) -> bool {
         self.activity == Activity::Running
+    }
+
+    /// Whether the spec that was last written is in effect: the platform has evaluated it, and the machine neither needs
+    /// a restart for it nor stops for that restart.
+    pub fn has_spec_in_effect(&self) -> bool {
+        self.evaluated && !self.restart_pending && self.activity != Activity::Stopping
     }
 
     /// The disks that are not free while the machine exists: those of its devices, those that only its disk map names,

@@ -1,9 +1,10 @@
 //! Removal: the accepted targets, and the surplus of other machines.
 
 use super::action::{Action, DeleteReason, Stage};
+use super::blocker::Blocker;
 use super::observed::Observed;
 use super::order::leaving_order;
-use super::result::{Blocker, Plan};
+use super::result::Plan;
 use crate::failure::FailureReason;
 use crate::ids::Uid;
 use crate::model::{Machine, ScaleDownPolicy};
