@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use futures::future::{Either, join, select};
+use futures::future::{Either, OptionFuture, join, select};
 use kube::Resource;
 use tokio_util::sync::CancellationToken;
 use vmpool_platforms::{Dvp, KubeVirt, Platform};
 use vmpool_runtime::lease::Fence;
 
 use crate::lead::{Dependencies, LeaderHealth, Shared, reconcile_platform};
+use crate::options::PlatformName;
 
 /// Time between two checks whether the cluster serves the pools of a platform.
 const CHECK: Duration = Duration::from_secs(10);
 
-/// Reconciles the pools of all platforms until `stop`. If a platform stops early, the leadership ends, so that the next
+/// Reconciles the pools of these platforms until `stop`. If a platform stops early, the leadership ends, so that the next
 /// leader starts with new caches.
 ///
 /// The caller must hold the lease of `fence`, and must drop the future when the lease is lost.
@@ -21,14 +22,19 @@ pub async fn lead_all(
     dependencies: Dependencies,
     fence: Fence,
     leader_health: LeaderHealth,
+    platforms: &[PlatformName],
     stop: CancellationToken,
 ) {
     let stop = stop.child_token();
     let (shared, events) = Shared::new(dependencies, fence, leader_health);
-    let platforms = join(
-        while_served::<Dvp>(shared.clone(), stop.clone()),
-        while_served::<KubeVirt>(shared, stop.clone()),
-    );
+    let named = |name| platforms.contains(&name);
+    // A single platform needs no check: without its CRDs its watches fail and are repeated.
+    let checks = platforms.len() > 1;
+    let dvp = named(PlatformName::Dvp).then(|| while_served::<Dvp>(shared.clone(), checks, stop.clone()));
+    let kubevirt =
+        named(PlatformName::Kubevirt).then(|| while_served::<KubeVirt>(shared.clone(), checks, stop.clone()));
+    let (dvp, kubevirt) = (OptionFuture::from(dvp), OptionFuture::from(kubevirt));
+    let platforms = join(dvp, kubevirt);
     match select(std::pin::pin!(platforms), std::pin::pin!(events.join())).await {
         Either::Left(_) => {}
         Either::Right((ended, platforms)) => {
@@ -40,10 +46,10 @@ pub async fn lead_all(
     }
 }
 
-/// Reconciles the pools of a platform as soon as the cluster serves them.
-async fn while_served<P: Platform>(shared: Shared, stop: CancellationToken) {
+/// Reconciles the pools of a platform; with `checks` as soon as the cluster serves them.
+async fn while_served<P: Platform>(shared: Shared, checks: bool, stop: CancellationToken) {
     let mut waits = false;
-    loop {
+    while checks {
         match is_served::<P>(&shared).await {
             Ok(true) => break,
             Ok(false) if !waits => {

@@ -13,7 +13,7 @@ use vmpool_runtime::lease::{Candidate, LeaseConfig};
 
 use crate::lead::{Dependencies, LeaderHealth};
 use crate::metrics::{LeadershipChange, Metrics};
-use crate::options::{Options, OptionsError};
+use crate::options::{Options, OptionsError, PlatformName};
 use crate::platforms::lead_all;
 
 /// Duration after which a pass counts as stuck. The longest regular pass has some hundred writes.
@@ -92,7 +92,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     });
     health.ready("lease", move || contact.check(OUT_OF_TOUCH));
     let probes = server.run(health, &env, stop.clone());
-    let leadership_changes = serve(&mut candidate, &lease, dependencies, leader_health, stop.clone());
+    let leadership_changes = serve(&mut candidate, &lease, dependencies, leader_health, &options.platforms, stop.clone());
     futures::pin_mut!(probes, leadership_changes);
     match futures::future::select(leadership_changes, probes).await {
         futures::future::Either::Left(((), _)) => Ok(()),
@@ -111,6 +111,7 @@ pub async fn serve(
     lease: &LeaseConfig,
     dependencies: Dependencies,
     leader_health: LeaderHealth,
+    platforms: &[PlatformName],
     stop: CancellationToken,
 ) {
     tracing::info!(
@@ -123,7 +124,7 @@ pub async fn serve(
         let metrics = dependencies.metrics.clone();
         metrics.leadership_changed(LeadershipChange::Acquired);
         let leading =
-            lead_all(dependencies.clone(), leadership.fence.clone(), leader_health.clone(), stop.clone());
+            lead_all(dependencies.clone(), leadership.fence.clone(), leader_health.clone(), platforms, stop.clone());
         let lost = leadership.lost();
         futures::pin_mut!(leading, lost);
         match futures::future::select(leading, lost).await {
