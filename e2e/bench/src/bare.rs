@@ -14,7 +14,7 @@ use kube::core::request::Request;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::task::JoinSet;
-use vmpool_controller::platform::Platform;
+use vmpool_controller::platform::{Disks, Platform};
 use vmpool_controller::platform::dvp::{DiskObject, Dvp, MachineObject, PoolObject};
 use vmpool_engine::ObjectId;
 use vmpool_engine::model::{DiskDraft, Draft};
@@ -158,7 +158,7 @@ async fn unit(inner: Arc<Inner>, draft: Draft) -> anyhow::Result<ObjectId> {
     let machine = ObjectId::new(&draft.name, &created.metadata.uid);
     for disk in &draft.disks {
         let body =
-            Dvp::disk(&inner.pool, &machine, disk).context("the pool has the template of every draft")?;
+            <Dvp as Disks<Dvp>>::object(&inner.pool, &machine, disk).context("the pool has the template of every draft")?;
         inner.create(DiskObject::url_path(&(), namespace), &body).await?;
     }
     Ok(machine)

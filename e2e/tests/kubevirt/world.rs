@@ -28,12 +28,13 @@ pub(crate) struct World<'p> {
 /// Runs a test on the shared control plane, with programs of its own.
 pub(crate) fn with_world(name: &str, test: impl AsyncFnOnce(World<'_>) -> Result<()>) {
     with_namespace(name, async |place| {
-        static ACCOUNTS: OnceCell<()> = OnceCell::const_new();
+        static ACCOUNTS: OnceCell<Accounts> = OnceCell::const_new();
         let install = async || {
             let chart = Chart::render(&["platforms.kubevirt.enabled=true".to_owned()]).await?;
-            Accounts::of(&chart, place.cluster).await.map(drop)
+            Accounts::of(&chart, place.cluster).await
         };
-        ACCOUNTS.get_or_try_init(install).await?;
+        let accounts = ACCOUNTS.get_or_try_init(install).await?;
+        accounts.grant_in(place.cluster, place.namespace).await?;
         let namespace = place.namespace;
         let flags = ["--platform=kubevirt".to_owned(), format!("--namespace={namespace}")];
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
