@@ -7,7 +7,7 @@ use std::sync::Arc;
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::{DiskDraft, DiskSource};
 use vmpool_engine::plan::DeleteReason;
-use vmpool_engine::{Action, Disk, Memory, ObjectId, Pool, Uid};
+use vmpool_engine::{Action, Disk, Machine, Memory, ObjectId, Pool, Uid};
 use vmpool_platforms::{AttachmentOf, Disks, Platform};
 
 use crate::context::Context;
@@ -82,7 +82,7 @@ impl Basis {
                 let known = memory.machines.written_as(name);
                 let known = known.or_else(|| context.machines.get(&pool.namespace, name));
                 // Changes of other fields do not change the facts.
-                if let Some(known) = known.filter(|known| is_same(&known.facts, planned)) {
+                if let Some(known) = known.filter(|known| is_same_machine(&known.facts, planned)) {
                     basis.machines.insert(planned.id.uid.clone(), known.version);
                 }
             }
@@ -165,6 +165,15 @@ impl Basis {
             None => Err("its users were not read".to_owned()),
         }
     }
+}
+
+/// Whether a machine has not changed since the plan. The snapshot adds the instance, which is another object.
+fn is_same_machine(known: &Arc<Machine>, planned: &Arc<Machine>) -> bool {
+    if planned.instance.is_none() {
+        return is_same(known, planned);
+    }
+    let revision = known.revision.clone();
+    **known == Machine { instance: None, revision, ..Machine::clone(planned) }
 }
 
 fn is_same<T: PartialEq>(known: &Arc<T>, planned: &Arc<T>) -> bool {
