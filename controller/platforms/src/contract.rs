@@ -14,21 +14,23 @@
 //! with at least one disk template if the platform has disks.
 
 mod disks;
+mod sample;
 mod updates;
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use kube::Resource;
 use serde_json::{Value, json};
+use vmpool_engine::condition::Condition;
 use vmpool_engine::failure::{Failure, FailureReason};
-use vmpool_engine::model::{Activity, DiskDraft, Draft, Lifetime, Naming};
+use vmpool_engine::model::{Activity, DiskDraft, Finalizer, Naming};
 use vmpool_engine::names::NameBlock;
-use vmpool_engine::plan::{NamesInUse, Observed};
 use vmpool_engine::removal::RemovalRecord;
-use vmpool_engine::{Machine, Memory, ObjectId, Pool, Status};
+use vmpool_engine::revision::Fingerprint;
+use vmpool_engine::{Machine, ObjectId, Pool};
 
 use super::{DiskOf, Disks, PatchBody, Platform};
+use sample::{MACHINE_UID, Sample, created, decode};
 
 pub use disks::{
     a_repointed_machine_reads_back, a_transferred_disk_belongs_to_the_machine, an_expanded_disk_reads_back,
@@ -39,9 +41,6 @@ pub use updates::{
     a_machine_is_taken_over_as_it_is, a_machine_of_the_same_template_changes_its_marker_only,
     a_template_is_the_pools, what_a_template_adds_goes_with_it,
 };
-
-/// UID of the sample's machines.
-const MACHINE_UID: &str = "0b1f2a60-5f2f-4f1e-9c39-7d1c3f8e2b55";
 
 /// The complete contract.
 ///
@@ -84,7 +83,10 @@ pub fn what_is_written_reads_back<P: Platform>(pool: &Value) {
     assert_eq!(machine.activity, Activity::NotRunning, "it has not started");
     assert!(!machine.restart_pending, "nothing has changed since");
     assert_eq!(machine.created, created(), "its age is known");
-    assert_marked(&sample.facts, &machine);
+    if sample.has_managed_labels() {
+        assert_marked(&sample.facts, &machine);
+    }
+    assert_eq!(machine.has_finalizer, sample.facts.finalizer != Finalizer::Unused, "the finalizer");
     let mut filled: Vec<(Arc<str>, Arc<str>)> =
         machine.disks.iter().filter_map(|disk| Some((disk.template.clone()?, disk.disk.clone()))).collect();
     let mut drafted: Vec<_> =
@@ -138,6 +140,9 @@ pub fn drafts_do_not_depend_on_each_other<P: Platform>(pool: &Value) {
 /// If it is not.
 pub fn lost_markers_are_complete_again_after_mark<P: Platform>(pool: &Value) {
     let sample = Sample::<P>::new(pool);
+    if !sample.has_managed_labels() {
+        return;
+    }
     let mut body = sample.body(&sample.draft("7", 7));
     body["metadata"]["labels"] = json!({ "role": "kept" });
     let lost = P::read_machine(&decode(&body));
@@ -160,12 +165,17 @@ pub fn nothing_of_ours_stays_after_unmark<P: Platform>(pool: &Value) {
     let patch = P::release(&decode(&body));
     apply(&mut body, patch);
     let released = P::read_machine(&decode(&body));
-    assert_eq!((released.pool_uid_label, released.pool_label, released.revision), (None, None, None));
-    assert_eq!(released.written, None);
+    assert_eq!((released.pool_uid_label, released.pool_label), (None, None));
+    assert!(!released.has_finalizer, "it can be deleted");
+    if sample.has_managed_labels() {
+        assert_eq!((released.revision, released.written), (None, None));
+        assert_eq!(body["metadata"]["ownerReferences"], before["metadata"]["ownerReferences"]);
+    } else {
+        assert_eq!(released.owner, None, "no label selects its pool, so only the owner can be removed");
+    }
     assert!(released.disks.iter().all(|disk| disk.template.is_none()), "no disk fills a template of ours");
     assert_eq!(body["metadata"]["labels"]["role"], "kept");
     assert_eq!(body["metadata"]["annotations"]["note"], "kept");
-    assert_eq!(body["metadata"]["ownerReferences"], before["metadata"]["ownerReferences"]);
     assert_eq!(body["spec"], before["spec"], "the machine itself goes on as it is");
 }
 
@@ -252,8 +262,16 @@ pub fn a_published_status_reads_back<P: Platform>(pool: &Value) {
         let mut body = pool.clone();
         body["status"] = P::status(&sample.pool, &status);
         let published = P::read_pool(&decode(&body)).published;
-        assert_eq!(published.summary.as_ref(), Some(&status.summary), "in {}", body["status"]);
-        assert_eq!(published.conditions, status.conditions, "in {}", body["status"]);
+        assert_eq!(published, P::published(&sample.pool, &body["status"]), "in {}", body["status"]);
+        let summary = published.summary.as_ref().expect("the status is complete");
+        assert_eq!((summary.replicas, summary.ready), (status.summary.replicas, status.summary.ready));
+        let kinds = |conditions: &[Condition]| -> Vec<(String, String, String)> {
+            let shown = |condition: &Condition| {
+                (condition.kind.clone(), condition.status.clone(), condition.message.clone())
+            };
+            conditions.iter().map(shown).collect()
+        };
+        assert_eq!(kinds(&published.conditions), kinds(&status.conditions), "in {}", body["status"]);
     }
     assert_eq!(sample.facts.published.summary, None, "a pool without a status has published nothing");
 }
@@ -270,90 +288,10 @@ pub fn the_revision_follows_nothing_but_the_template<P: Platform>(pool: &Value) 
     other["metadata"]["uid"] = json!("another pool");
     other["metadata"]["labels"]["edited"] = json!("yes");
     other["status"] = P::status(&sample.pool, &sample.status(None));
+    let content = |pool: &P::Pool| Fingerprint::of(&P::canonical(&P::template(pool)));
     let facts = P::read_pool(&decode(&other));
-    assert_eq!(facts.revision, sample.facts.revision);
+    assert_eq!(content(&decode(&other)), content(&sample.pool));
     assert_eq!((facts.desired, facts.generation), (17, 99));
-}
-
-/// The sample pool and its facts.
-struct Sample<P: Platform> {
-    pool: P::Pool,
-    facts: Pool,
-}
-
-impl<P: Platform> Sample<P> {
-    fn new(pool: &Value) -> Self {
-        let pool: P::Pool = decode(pool);
-        let facts = P::read_pool(&pool);
-        assert!(
-            facts.validation_errors.is_empty(),
-            "the sample must be a good pool: {:?}",
-            facts.validation_errors
-        );
-        assert!(
-            !facts.id.uid.as_str().is_empty() && !facts.namespace.is_empty(),
-            "the sample must be a stored one"
-        );
-        Self { pool, facts }
-    }
-
-    fn draft(&self, suffix: &str, number: u64) -> Draft {
-        let name: Arc<str> = format!("{}-{suffix}", self.facts.id.name).into();
-        let own = self.facts.disks.iter().filter(|template| template.lifetime == Lifetime::Ephemeral);
-        let disks = own
-            .map(|template| DiskDraft::new(format!("{name}-{}", template.name).into(), template.name.clone()))
-            .collect();
-        Draft { name, number, revision: self.facts.revision.clone(), disks }
-    }
-
-    fn template(&self) -> Value {
-        P::template(&self.pool)
-    }
-
-    /// A drafted machine as the API server stores it.
-    fn body(&self, draft: &Draft) -> Value {
-        let mut body = P::machine(&self.pool, &self.template(), draft);
-        body["metadata"]["uid"] = json!(MACHINE_UID);
-        body["metadata"]["resourceVersion"] = json!("1");
-        body["metadata"]["creationTimestamp"] = json!(created().to_string());
-        body
-    }
-
-    fn machine(&self, draft: &Draft) -> P::Machine {
-        decode(&self.body(draft))
-    }
-
-    /// The status of the pool without machines.
-    fn status(&self, failure: Option<&Failure>) -> Status {
-        let memory = Memory::default();
-        let observed = Observed {
-            now: created(),
-            uptime: std::time::Duration::ZERO,
-            pool: &self.facts,
-            machines: Vec::new(),
-            disks: [].into(),
-            pool_disks: Vec::new(),
-            other_users: [].into(),
-            collection_grace: vmpool_engine::plan::COLLECTION_GRACE,
-            stored: Vec::new(),
-            unconfirmed_creates: Vec::new(),
-            memory: &memory,
-            names_in_use: &Nothing,
-        };
-        vmpool_engine::status(&observed, failure)
-    }
-}
-
-/// No name is in use.
-struct Nothing;
-
-impl NamesInUse for Nothing {
-    fn has_machine(&self, _: &str) -> bool {
-        false
-    }
-    fn has_disk(&self, _: &str) -> bool {
-        false
-    }
 }
 
 fn assert_marked(pool: &Pool, machine: &Machine) {
@@ -370,13 +308,4 @@ fn apply(body: &mut Value, patch: PatchBody) {
             json_patch::patch(body, &patch).expect("it fits the object that it was made for");
         }
     }
-}
-
-fn decode<K: serde::de::DeserializeOwned>(body: &Value) -> K {
-    serde_json::from_value(body.clone()).expect("the platform reads what it writes")
-}
-
-/// In whole seconds, as the API server stores it.
-fn created() -> Timestamp {
-    Timestamp::constant(1_893_456_000, 0)
 }

@@ -232,9 +232,12 @@ impl Schema {
 
 /// Whether two items of a keyed list have the same key.
 pub(crate) fn is_same_item(keys: &[&str], one: &Value, other: &Value) -> bool {
-    keys.iter().all(|key| match key.starts_with('/') {
-        true => one.pointer(key) == other.pointer(key),
-        false => one.get(key) == other.get(key),
+    keys.iter().all(|key| {
+        if key.starts_with('/') {
+            one.pointer(key) == other.pointer(key)
+        } else {
+            one.get(key) == other.get(key)
+        }
     })
 }
 

@@ -2,8 +2,14 @@
 //! is no cycle.
 //!
 //! The check reads `use` declarations and the paths in code that begin with `crate`, `super`, `self`, a child module or an
-//! imported name. It skips files and modules that exist in tests only. A path through a re-export counts as an import of the
-//! file that defines the item. A path that only a macro of another crate generates is not detected.
+//! imported name. It skips files and modules that exist in tests only. Three rules:
+//!
+//! * A path through a re-export counts as an import of the file that defines the item. The re-export itself (`pub use`) is
+//!   an import only if the same file uses the name. So a `lib.rs` or `mod.rs` may list what its children offer.
+//! * A parent and its child are two files like any others: the child may import the parent (`super::Item`), or the parent
+//!   the child, and not both. Move what both need into a third file.
+//! * Calls of methods are no imports, because they name no path. A path that only a macro of another crate generates is not
+//!   detected.
 
 mod cycles;
 mod graph;
@@ -22,7 +28,7 @@ use crate::workspace::Workspace;
 
 /// Crates that still have cycles, and the number of their files in cycles. The numbers must not increase, and if one
 /// decreases, it must be lowered here.
-const KNOWN: &[(&str, usize)] = &[];
+const KNOWN: &[(&str, usize)] = &[("vmpool-e2e", 12), ("vmpool-simulator", 39), ("vmpool-test-cluster", 7)];
 
 /// # Errors
 /// One error after all crates with new cycles were listed.
@@ -75,18 +81,19 @@ fn problem(package: &str, components: &[Imports], known: usize, root: &Path) -> 
     if files == known {
         return None;
     }
-    let mut text = format!("{package}: {files} files are in import cycles, and at most {known} are known");
+    let mut lines =
+        vec![format!("{package}: {files} files are in import cycles, and at most {known} are known")];
     for component in components {
         let cycle = cycles::shortest(component);
         let name = |file: &PathBuf| file.strip_prefix(root).unwrap_or(file).display().to_string();
-        text.push_str(&format!("\n    a cycle in a group of {} files:", component.len()));
+        lines.push(format!("    a cycle in a group of {} files:", component.len()));
         for (index, file) in cycle.iter().enumerate() {
             let next = &cycle[(index + 1) % cycle.len()];
             let path = component.get(file).and_then(|imports| imports.get(next)).map_or("", String::as_str);
-            text.push_str(&format!("\n      {} imports {} ({path})", name(file), name(next)));
+            lines.push(format!("      {} imports {} ({path})", name(file), name(next)));
         }
     }
-    Some(text)
+    Some(lines.join("\n"))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 pub mod admission;
 mod devices;
+mod names;
 mod objects;
 mod read;
 mod template;
@@ -19,9 +20,6 @@ use vmpool_engine::{Disk, Machine, Pool, Status};
 use super::{Attachment, Disks, NoFinalizers, NoInstances, NoStorage, PatchBody, Platform, Revisions};
 
 pub use objects::{AttachmentObject, DiskObject, MachineObject, PoolObject};
-
-/// `apiVersion` of pools, machines and disks.
-const API_VERSION: &str = "virtualization.deckhouse.io/v1alpha2";
 
 /// Deckhouse DVP.
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +125,7 @@ impl Revisions<Self> for Dvp {
         metadata.labels.as_ref()?.get(vmpool_api::labels::TEMPLATE_HASH).map(String::as_str)
     }
     fn selector(pool: &PoolObject) -> Option<String> {
-        Some(selector(pool.metadata.uid.as_deref().unwrap_or_default()))
+        Some(names::selector(pool.metadata.uid.as_deref().unwrap_or_default()))
     }
     fn names(_: &ObjectId, _: i64) -> Option<Vec<RevisionId>> {
         None
@@ -141,12 +139,6 @@ impl Revisions<Self> for Dvp {
     fn parts(_: &Value) -> Option<TemplateParts> {
         None
     }
-}
-
-/// The label selector in the status of a pool. It matches the machines and their pods, because the platform copies the
-/// labels of a machine to its pod.
-fn selector(pool_uid: &str) -> String {
-    format!("{}={pool_uid}", vmpool_api::labels::POOL_UID)
 }
 
 #[cfg(test)]

@@ -49,8 +49,9 @@ impl Platform for KubeVirt {
     fn template(pool: &PoolObject) -> Value {
         pool.spec()
     }
+    /// Of the spec, only the template of the machines counts.
     fn canonical(spec: &Value) -> Value {
-        template::canonical(&spec[TEMPLATE])
+        json!({ (TEMPLATE): template::canonical(&spec[TEMPLATE]) })
     }
     fn machine(pool: &PoolObject, spec: &Value, draft: &Draft) -> Value {
         let id = facts::id(&pool.metadata);
@@ -187,3 +188,6 @@ fn target(metadata: &ObjectMeta) -> Target<'_> {
 fn of(spec: &Value) -> Template<'_> {
     Template { content: &spec[TEMPLATE], names: settings(spec).names }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 //! Finalizers, owner references and the storage of removed machines: JSON patches that change exactly one entry of a
 //! list, and fail if the list has changed.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Map, Value, json};
 use vmpool_engine::model::{ObjectId, Uid};
@@ -70,7 +72,7 @@ pub fn preserve(object: &ObjectMeta, machine: &Uid, pool: &ObjectId, ordinal: Op
     if let Some(ordinal) = ordinal {
         labels.insert(PRESERVED_ORDINAL.to_owned(), ordinal.to_string().into());
     }
-    let labels = if object.labels.as_ref().is_none_or(|labels| labels.is_empty()) {
+    let labels = if object.labels.as_ref().is_none_or(BTreeMap::is_empty) {
         vec![version(target), json!({ "op": "add", "path": "/metadata/labels", "value": labels })]
     } else {
         let add = |(key, value): (String, Value)| {

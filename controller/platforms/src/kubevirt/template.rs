@@ -3,7 +3,7 @@
 //! KubeVirt compares templates as values of its Go types. There, absent, null and empty lists and maps are equal, as are
 //! spellings of the same quantity, and absent and zero values of fields that are no pointers. Revisions of KubeVirt
 //! contain such values in other spellings than the pool, so that a comparison of JSON would find differences in pools
-//! that nobody changed.
+//! that are unchanged.
 
 use serde_json::{Map, Value, json};
 use vmpool_api::Quantity;

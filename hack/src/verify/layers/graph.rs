@@ -48,12 +48,11 @@ impl Crate {
         let folder = if is_own_folder { parent.to_owned() } else { file.with_extension("") };
         let mut children = BTreeSet::new();
         for module in &source.modules {
-            let places = match &module.path {
-                Some(path) => vec![parent.join(path)],
-                None => {
-                    let name = &module.name;
-                    vec![folder.join(format!("{name}.rs")), folder.join(name).join("mod.rs")]
-                }
+            let places = if let Some(path) = &module.path {
+                vec![parent.join(path)]
+            } else {
+                let name = &module.name;
+                vec![folder.join(format!("{name}.rs")), folder.join(name).join("mod.rs")]
             };
             if let Some(place) = places.iter().find(|place| place.is_file()) {
                 children.insert(module.name.clone());
@@ -69,7 +68,8 @@ impl Crate {
         let mut imports = Imports::new();
         for (name, module) in &self.modules {
             let own = imports.entry(module.file.clone()).or_default();
-            let declared = module.source.imports.iter().map(|import| &import.path);
+            let declared = module.source.imports.iter().filter(|import| module.source.uses(import));
+            let declared = declared.map(|import| &import.path);
             for path in declared.chain(&module.source.paths) {
                 let Some(target) = self.target(name, path) else { continue };
                 let target = &self.modules[&target].file;

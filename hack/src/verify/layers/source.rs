@@ -14,6 +14,8 @@ pub(super) struct Import {
     pub(super) path: Segments,
     /// The name in this file, which differs from the last segment after `as`.
     pub(super) name: String,
+    /// Whether it is a `pub use`.
+    pub(super) is_public: bool,
 }
 
 /// A module in another file.
@@ -31,6 +33,8 @@ pub(super) struct Source {
     pub(super) imports: Vec<Import>,
     /// Paths of at least two segments outside `use` declarations.
     pub(super) paths: Vec<Segments>,
+    /// All identifiers outside `use` declarations.
+    pub(super) mentioned: BTreeSet<String>,
     /// The names of items.
     pub(super) items: BTreeSet<String>,
     /// The names of macros with `#[macro_export]`.
@@ -45,6 +49,7 @@ const ITEMS: &[&str] = &["const", "enum", "fn", "static", "struct", "trait", "ty
 struct Attributes {
     is_test: bool,
     is_exported: bool,
+    is_public: bool,
     path: Option<String>,
 }
 
@@ -58,6 +63,11 @@ impl Source {
         let mut source = Self::default();
         source.read(tokens, 0);
         Ok(source)
+    }
+
+    /// Whether this file depends on an import. A `pub use` only gives a name to other files, unless the name occurs here, too.
+    pub(super) fn uses(&self, import: &Import) -> bool {
+        !import.is_public || self.mentioned.contains(&import.name)
     }
 
     /// Reads tokens within this number of inline modules.
@@ -76,6 +86,7 @@ impl Source {
                 }
                 TokenTree::Ident(ident) if ident == "pub" => {
                     drop(cursor.next_group(Delimiter::Parenthesis));
+                    attributes.is_public = true;
                     continue;
                 }
                 TokenTree::Ident(ident) if attributes.is_test => cursor.skip_item(&ident.to_string()),
@@ -95,7 +106,8 @@ impl Source {
     fn ident(&mut self, ident: String, cursor: &mut Cursor, attributes: &Attributes, depth: usize) {
         match ident.as_str() {
             "use" => use_tree(&mut cursor.until(';'), &[], &mut |path, name| {
-                self.imports.extend(leaving(path, depth).map(|path| Import { path, name }));
+                let is_public = attributes.is_public;
+                self.imports.extend(leaving(path, depth).map(|path| Import { path, name, is_public }));
             }),
             "mod" => {
                 let Some(name) = cursor.next_ident() else { return };
@@ -114,6 +126,7 @@ impl Source {
                 self.items.extend(name);
             }
             _ => {
+                self.mentioned.insert(ident.clone());
                 let mut path = vec![ident];
                 if cursor.skip_colons() {
                     path.extend(cursor.next_path());
@@ -146,5 +159,7 @@ fn leaving(path: Segments, depth: usize) -> Option<Segments> {
     if supers < depth {
         return None;
     }
-    Some(["self".to_owned()].into_iter().chain(path.into_iter().skip(depth)).collect())
+    let rest = path.into_iter().skip(depth);
+    let leads_on = supers > depth;
+    Some((!leads_on).then(|| "self".to_owned()).into_iter().chain(rest).collect())
 }

@@ -67,7 +67,7 @@ fn other_imports_are_no_cycle(#[case] a: &str, #[case] b: &str) {
 fn a_parent_and_a_child_that_import_each_other_are_a_cycle() {
     let lib = "mod a;";
     let a = "mod child;\npub struct A;\nfn f() { child::g(); }";
-    let cyclic = [["a.rs", "a/child.rs"]];
+    let cyclic = [["a/child.rs", "a.rs"]];
     assert_eq!(cyclic_files(&[("lib.rs", lib), ("a.rs", a), ("a/child.rs", "use super::A;")]), cyclic);
     assert_eq!(cyclic_files(&[("lib.rs", lib), ("a.rs", a), ("a/child.rs", "")]), [[""; 0]; 0]);
     let in_folder = [("lib.rs", lib), ("a/mod.rs", a), ("a/child.rs", "use super::A;")];
@@ -95,6 +95,24 @@ fn a_reexport_counts_as_an_import_of_the_defining_file() {
         ("b.rs", "use crate::f;"),
     ];
     assert_eq!(cyclic_files(&by_glob), [["a.rs", "b.rs"]]);
+}
+
+#[test]
+fn a_reexport_is_an_import_only_if_its_file_uses_the_name() {
+    let child = ("a.rs", "use super::T;\npub struct A(T);");
+    let only_listed = [("lib.rs", "mod a;\npub use a::A;\npub struct T;"), child];
+    assert_eq!(cyclic_files(&only_listed), [[""; 0]; 0]);
+    let used = [("lib.rs", "mod a;\npub use a::A;\npub struct T;\nfn f(a: &A) {}"), child];
+    assert_eq!(cyclic_files(&used), [["a.rs", "lib.rs"]]);
+}
+
+#[test]
+fn a_use_in_a_macro_is_read_to_its_end() {
+    let a = "macro_rules! m { ($p:path) => { use $p; use $crate::b::B; } }";
+    assert_eq!(
+        cyclic_files(&[("lib.rs", AB), ("a.rs", a), ("b.rs", "use crate::a::A;")]),
+        [["a.rs", "b.rs"]]
+    );
 }
 
 #[test]

@@ -96,7 +96,7 @@ impl Cursor {
     /// Skips the rest of an item, a field or a statement that begins with this word.
     pub(super) fn skip_item(&mut self, word: &str) {
         let ends_at_comma = !WITH_COMMAS.contains(&word);
-        while let Some(token) = self.next() {
+        for token in self.by_ref() {
             match token {
                 TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => return,
                 TokenTree::Punct(punct) if punct.as_char() == ';' => return,
