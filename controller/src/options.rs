@@ -22,7 +22,14 @@ pub struct Options {
     pub gates: GateArgs,
 
     /// Platforms whose pools to reconcile, while the cluster serves them.
-    #[arg(long, env = "VMPOOL_PLATFORMS", value_enum, value_delimiter = ',', default_value = "dvp", value_name = "NAMES")]
+    #[arg(
+        long,
+        env = "VMPOOL_PLATFORMS",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "dvp",
+        value_name = "NAMES"
+    )]
     pub platforms: Vec<PlatformName>,
 
     /// Reconcile only the pools of this namespace. Default: all namespaces.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::{Either, OptionFuture, join, select};
 use kube::Resource;
 use tokio_util::sync::CancellationToken;
@@ -30,9 +31,10 @@ pub async fn lead_all(
     let named = |name| platforms.contains(&name);
     // A single platform needs no check: without its CRDs its watches fail and are repeated.
     let checks = platforms.len() > 1;
-    let dvp = named(PlatformName::Dvp).then(|| while_served::<Dvp>(shared.clone(), checks, stop.clone()));
-    let kubevirt =
-        named(PlatformName::Kubevirt).then(|| while_served::<KubeVirt>(shared.clone(), checks, stop.clone()));
+    let dvp =
+        named(PlatformName::Dvp).then(|| while_served::<Dvp>(shared.clone(), checks, stop.clone()).boxed());
+    let kubevirt = named(PlatformName::Kubevirt)
+        .then(|| while_served::<KubeVirt>(shared.clone(), checks, stop.clone()).boxed());
     let (dvp, kubevirt) = (OptionFuture::from(dvp), OptionFuture::from(kubevirt));
     let platforms = join(dvp, kubevirt);
     match select(std::pin::pin!(platforms), std::pin::pin!(events.join())).await {
@@ -48,27 +50,34 @@ pub async fn lead_all(
 
 /// Reconciles the pools of a platform; with `checks` as soon as the cluster serves them.
 async fn while_served<P: Platform>(shared: Shared, checks: bool, stop: CancellationToken) {
-    let mut waits = false;
-    while checks {
-        match is_served::<P>(&shared).await {
-            Ok(true) => break,
-            Ok(false) if !waits => {
-                tracing::info!(platform = P::NAME, "the cluster does not serve the pools of this platform");
-                waits = true;
-            }
-            Ok(false) => {}
-            Err(error) => {
-                tracing::warn!(platform = P::NAME, %error, "asking whether the cluster serves pools")
-            }
-        }
-        select(shared.env().sleep(CHECK), std::pin::pin!(stop.cancelled())).await;
-        if stop.is_cancelled() {
-            return;
-        }
+    if checks && !until_served::<P>(&shared, &stop).await {
+        return;
     }
     tracing::info!(platform = P::NAME, "reconciling the pools of this platform");
     reconcile_platform::<P>(shared, Vec::new(), stop.clone()).await;
     stop.cancel();
+}
+
+/// Waits until the cluster serves the pools of a platform. Returns whether it does, or `stop` came first.
+async fn until_served<P: Platform>(shared: &Shared, stop: &CancellationToken) -> bool {
+    let mut is_told = false;
+    loop {
+        match is_served::<P>(shared).await {
+            Ok(true) => return true,
+            Ok(false) if !is_told => {
+                tracing::info!(platform = P::NAME, "the cluster does not serve the pools of this platform");
+                is_told = true;
+            }
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(platform = P::NAME, %error, "asking whether the cluster serves pools");
+            }
+        }
+        select(shared.env().sleep(CHECK), std::pin::pin!(stop.cancelled())).await;
+        if stop.is_cancelled() {
+            return false;
+        }
+    }
 }
 
 /// Whether the cluster serves the pools of a platform.

@@ -113,12 +113,13 @@ pub(crate) async fn resolve<P: Platform>(
     let stored = |id| Resolved { id, stored: true };
     let resolved = pinned.clone().map_or_else(|| revisions.resolve(&pool, &template, shown), stored);
     let Resolved { id, stored } = resolved;
+    let is_named = P::Revisions::names(&pool.facts.id, pool.facts.generation).is_some();
     let is_same = pinned.is_none() && !held && id == facts.revision && stored == facts.revision_stored;
-    if is_same && !revisions.names_by_generation(&pool) {
+    if is_same && !is_named {
         return Ok(pool);
     }
     let mut facts = facts.clone();
-    if revisions.names_by_generation(&pool) {
+    if is_named {
         let others = revisions.history.with_content(&template).filter(|other| **other != id);
         facts.same_template = others.cloned().collect();
         facts.template_parts = revisions.history.parts();

@@ -92,7 +92,8 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     });
     health.ready("lease", move || contact.check(OUT_OF_TOUCH));
     let probes = server.run(health, &env, stop.clone());
-    let leadership_changes = serve(&mut candidate, &lease, dependencies, leader_health, &options.platforms, stop.clone());
+    let leadership_changes =
+        serve(&mut candidate, &lease, dependencies, leader_health, &options.platforms, stop.clone());
     futures::pin_mut!(probes, leadership_changes);
     match futures::future::select(leadership_changes, probes).await {
         futures::future::Either::Left(((), _)) => Ok(()),
@@ -123,8 +124,13 @@ pub async fn serve(
         tracing::info!("leading");
         let metrics = dependencies.metrics.clone();
         metrics.leadership_changed(LeadershipChange::Acquired);
-        let leading =
-            lead_all(dependencies.clone(), leadership.fence.clone(), leader_health.clone(), platforms, stop.clone());
+        let leading = lead_all(
+            dependencies.clone(),
+            leadership.fence.clone(),
+            leader_health.clone(),
+            platforms,
+            stop.clone(),
+        );
         let lost = leadership.lost();
         futures::pin_mut!(leading, lost);
         match futures::future::select(leading, lost).await {

@@ -59,11 +59,6 @@ impl Revisions {
         self.history.ids()
     }
 
-    /// Whether the platform names the revisions of this pool by its generation.
-    pub(super) fn names_by_generation<P: Platform>(&self, pool: &PoolEntry<P>) -> bool {
-        P::Revisions::names(&pool.facts.id, pool.facts.generation).is_some()
-    }
-
     /// The revision of the template in the spec of the pool, which has this content.
     pub(super) fn resolve<P: Platform>(
         &self,

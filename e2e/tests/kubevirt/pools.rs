@@ -102,7 +102,8 @@ fn a_pool_is_created_scaled_updated_and_deleted() {
 
         // When only labels of the machines change, then no guest is restarted.
         let before = world.instances().await?;
-        let label = json!({ "spec": { "virtualMachineTemplate": { "metadata": { "labels": { "tier": "gold" } } } } });
+        let label =
+            json!({ "spec": { "virtualMachineTemplate": { "metadata": { "labels": { "tier": "gold" } } } } });
         world.patch("p", &label).await?;
         world
             .until("all machines have the label", async || {
@@ -172,7 +173,8 @@ fn a_paused_pool_changes_nothing_but_lets_deleted_machines_go() {
             .until("the pool shows that it is paused", async || {
                 let pool = world.pool("p").await?;
                 let condition = &pool["status"]["conditions"][0];
-                Ok((condition["type"] == "ReplicaPaused" && condition["reason"] == "SuccessfulPaused").then_some(()))
+                Ok((condition["type"] == "ReplicaPaused" && condition["reason"] == "SuccessfulPaused")
+                    .then_some(()))
             })
             .await?;
         world.delete_machine("p-1").await?;

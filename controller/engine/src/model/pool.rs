@@ -239,6 +239,7 @@ pub(crate) enum Transition {
 
 /// A pool: its spec, and the state that its annotations and its status store.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts: any of them may come with any other")]
 pub struct Pool {
     /// Name and UID.
     pub id: ObjectId,

@@ -36,7 +36,7 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         }
         match transition(pool, machine, written) {
             outdated @ (Transition::Restart | Transition::Recreation) => {
-                waiting.push((machine, instance, outdated))
+                waiting.push((machine, instance, outdated));
             }
             Transition::None | Transition::Record | Transition::Unknown => {}
         }

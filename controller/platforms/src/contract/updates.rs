@@ -21,7 +21,9 @@ pub fn a_template_is_the_pools<P: Platform>(pool: &Value) {
     assert_eq!(P::canonical(&canonical), canonical, "the form of the form is the form");
     match P::Revisions::names(&sample.facts.id, sample.facts.generation) {
         Some(names) => assert!(names.contains(&sample.facts.revision), "the generation names the revision"),
-        None => assert_eq!(sample.facts.revision, RevisionId::of(&canonical), "the content names the revision"),
+        None => {
+            assert_eq!(sample.facts.revision, RevisionId::of(&canonical), "the content names the revision");
+        }
     }
     assert_ne!(Fingerprint::of(&P::canonical(&edited::<P>(pool, "yes"))), Fingerprint::of(&canonical));
     let mut used: Vec<&str> =

@@ -18,8 +18,8 @@ use super::objects::{Finalizers, InstanceObject, MachineObject, PoolObject};
 use super::read::{self, MachineFacts, PoolFacts, Readiness, ScaleInMode, Selection, Settings, Update};
 use super::selectors::MachineSelector;
 use super::{publish, revision};
-use crate::intern::Table;
 use crate::intern;
+use crate::intern::Table;
 
 /// Name and UID of an object.
 pub(super) fn id(metadata: &ObjectMeta) -> ObjectId {
@@ -28,8 +28,17 @@ pub(super) fn id(metadata: &ObjectMeta) -> ObjectId {
 
 /// A pool. Its revision is that of its generation until the stored revisions are known.
 pub(super) fn pool(object: &PoolObject) -> Pool {
-    let PoolFacts { id, namespace, generation, deleting, finalizers, settings, published: _, validation_errors, invalid_settings } =
-        read::pool(object);
+    let PoolFacts {
+        id,
+        namespace,
+        generation,
+        deleting,
+        finalizers,
+        settings,
+        published: _,
+        validation_errors,
+        invalid_settings,
+    } = read::pool(object);
     let mut validation_errors = validation_errors;
     let text = object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::SCALE_IN_TARGETS));
     let record = RemovalRecord::parse(text.map(String::as_str).unwrap_or_default()).unwrap_or_else(|error| {
@@ -39,12 +48,14 @@ pub(super) fn pool(object: &PoolObject) -> Pool {
         )));
         RemovalRecord::default()
     });
-    let Settings { replicas, paused, max_unavailable, scale_in, update, names: _, autohealing, selector } = settings;
+    let Settings { replicas, paused, max_unavailable, scale_in, update, names: _, autohealing, selector } =
+        settings;
     let (scale_down_policy, scale_down_selection) = match scale_in.mode {
         ScaleInMode::Proactive if validation_errors.is_empty() => selection(scale_in.selection),
         _ => (ScaleDownPolicy::Explicit, vmpool_engine::model::Selection::default()),
     };
-    let mut rollout = Rollout { budget: max_unavailable, history: 0, restarts: Restarts::ByUser, ..Rollout::default() };
+    let mut rollout =
+        Rollout { budget: max_unavailable, history: 0, restarts: Restarts::ByUser, ..Rollout::default() };
     match update {
         Update::Unmanaged => rollout.disabled = true,
         Update::Opportunistic => {}
@@ -96,10 +107,9 @@ fn selection(policy: Selection) -> (ScaleDownPolicy, vmpool_engine::model::Selec
     match policy.machines {
         MachineSelector::All => (order, none),
         MachineSelector::Nothing => (ScaleDownPolicy::Explicit, none),
-        MachineSelector::Matching { labels, nodes } => (
-            order,
-            vmpool_engine::model::Selection { labels: labels.to_engine(), nodes: nodes.to_engine() },
-        ),
+        MachineSelector::Matching { labels, nodes } => {
+            (order, vmpool_engine::model::Selection { labels: labels.to_engine(), nodes: nodes.to_engine() })
+        }
     }
 }
 

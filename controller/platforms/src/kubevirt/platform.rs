@@ -10,8 +10,8 @@ use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::{Fingerprint, RevisionId, TemplateParts};
 use vmpool_engine::{Machine, ObjectId, Pool, Status};
 
-use super::objects::{ClaimObject, DataVolumeObject, InstanceObject, MachineObject, PoolObject};
 use super::machine::{self, Template};
+use super::objects::{ClaimObject, DataVolumeObject, InstanceObject, MachineObject, PoolObject};
 use super::read::{self, settings};
 use super::release::{self, Target};
 use super::restart::{self, Restart};

@@ -39,7 +39,8 @@ fn written(pool: &PoolObject, condition: &Condition) -> Value {
     if !OWN.contains(&condition.kind.as_str()) {
         return others().cloned().unwrap_or_default();
     }
-    let reason = if condition.kind == REPLICA_FAILURE { reason(&condition.reason) } else { &condition.reason };
+    let reason =
+        if condition.kind == REPLICA_FAILURE { reason(&condition.reason) } else { &condition.reason };
     json!({
         "type": condition.kind,
         "status": condition.status,
@@ -88,16 +89,17 @@ fn read(pool: &PoolObject, status: &PoolStatus) -> Published {
         revision: "".into(),
     });
     let text = |condition: &Value, field: &str| condition[field].as_str().unwrap_or_default().to_owned();
-    let conditions = status.conditions.iter().filter(|condition| condition["type"].is_string()).map(|condition| {
-        let time = condition["lastTransitionTime"].as_str().and_then(|time| time.parse().ok());
-        Condition {
-            kind: text(condition, "type"),
-            status: text(condition, "status"),
-            reason: text(condition, "reason"),
-            message: text(condition, "message"),
-            last_transition: time.unwrap_or(Timestamp::UNIX_EPOCH),
-            observed_generation: None,
-        }
-    });
+    let conditions =
+        status.conditions.iter().filter(|condition| condition["type"].is_string()).map(|condition| {
+            let time = condition["lastTransitionTime"].as_str().and_then(|time| time.parse().ok());
+            Condition {
+                kind: text(condition, "type"),
+                status: text(condition, "status"),
+                reason: text(condition, "reason"),
+                message: text(condition, "message"),
+                last_transition: time.unwrap_or(Timestamp::UNIX_EPOCH),
+                observed_generation: None,
+            }
+        });
     Published { conditions: conditions.collect(), summary, desired_revision: None }
 }

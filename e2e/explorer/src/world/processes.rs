@@ -61,7 +61,15 @@ impl World {
         let leader_health = LeaderHealth::new(env);
         let mut candidate = Candidate::new(client, lease.clone(), env.clone());
         let main = env.spawn("main", async move {
-            serve(&mut candidate, &lease, dependencies, leader_health, &[PlatformName::Dvp], CancellationToken::new()).await;
+            serve(
+                &mut candidate,
+                &lease,
+                dependencies,
+                leader_health,
+                &[PlatformName::Dvp],
+                CancellationToken::new(),
+            )
+            .await;
         });
         (name, main)
     }

@@ -106,8 +106,7 @@ fn each_setting_that_cannot_be_read_takes_its_safe_value() {
         "rollout": { "paused": 1, "maxUnavailable": [], "revision": {} },
         "revisionHistoryLimit": -1,
     });
-    let expected =
-        Rollout { paused: true, budget: Budget::Machines(1), held: true, ..Rollout::default() };
+    let expected = Rollout { paused: true, budget: Budget::Machines(1), held: true, ..Rollout::default() };
     assert_eq!(rollout(&spec, &json!({})).0, expected);
 }
 

@@ -1,5 +1,7 @@
 use serde_json::{Value, json};
-use vmpool_engine::model::{Activity, Budget, Finalizer, Membership, Naming, Restarts, ScaleDownPolicy, StatusScope};
+use vmpool_engine::model::{
+    Activity, Budget, Finalizer, Membership, Naming, Restarts, ScaleDownPolicy, StatusScope,
+};
 
 use super::*;
 use crate::contract;
@@ -53,7 +55,10 @@ fn a_pool_without_settings_has_the_defaults_of_kubevirt() {
     assert_eq!(facts.validation_errors, Vec::<String>::new());
     assert_eq!((facts.desired, facts.paused, facts.naming), (1, false, Naming::Ordinal));
     assert_eq!((facts.scale_down_policy, facts.preserves_storage), (ScaleDownPolicy::Random, false));
-    assert_eq!((facts.rollout.restarts, facts.rollout.budget), (Restarts::ByController, Budget::Percent(100)));
+    assert_eq!(
+        (facts.rollout.restarts, facts.rollout.budget),
+        (Restarts::ByController, Budget::Percent(100))
+    );
     assert_eq!((facts.finalizer, facts.status_scope), (Finalizer::Missing, StatusScope::FailureAndPause));
     assert_eq!(facts.revision.as_str(), "p-4");
     let Membership::Selector(selector) = facts.membership else { panic!("it has a selector") };
@@ -119,7 +124,8 @@ fn a_detached_machine_is_found_by_the_name_of_its_pool() {
 #[test]
 fn a_condition_of_another_controller_keeps_its_fields_and_the_failure_has_the_word_of_kubevirt() {
     let mut pool = stored();
-    let foreign = json!({ "type": "Audited", "status": "True", "lastProbeTime": "2026-01-01T00:00:00Z", "more": 1 });
+    let foreign =
+        json!({ "type": "Audited", "status": "True", "lastProbeTime": "2026-01-01T00:00:00Z", "more": 1 });
     pool["status"] = json!({ "conditions": [foreign] });
     let object: PoolObject = serde_json::from_value(pool.clone()).unwrap();
     let condition = |kind: &str, reason: &str| vmpool_engine::condition::Condition {
