@@ -5,7 +5,7 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::json;
 use vmpool_engine::Disk;
-use vmpool_platforms::dvp::Dvp;
+use vmpool_platforms::dvp::{Dvp, MachineObject, PoolObject};
 use vmpool_platforms::{DiskOf, Disks};
 use vmpool_runtime::testing::{ManualClock, env};
 
@@ -39,7 +39,7 @@ async fn watches_that_end_at_once_restart_with_backoff() {
             env.clone(),
             (Metrics::new(&env), WatchResource::Disks),
             Arc::default(),
-            |disk| <Dvp as Disks<Dvp>>::read(&disk),
+            |disk| <Dvp as Disks<PoolObject, MachineObject>>::read(&disk),
             |_| {},
         ),
     );

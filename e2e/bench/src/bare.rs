@@ -157,7 +157,7 @@ async fn unit(inner: Arc<Inner>, draft: Draft) -> anyhow::Result<ObjectId> {
     let created = inner.create(path, &Dvp::machine(&inner.pool, &Dvp::template(&inner.pool), &draft)).await?;
     let machine = ObjectId::new(&draft.name, &created.metadata.uid);
     for disk in &draft.disks {
-        let body = <Dvp as Disks<Dvp>>::object(&inner.pool, &machine, disk)
+        let body = <Dvp as Disks<PoolObject, MachineObject>>::object(&inner.pool, &machine, disk)
             .context("the pool has the template of every draft")?;
         inner.create(DiskObject::url_path(&(), namespace), &body).await?;
     }

@@ -15,7 +15,7 @@ use vmpool_test_cluster::deadline::Deadline;
 use crate::{Place, Unknown, with_namespace};
 
 /// How long a step may take.
-const STEP: Duration = Duration::from_secs(60);
+const STEP: Duration = Duration::from_mins(1);
 
 /// A namespace with a controller and a simulator. Dropping it kills both.
 pub(crate) struct World<'p> {

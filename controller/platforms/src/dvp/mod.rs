@@ -85,7 +85,7 @@ impl Platform for Dvp {
     }
 }
 
-impl Disks<Self> for Dvp {
+impl Disks<PoolObject, MachineObject> for Dvp {
     const HAS_ATTACHMENTS: bool = true;
 
     type Disk = DiskObject;
@@ -120,7 +120,7 @@ impl Disks<Self> for Dvp {
     }
 }
 
-impl Revisions<Self> for Dvp {
+impl Revisions<PoolObject> for Dvp {
     fn id(metadata: &ObjectMeta) -> Option<&str> {
         metadata.labels.as_ref()?.get(vmpool_api::labels::TEMPLATE_HASH).map(String::as_str)
     }

@@ -98,7 +98,7 @@ impl Platform for KubeVirt {
     }
 }
 
-impl Instances<Self> for KubeVirt {
+impl Instances<MachineObject> for KubeVirt {
     type Instance = InstanceObject;
 
     fn read(instance: &InstanceObject) -> Instance {
@@ -117,7 +117,7 @@ impl Instances<Self> for KubeVirt {
     }
 }
 
-impl Revisions<Self> for KubeVirt {
+impl Revisions<PoolObject> for KubeVirt {
     /// Its name is its identity.
     fn id(metadata: &ObjectMeta) -> Option<&str> {
         metadata.name.as_deref()
@@ -147,7 +147,7 @@ impl Revisions<Self> for KubeVirt {
     }
 }
 
-impl Finalizers<Self> for KubeVirt {
+impl Finalizers<PoolObject, MachineObject> for KubeVirt {
     fn add_to_pool(pool: &PoolObject) -> Option<Value> {
         release::add_finalizer(target(&pool.metadata), pool.finalizers)
     }
@@ -162,7 +162,7 @@ impl Finalizers<Self> for KubeVirt {
     }
 }
 
-impl Storage<Self> for KubeVirt {
+impl Storage<MachineObject> for KubeVirt {
     type Volume = DataVolumeObject;
     type Claim = ClaimObject;
 

@@ -4,16 +4,11 @@ use serde_json::Value;
 use vmpool_engine::Disk;
 use vmpool_engine::model::{DiskAnnotations, DiskDraft, ObjectId};
 
-use super::{ApiObject, NoObject, Platform};
+use super::{ApiObject, NoObject};
 use crate::Attachment;
 
-/// The disks of a platform.
-pub type DiskOf<P> = <<P as Platform>::Disks as Disks<P>>::Disk;
-/// The attachments of a platform.
-pub type AttachmentOf<P> = <<P as Platform>::Disks as Disks<P>>::Attachment;
-
 /// Disks as objects: how to read and write them, and the devices of machines that refer to them.
-pub trait Disks<P: Platform>: Send + Sync + 'static {
+pub trait Disks<Pool, Machine>: Send + Sync + 'static {
     /// Whether the platform has them. If not, the controller requests none of these types.
     const EXIST: bool = true;
     /// Whether objects of type [`Disks::Attachment`] can attach disks to machines in addition to the device list of the
@@ -36,7 +31,7 @@ pub trait Disks<P: Platform>: Send + Sync + 'static {
 
     /// The object of a drafted disk of `machine`, with the machine or the pool as its owner, depending on its template;
     /// `None` if the template was removed from the pool.
-    fn object(pool: &P::Pool, machine: &ObjectId, draft: &DiskDraft) -> Option<Value>;
+    fn object(pool: &Pool, machine: &ObjectId, draft: &DiskDraft) -> Option<Value>;
 
     /// The merge patch that writes all annotations of a disk.
     fn annotations(annotations: &DiskAnnotations) -> Value;
@@ -50,18 +45,18 @@ pub trait Disks<P: Platform>: Send + Sync + 'static {
 
     /// The JSON patch that replaces disk `from` with disk `to` at this position of the machine's devices. It fails if
     /// the device has changed.
-    fn repoint(machine: &P::Machine, position: usize, from: &str, to: &DiskDraft) -> Value;
+    fn repoint(machine: &Machine, position: usize, from: &str, to: &DiskDraft) -> Value;
 
     /// The JSON patch that removes the device for `disk` at this position of the machine's devices. It fails if the
     /// device has changed. The disk map stays unchanged.
-    fn detach(machine: &P::Machine, position: usize, disk: &str) -> Value;
+    fn detach(machine: &Machine, position: usize, disk: &str) -> Value;
 }
 
 /// For platforms without such disks: their pools have no disk templates, so that no disk is ever drafted.
 #[derive(Clone, Copy, Debug)]
 pub struct NoDisks;
 
-impl<P: Platform> Disks<P> for NoDisks {
+impl<Pool, Machine> Disks<Pool, Machine> for NoDisks {
     const EXIST: bool = false;
     const HAS_ATTACHMENTS: bool = false;
 
@@ -77,7 +72,7 @@ impl<P: Platform> Disks<P> for NoDisks {
     fn templates(_: &Value) -> Vec<String> {
         Vec::new()
     }
-    fn object(_: &P::Pool, _: &ObjectId, _: &DiskDraft) -> Option<Value> {
+    fn object(_: &Pool, _: &ObjectId, _: &DiskDraft) -> Option<Value> {
         None
     }
     fn annotations(_: &DiskAnnotations) -> Value {
@@ -89,10 +84,10 @@ impl<P: Platform> Disks<P> for NoDisks {
     fn transfer(disk: &NoObject, _: &ObjectId) -> Value {
         match *disk {}
     }
-    fn repoint(_: &P::Machine, _: usize, _: &str, _: &DiskDraft) -> Value {
+    fn repoint(_: &Machine, _: usize, _: &str, _: &DiskDraft) -> Value {
         Value::Null
     }
-    fn detach(_: &P::Machine, _: usize, _: &str) -> Value {
+    fn detach(_: &Machine, _: usize, _: &str) -> Value {
         Value::Null
     }
 }

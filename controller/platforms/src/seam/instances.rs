@@ -4,10 +4,7 @@ use serde_json::Value;
 use vmpool_engine::model::Instance;
 use vmpool_engine::revision::RevisionId;
 
-use super::{ApiObject, NoObject, Platform};
-
-/// The instances of a platform.
-pub type InstanceOf<P> = <<P as Platform>::Instances as Instances<P>>::Instance;
+use super::{ApiObject, NoObject};
 
 /// How the controller requests a restart.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +19,7 @@ pub enum RestartRequest {
 }
 
 /// Instances as objects: how to read them, and how the controller restarts them.
-pub trait Instances<P: Platform>: Send + Sync + 'static {
+pub trait Instances<Machine>: Send + Sync + 'static {
     /// Whether the platform has them. If not, the controller requests none.
     const EXIST: bool = true;
 
@@ -33,7 +30,7 @@ pub trait Instances<P: Platform>: Send + Sync + 'static {
     fn read(instance: &Self::Instance) -> Instance;
 
     /// How to restart `instance`, the instance of `machine`.
-    fn restart(machine: &P::Machine, instance: &Self::Instance) -> RestartRequest;
+    fn restart(machine: &Machine, instance: &Self::Instance) -> RestartRequest;
 
     /// The JSON patch that records on an instance that it has the template of `revision`; `None` if the instance records
     /// it, or no revision. It fails if the instance has changed.
@@ -44,7 +41,7 @@ pub trait Instances<P: Platform>: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct NoInstances;
 
-impl<P: Platform> Instances<P> for NoInstances {
+impl<Machine> Instances<Machine> for NoInstances {
     const EXIST: bool = false;
 
     type Instance = NoObject;
@@ -52,7 +49,7 @@ impl<P: Platform> Instances<P> for NoInstances {
     fn read(instance: &NoObject) -> Instance {
         match *instance {}
     }
-    fn restart(_: &P::Machine, instance: &NoObject) -> RestartRequest {
+    fn restart(_: &Machine, instance: &NoObject) -> RestartRequest {
         match *instance {}
     }
     fn record_revision(instance: &NoObject, _: &RevisionId) -> Option<Value> {

@@ -3,18 +3,22 @@
 //! [`Platform`] has the pool API and the machines. What a platform may lack is an associated type with a trait of its own,
 //! and a type such as [`NoDisks`] for platforms without it.
 
+mod api_object;
 mod disks;
 mod finalizers;
 mod instances;
 mod no_object;
+mod of;
 mod platform;
 mod revisions;
 mod storage;
 
-pub use disks::{AttachmentOf, DiskOf, Disks, NoDisks};
+pub use api_object::ApiObject;
+pub use disks::{Disks, NoDisks};
 pub use finalizers::{Finalizers, NoFinalizers};
-pub use instances::{InstanceOf, Instances, NoInstances, RestartRequest};
+pub use instances::{Instances, NoInstances, RestartRequest};
 pub use no_object::NoObject;
-pub use platform::{ApiObject, PatchBody, Platform};
+pub use of::{AttachmentOf, ClaimOf, DiskOf, InstanceOf, VolumeOf};
+pub use platform::{PatchBody, Platform};
 pub use revisions::Revisions;
-pub use storage::{ClaimOf, NoStorage, Storage, VolumeOf};
+pub use storage::{NoStorage, Storage};

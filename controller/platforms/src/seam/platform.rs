@@ -1,10 +1,5 @@
 //! The pool API and the machines of a platform.
 
-use std::fmt::Debug;
-
-use kube::Resource;
-use kube::core::NamespaceResourceScope;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use vmpool_engine::model::{DiskDraft, Draft, Published};
 use vmpool_engine::names::NameBlock;
@@ -12,30 +7,7 @@ use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, Pool, Status};
 
-use super::{Disks, Finalizers, Instances, Revisions, Storage};
-
-/// The trait bounds of API objects for the client and the caches.
-pub trait ApiObject:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope>
-    + Clone
-    + Debug
-    + DeserializeOwned
-    + Send
-    + Sync
-    + 'static
-{
-}
-
-impl<K> ApiObject for K where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static
-{
-}
+use super::{ApiObject, Disks, Finalizers, Instances, Revisions, Storage};
 
 /// A patch of an object.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,15 +31,15 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// The machine.
     type Machine: ApiObject;
     /// The instances of machines, if they are objects.
-    type Instances: Instances<Self>;
+    type Instances: Instances<Self::Machine>;
     /// The disks of pools and machines, if they are objects of the pool.
-    type Disks: Disks<Self>;
+    type Disks: Disks<Self::Pool, Self::Machine>;
     /// The storage of machines that can be preserved.
-    type Storage: Storage<Self>;
+    type Storage: Storage<Self::Machine>;
     /// The stored revisions.
-    type Revisions: Revisions<Self>;
+    type Revisions: Revisions<Self::Pool>;
     /// The finalizers of the controller.
-    type Finalizers: Finalizers<Self>;
+    type Finalizers: Finalizers<Self::Pool, Self::Machine>;
 
     /// Translates a stored pool. Unreadable fields become validation errors or invalid settings of the pool.
     fn read_pool(pool: &Self::Pool) -> Pool;

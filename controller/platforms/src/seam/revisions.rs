@@ -5,15 +5,13 @@ use serde_json::Value;
 use vmpool_engine::ObjectId;
 use vmpool_engine::revision::{RevisionId, TemplateParts};
 
-use super::Platform;
-
 /// How a platform identifies and stores the revisions of a pool, which are ControllerRevisions.
-pub trait Revisions<P: Platform>: Send + Sync + 'static {
+pub trait Revisions<Pool>: Send + Sync + 'static {
     /// The identity of a stored revision; `None` if the object is no revision of a pool.
     fn id(metadata: &ObjectMeta) -> Option<&str>;
 
     /// The label selector of the revisions of a pool; `None` if only their owner identifies them.
-    fn selector(pool: &P::Pool) -> Option<String>;
+    fn selector(pool: &Pool) -> Option<String>;
 
     /// The possible identities of the revision for this generation of a pool, in the order in which the controller tries
     /// them; `None` if the content determines the identity.
@@ -24,7 +22,7 @@ pub trait Revisions<P: Platform>: Send + Sync + 'static {
     fn object_names(pool: &ObjectId, id: &RevisionId) -> Vec<String>;
 
     /// The object of a new revision. `number` is its number in the history, and `template` its content.
-    fn object(pool: &P::Pool, name: &str, id: &RevisionId, number: i64, template: &Value) -> Value;
+    fn object(pool: &Pool, name: &str, id: &RevisionId, number: i64, template: &Value) -> Value;
 
     /// The parts of a template, if the controller restarts machines.
     fn parts(template: &Value) -> Option<TemplateParts>;

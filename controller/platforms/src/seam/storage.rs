@@ -5,25 +5,20 @@ use std::sync::Arc;
 use serde_json::Value;
 use vmpool_engine::ObjectId;
 
-use super::{ApiObject, NoObject, Platform};
-
-/// The volumes of a platform.
-pub type VolumeOf<P> = <<P as Platform>::Storage as Storage<P>>::Volume;
-/// The claims of a platform.
-pub type ClaimOf<P> = <<P as Platform>::Storage as Storage<P>>::Claim;
+use super::{ApiObject, NoObject};
 
 /// The storage objects of machines.
-pub trait Storage<P: Platform>: Send + Sync + 'static {
+pub trait Storage<Machine>: Send + Sync + 'static {
     /// An object that provisions a claim.
     type Volume: ApiObject;
     /// A claim.
     type Claim: ApiObject;
 
     /// Names of the volumes of a machine.
-    fn volumes(machine: &P::Machine) -> Vec<Arc<str>>;
+    fn volumes(machine: &Machine) -> Vec<Arc<str>>;
 
     /// Names of the claims of a machine.
-    fn claims(machine: &P::Machine) -> Vec<Arc<str>>;
+    fn claims(machine: &Machine) -> Vec<Arc<str>>;
 
     /// The JSON patch that removes `machine`, a machine of `pool`, from the owners of a storage object; `None` if the
     /// machine is not its controller owner. It fails if the owners have changed.
@@ -34,14 +29,14 @@ pub trait Storage<P: Platform>: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct NoStorage;
 
-impl<P: Platform> Storage<P> for NoStorage {
+impl<Machine> Storage<Machine> for NoStorage {
     type Volume = NoObject;
     type Claim = NoObject;
 
-    fn volumes(_: &P::Machine) -> Vec<Arc<str>> {
+    fn volumes(_: &Machine) -> Vec<Arc<str>> {
         Vec::new()
     }
-    fn claims(_: &P::Machine) -> Vec<Arc<str>> {
+    fn claims(_: &Machine) -> Vec<Arc<str>> {
         Vec::new()
     }
     fn preserve<K: ApiObject>(_: &K, _: &ObjectId, _: &ObjectId) -> Option<Value> {
