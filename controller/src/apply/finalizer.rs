@@ -3,12 +3,11 @@
 use kube::Resource;
 use kube::api::Patch;
 use serde::de::IgnoredAny;
-use serde_json::{Value, json};
+use serde_json::Value;
 use vmpool_engine::ObjectId;
 use vmpool_platforms::{ApiObject, ClaimOf, Finalizers, Platform, Storage, VolumeOf};
 
 use super::outcome::Outcome;
-use super::repair;
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
@@ -52,15 +51,6 @@ async fn write_pool<P: Platform>(
         Err(error) if error.is_gone() || error.is_conflict() || error.is_unprocessable() => Outcome::Outdated,
         Err(error) => failed(id, &format!("{doing} the finalizer of pool {id}"), error),
     }
-}
-
-/// Adds the finalizer to a machine.
-pub(super) async fn add<P: Platform>(
-    context: &Context<P>,
-    pool: &PoolEntry<P>,
-    machine: &ObjectId,
-) -> Outcome {
-    repair::edit(context, pool, machine, |live| P::Finalizers::add(live).unwrap_or_else(|| json!([]))).await
 }
 
 /// Removes the finalizer from a machine. If its storage is preserved, the machine first stops being its owner; the deletion
