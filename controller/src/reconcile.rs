@@ -74,7 +74,7 @@ async fn pass<P: Platform>(
         let disks = snapshot.disk_counts(&pool.facts);
         let facts = PoolReport::deleting(&pool.facts, machines, terminating, disks, &state.memory);
         context.pool_counts.record(&pool.facts.id.uid, facts);
-        return Ended { result: PassResult::Gone, again: None };
+        return Ended { result: PassResult::Gone, again: plan.requeue_after };
     }
     let Plan { actions, requeue_after, blockers, wants, failure, awaited } = plan;
     for blocker in &blockers {

@@ -170,7 +170,8 @@ async fn point<P: Platform>(
     } else {
         format!("replacing disk {from} of machine {machine} by disk {name}")
     };
-    edit(context, pool, &Repair::disk(machine, what), |live| P::Disks::repoint(live, position, from, to)).await
+    edit(context, pool, &Repair::disk(machine, what), |live| P::Disks::repoint(live, position, from, to))
+        .await
 }
 
 /// Sends the JSON patch that `operations` computes from the live machine.
