@@ -4,23 +4,27 @@ mod basis;
 mod create;
 mod delete;
 mod disk;
+mod finalizer;
 mod outcome;
 mod pool;
 mod record;
 mod rejected_disks;
 mod repair;
+mod restart;
 mod revision;
 mod update;
+mod window;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures::{StreamExt, stream};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use vmpool_engine::failure::{Failure, FailureReason};
 use vmpool_engine::limits::shorten;
 use vmpool_engine::plan::{DeleteReason, Stage};
 use vmpool_engine::{Action, Memory};
-use vmpool_platforms::Platform;
+use vmpool_platforms::{Instances, Platform};
 
 use crate::context::Context;
 use crate::events::PoolEvent;
@@ -31,6 +35,7 @@ use crate::revisions::templates::Templates;
 use crate::write::WriteError;
 use basis::Basis;
 use outcome::Outcome;
+use window::Window;
 
 /// The result of applying a plan.
 #[derive(Default)]
@@ -99,21 +104,28 @@ async fn run_stage<P: Platform>(
     let mut disks_refused = false;
     {
         let stop = &stop;
-        let mut outcomes = stream::iter(batch)
-            .map(|action| async move {
-                if stop.load(Ordering::Relaxed) || !is_current(context, pool) {
-                    return (action, Outcome::Skipped);
-                }
-                let outcome = perform(context, pool, basis, &action).await;
-                (action, outcome)
-            })
-            .buffer_unordered(context.settings.writes_in_flight);
-        while let Some((action, outcome)) = outcomes.next().await {
+        let is_slow = stage == Stage::Create && memory.creates_start_slowly(context.env.uptime());
+        let mut window = Window::new(context.settings.writes_in_flight, is_slow);
+        let (mut waiting, mut running) = (batch.into_iter(), FuturesUnordered::new());
+        loop {
+            for action in waiting.by_ref().take(window.free(running.len())) {
+                running.push(async move {
+                    if stop.load(Ordering::Relaxed) || !is_current(context, pool) {
+                        return (action, Outcome::Skipped);
+                    }
+                    let outcome = perform(context, pool, basis, &action).await;
+                    (action, outcome)
+                });
+            }
+            let Some((action, outcome)) = running.next().await else { break };
             let step = record::record(outcome, context, pool, memory);
             applied.events.extend(step.events);
             applied.outdated |= step.outdated;
             applied.revisions.extend(step.revision);
             complete &= step.done;
+            if step.done {
+                window.widen();
+            }
             if retries_refused_last(stage) && (step.done || step.error.is_some()) {
                 memory.record_result(action.object(), step.error.is_some());
             }
@@ -170,7 +182,9 @@ fn is_current<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>) -> bool {
     context.pools.get(&planned.namespace, &planned.id.name).is_some_and(|cached| {
         let cached = &cached.facts.facts;
         // The cache can be behind the live read that the plan used, but not ahead of it.
-        cached.id == planned.id && !cached.deleting && cached.generation <= planned.generation
+        cached.id == planned.id
+            && (planned.deleting || !cached.deleting)
+            && cached.generation <= planned.generation
     })
 }
 
@@ -182,6 +196,13 @@ async fn perform<P: Platform>(
 ) -> Outcome {
     match action {
         Action::Relabel { machine } => repair::relabel(context, pool, machine).await,
+        Action::AddPoolFinalizer => finalizer::add_to_pool(context, pool).await,
+        Action::RemovePoolFinalizer => finalizer::remove_from_pool(context, pool).await,
+        Action::AddFinalizer { machine } => repair::add_finalizer(context, pool, machine).await,
+        Action::RemoveFinalizer { machine, preserve_storage } => {
+            finalizer::remove(context, pool, machine, *preserve_storage).await
+        }
+        Action::Restart { machine, instance } => restart::restart(context, pool, machine, instance).await,
         Action::Release { machine, shared } => repair::release(context, pool, machine, shared).await,
         Action::CreateDisk { machine, disk } => repair::disk(context, pool, machine, disk).await,
         Action::Repoint { machine, position, from, to } => {
@@ -190,15 +211,16 @@ async fn perform<P: Platform>(
         Action::Detach { machine, position, disk } => {
             repair::detach(context, pool, machine, *position, disk).await
         }
-        Action::Delete { machine, reason: DeleteReason::Targeted } => {
-            delete::targeted(context, pool, machine).await
-        }
         Action::Delete { machine, reason: DeleteReason::Surplus } => {
             delete::surplus(context, pool, machine, basis.machine(machine)).await
         }
+        Action::Delete { machine, reason } => delete::by_uid(context, pool, machine, *reason).await,
         Action::Update { machine, base, to, disks, disruption } => {
             let wanted = update::Wanted { machine, base: base.as_ref(), to, disks, disruption: *disruption };
             update::update(context, pool, basis, &wanted).await
+        }
+        Action::RecordRevision { machine, to } if P::Instances::EXIST => {
+            restart::record_revision(context, pool, machine, to).await
         }
         Action::RecordRevision { machine, to } => update::record_revision(context, pool, machine, to).await,
         Action::StoreRevision { revision } => revision::store(context, pool, basis, revision).await,

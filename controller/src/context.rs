@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube::Client;
 use parking_lot::Mutex;
-use vmpool_engine::model::Published;
+use vmpool_engine::model::{Instance, Published};
 use vmpool_engine::plan::NamesInUse;
 use vmpool_engine::{Disk, Machine, Memory, ObjectId, Pool, Status, Uid};
 use vmpool_platforms::{Attachment, Platform};
@@ -41,6 +41,8 @@ pub(crate) struct PoolMemory {
     pub(crate) revisions: Option<Revisions>,
     /// The message of the last event about invalid settings.
     pub(crate) warned: Option<String>,
+    /// The message of the last event about a machine that does not start.
+    pub(crate) problem: Option<String>,
     /// Detached disks that an event has reported, with their machines.
     pub(crate) detached: BTreeSet<(Uid, Arc<str>)>,
 }
@@ -83,6 +85,7 @@ pub(crate) struct Context<P: Platform> {
     pub(crate) disks: Arc<Cache<Disk>>,
     pub(crate) attachments: Arc<Cache<Attachment>>,
     pub(crate) revisions: Arc<Cache<RevisionFacts>>,
+    pub(crate) instances: Arc<Cache<Instance>>,
     pub(crate) states: Mutex<HashMap<Uid, PoolMemory>>,
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<Metrics>,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::Patch;
-use serde_json::json;
+use serde_json::{Value, json};
 use vmpool_engine::condition::{Condition, INVALID_SETTINGS};
-use vmpool_engine::status::Detached;
+use vmpool_engine::status::{Detached, Problem};
 use vmpool_engine::{Pool, Status, Uid};
 use vmpool_platforms::Platform;
 
@@ -31,7 +31,8 @@ pub(crate) async fn report<P: Platform>(
 ) -> Option<Duration> {
     context.events.publish(&pool.subject(), applied.events);
     let published = &pool.facts.published;
-    if published.summary.as_ref() == Some(&status.summary) && published.conditions == status.conditions {
+    let body = P::status(&pool.object, &status);
+    if P::published(&pool.object, &body) == *published {
         return None;
     }
     // A CRD that prunes fields does not store the complete status. The comparison therefore uses the status as the API
@@ -51,7 +52,7 @@ pub(crate) async fn report<P: Platform>(
         return too_soon;
     }
     state.status_attempt = Some(uptime);
-    match publish(context, pool, &status).await {
+    match publish(context, pool, body).await {
         Ok(entry) => {
             let last =
                 LastStatus { wrote: status, version: version(&*entry.object), became: entry.facts.published };
@@ -70,13 +71,13 @@ pub(crate) async fn report<P: Platform>(
 async fn publish<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    status: &Status,
+    status: Value,
 ) -> Result<PoolEntry<P>, WriteError> {
     // A merge patch could change a new pool of the same name, because the status endpoint ignores the metadata of the
     // patch. A JSON patch with a test of the UID cannot.
     let operations = json!([
         { "op": "test", "path": "/metadata/uid", "value": pool.facts.id.uid.as_str() },
-        { "op": "add", "path": "/status", "value": P::status(&pool.object, status) },
+        { "op": "add", "path": "/status", "value": status },
     ]);
     let operations = serde_json::from_value(operations).map_err(|error| WriteError::Invalid(error.into()))?;
     let path = collection::<P::Pool>(&pool.facts.namespace);
@@ -103,6 +104,26 @@ pub(crate) fn detached_disk_events(
         conditions.any(|condition| condition.message.contains(note))
     };
     advices.filter(|event| !is_published(&event.note)).collect()
+}
+
+/// The event about a machine that does not start. Each message is reported once, also if the leader changes.
+pub(crate) fn problem_event(
+    pool: &Pool,
+    found: Option<Problem>,
+    reported: &mut Option<String>,
+) -> Option<PoolEvent> {
+    let Some(Problem { machine, message, .. }) = found else {
+        *reported = None;
+        return None;
+    };
+    if reported.as_ref() == Some(&message) {
+        return None;
+    }
+    *reported = Some(message.clone());
+    let mut conditions = pool.published.conditions.iter();
+    let is_published = conditions.any(|condition| condition.message.contains(&message));
+    let name = machine.to_string();
+    (!is_published).then_some(PoolEvent { reason: Reason::MachineNotStarted, name, note: message })
 }
 
 /// The event about invalid settings. Each message is reported once, also if the leader changes.

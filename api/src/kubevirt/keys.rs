@@ -39,6 +39,8 @@ pub mod labels {
 pub mod annotations {
     /// On DataVolumes that KubeVirt creates, with the value `true`: CDI may use an existing claim of the same name.
     pub const ALLOW_CLAIM_ADOPTION: &str = "cdi.kubevirt.io/allowClaimAdoption";
+    /// On a pool: the removal record of targeted removals. Only vmpool writes it.
+    pub const SCALE_IN_TARGETS: &str = "vmpool.pool.kubevirt.io/scale-in-targets";
 }
 
 /// Finalizers.

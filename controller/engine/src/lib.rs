@@ -19,7 +19,8 @@
 //! cycle. From the lowest layer:
 //!
 //! 1. `ids`: names and UIDs of objects;
-//! 2. [`revision`], [`condition`], [`names`], [`removal`] (the removal record), [`failure`], [`backoff`], [`limits`];
+//! 2. [`revision`], [`condition`], [`names`], [`removal`] (the removal record), [`failure`], [`backoff`], [`limits`],
+//!    [`selector`];
 //! 3. [`model`]: pools, machines, disks and drafts;
 //! 4. [`ledger`], and in [`mod@plan`] the modules `action`, `blocker` and `attempts` (results of updates);
 //! 5. [`memory`];
@@ -60,6 +61,7 @@ pub mod names;
 pub mod plan;
 pub mod removal;
 pub mod revision;
+pub mod selector;
 pub mod status;
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use kube::Resource;
 use kube::api::Patch;
 use serde_json::{Value, json};
-use vmpool_engine::model::DiskDraft;
-use vmpool_engine::{ObjectId, Uid};
-use vmpool_platforms::Platform;
+use vmpool_engine::model::{DiskDraft, Membership};
+use vmpool_engine::{Machine, ObjectId, Pool};
+use vmpool_platforms::{Disks, Finalizers, PatchBody, Platform};
 
 use super::basis::Basis;
 use super::outcome::Outcome;
@@ -19,35 +19,71 @@ use crate::object::{collection, seen};
 use crate::pool_entry::PoolEntry;
 use crate::write::WriteError;
 
-/// Restores the labels of a machine of the pool.
+/// One repair of a machine.
+struct Repair<'a> {
+    machine: &'a ObjectId,
+    /// The repair in words, with all its objects, for the event about its failure.
+    what: String,
+    /// The reason of that event.
+    reason: Reason,
+}
+
+impl<'a> Repair<'a> {
+    fn labels(machine: &'a ObjectId, what: &str) -> Self {
+        Self { machine, what: format!("{what} machine {machine}"), reason: Reason::FailedRepair }
+    }
+
+    fn disk(machine: &'a ObjectId, what: String) -> Self {
+        Self { machine, what, reason: Reason::FailedDisk }
+    }
+
+    fn failed(&self, error: WriteError) -> Outcome {
+        let note = format!("{}: {error}", self.what);
+        Outcome::Failed(PoolEvent { reason: self.reason, name: self.machine.name.to_string(), note }, error)
+    }
+}
+
+/// Restores the labels of a machine.
 pub(super) async fn relabel<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     machine: &ObjectId,
 ) -> Outcome {
-    patch(context, pool, machine, Some(&pool.facts.id.uid), P::managed_labels(&pool.object)).await
+    let repair = Repair::labels(machine, "restoring the labels of");
+    let is_ours = |live: &Machine| live.owner.as_ref() == Some(&pool.facts.id.uid);
+    patch(context, pool, &repair, is_ours, P::managed_labels(&pool.object)).await
 }
 
-/// Sends a merge patch for a machine at the version of a live read, if the machine still has this owner. The plan used
-/// the owner that the cache showed.
-async fn patch<P: Platform>(
+/// Adds the finalizer of the controller to a machine.
+pub(super) async fn add_finalizer<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     machine: &ObjectId,
-    owner: Option<&Uid>,
+) -> Outcome {
+    let repair = Repair::labels(machine, "adding the finalizer of the pool to");
+    edit(context, pool, &repair, |live| P::Finalizers::add(live).unwrap_or_else(|| json!([]))).await
+}
+
+/// Sends a merge patch for a machine at the version of a live read, if the live machine still fits. The plan used the
+/// machine that the cache showed.
+async fn patch<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    repair: &Repair<'_>,
+    fits: impl Fn(&Machine) -> bool,
     mut patch: Value,
 ) -> Outcome {
-    let live = match live(context, pool, machine).await {
+    let live = match live(context, pool, repair).await {
         Ok(live) => live,
         Err(outcome) => return outcome,
     };
     let facts = seen(&live, P::read_machine);
-    if facts.facts.owner.as_ref() != owner {
+    if !fits(&facts.facts) {
         return Outcome::Changed(facts);
     }
-    patch["metadata"]["uid"] = json!(machine.uid.as_str());
+    patch["metadata"]["uid"] = json!(repair.machine.uid.as_str());
     patch["metadata"]["resourceVersion"] = json!(live.meta().resource_version);
-    send(context, pool, machine, Patch::Merge(patch), Reason::FailedRepair).await
+    send(context, pool, repair, Patch::Merge(patch)).await
 }
 
 /// Removes the controller's labels and annotations from a released machine. First the machine becomes the owner of its
@@ -58,20 +94,43 @@ pub(super) async fn release<P: Platform>(
     machine: &ObjectId,
     shared: &[Arc<str>],
 ) -> Outcome {
-    let live = match live(context, pool, machine).await {
-        Ok(live) => seen(&live, P::read_machine),
+    let repair = Repair::labels(machine, "removing the labels of the pool from");
+    let live = match live(context, pool, &repair).await {
+        Ok(live) => live,
         Err(outcome) => return outcome,
     };
     // A user may have given the machine back to its pool. Then it keeps its disks and labels.
-    if live.facts.owner.is_some() {
-        return Outcome::Changed(live);
+    let is_released = |live: &Machine| is_released(&pool.facts, live);
+    let facts = seen(&live, P::read_machine);
+    if !is_released(&facts.facts) {
+        return Outcome::Changed(facts);
     }
-    let (handed, stop) = disk::transfer(context, pool, &live.facts, shared).await;
-    let outcome = match stop {
-        Some(stop) => stop,
-        None => patch(context, pool, machine, None, P::remove_markers()).await,
+    let (handed, stop) = disk::transfer(context, pool, &facts.facts, shared).await;
+    let outcome = match (stop, P::release(&live)) {
+        (Some(stop), _) => stop,
+        (None, PatchBody::Merge(merge)) => patch(context, pool, &repair, is_released, merge).await,
+        (None, PatchBody::Json(_)) => {
+            let operations = |live: &P::Machine| match P::release(live) {
+                PatchBody::Json(operations) | PatchBody::Merge(operations) => operations,
+            };
+            edit(context, pool, &repair, operations).await
+        }
     };
     outcome.after(handed)
+}
+
+/// Whether a machine still does not belong to the pool: it has no controller owner, or its labels do not match the selector
+/// of the pool.
+fn is_released(pool: &Pool, live: &Machine) -> bool {
+    match &live.owner {
+        None => true,
+        Some(owner) => match &pool.membership {
+            Membership::Selector(selector) if *owner == pool.id.uid => {
+                live.selectable.labels.as_ref().is_some_and(|labels| !selector.matches(labels))
+            }
+            _ => false,
+        },
+    }
 }
 
 /// Makes a machine refer to another disk. A free disk is allocated to it first.
@@ -111,7 +170,11 @@ pub(super) async fn detach<P: Platform>(
     position: usize,
     disk: &str,
 ) -> Outcome {
-    let outcome = edit(context, pool, machine, |live| P::detach(live, position, disk)).await;
+    let repair = Repair::disk(
+        machine,
+        format!("detaching disk {disk} from machine {machine}, because another machine keeps it"),
+    );
+    let outcome = edit(context, pool, &repair, |live| P::Disks::detach(live, position, disk)).await;
     match outcome {
         Outcome::Machine(changed, mut events) => {
             events.push(disk::detached(disk, machine, "another machine keeps it"));
@@ -128,17 +191,24 @@ async fn point<P: Platform>(
     (position, from): (usize, &str),
     to: &DiskDraft,
 ) -> Outcome {
-    edit(context, pool, machine, |live| P::repoint(live, position, from, to)).await
+    let name = &to.name;
+    let what = if **name == *from {
+        format!("recording disk {name} in the disk map of machine {machine}")
+    } else {
+        format!("replacing disk {from} of machine {machine} by disk {name}")
+    };
+    edit(context, pool, &Repair::disk(machine, what), |live| P::Disks::repoint(live, position, from, to))
+        .await
 }
 
 /// Sends the JSON patch that `operations` computes from the live machine.
 async fn edit<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    machine: &ObjectId,
+    repair: &Repair<'_>,
     operations: impl Fn(&P::Machine) -> Value,
 ) -> Outcome {
-    let live = match live(context, pool, machine).await {
+    let live = match live(context, pool, repair).await {
         Ok(live) => live,
         Err(outcome) => return outcome,
     };
@@ -146,14 +216,14 @@ async fn edit<P: Platform>(
     match serde_json::from_value(operations) {
         Ok(operations) => {
             let patch = Patch::<()>::Json(operations);
-            match send(context, pool, machine, patch, Reason::FailedDisk).await {
+            match send(context, pool, repair, patch).await {
                 Outcome::Failed(_, error) if error.is_unprocessable() => {
-                    refused(context, pool, machine, &live, error).await
+                    refused(context, pool, repair, &live, error).await
                 }
                 outcome => outcome,
             }
         }
-        Err(error) => failed(machine, Reason::FailedDisk, WriteError::Invalid(error.into())),
+        Err(error) => repair.failed(WriteError::Invalid(error.into())),
     }
 }
 
@@ -162,14 +232,12 @@ async fn edit<P: Platform>(
 async fn refused<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    machine: &ObjectId,
+    repair: &Repair<'_>,
     old: &P::Machine,
     error: WriteError,
 ) -> Outcome {
-    match live(context, pool, machine).await {
-        Ok(new) if new.meta().resource_version == old.meta().resource_version => {
-            failed(machine, Reason::FailedDisk, error)
-        }
+    match live(context, pool, repair).await {
+        Ok(new) if new.meta().resource_version == old.meta().resource_version => repair.failed(error),
         Ok(_) => Outcome::Outdated,
         Err(outcome) => outcome,
     }
@@ -183,7 +251,9 @@ pub(super) async fn disk<P: Platform>(
     draft: &DiskDraft,
 ) -> Outcome {
     // The machine may be gone by now, and its disk would have no owner until the garbage collector deletes it.
-    if let Err(outcome) = live(context, pool, machine).await {
+    let name = &draft.name;
+    let repair = Repair::disk(machine, format!("creating missing disk {name} of machine {machine}"));
+    if let Err(outcome) = live(context, pool, &repair).await {
         return outcome;
     }
     match create::disk(context, pool, machine, draft).await {
@@ -204,8 +274,9 @@ pub(super) async fn disk<P: Platform>(
 async fn live<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    machine: &ObjectId,
+    repair: &Repair<'_>,
 ) -> Result<P::Machine, Outcome> {
+    let machine = repair.machine;
     match context.get_live::<P::Machine>(&pool.facts.namespace, &machine.name).await {
         Ok(Some(live)) => {
             let meta = live.meta();
@@ -213,30 +284,24 @@ async fn live<P: Platform>(
             if same && meta.deletion_timestamp.is_none() { Ok(live) } else { Err(Outcome::Outdated) }
         }
         Ok(None) => Err(Outcome::Outdated),
-        Err(error) => Err(failed(machine, Reason::FailedRepair, WriteError::Unconfirmed(error.to_string()))),
+        Err(error) => Err(repair.failed(WriteError::Unconfirmed(error.to_string()))),
     }
 }
 
 async fn send<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    machine: &ObjectId,
+    repair: &Repair<'_>,
     patch: Patch<impl serde::Serialize + std::fmt::Debug>,
-    reason: Reason,
 ) -> Outcome {
     let path = collection::<P::Machine>(&pool.facts.namespace);
     match context
         .writer
-        .patch::<P::Machine, _>(WriteKind::PatchMachine, path, &machine.name, None, patch)
+        .patch::<P::Machine, _>(WriteKind::PatchMachine, path, &repair.machine.name, None, patch)
         .await
     {
         Ok(machine) => Outcome::Machine(seen(&machine, P::read_machine), Vec::new()),
         Err(error) if error.is_gone() || error.is_conflict() => Outcome::Outdated,
-        Err(error) => failed(machine, reason, error),
+        Err(error) => repair.failed(error),
     }
-}
-
-fn failed(machine: &ObjectId, reason: Reason, error: WriteError) -> Outcome {
-    let note = format!("repairing machine {machine}: {error}");
-    Outcome::Failed(PoolEvent { reason, name: machine.name.to_string(), note }, error)
 }

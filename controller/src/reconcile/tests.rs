@@ -7,6 +7,7 @@ mod leaders;
 mod limits;
 mod membership;
 mod other_clients;
+mod problems;
 mod reads;
 mod revisions;
 mod rollouts;

@@ -12,9 +12,12 @@
 //! 5. `template`, `revision`, `storage`, `events`: comparisons of templates, stored templates, storage that a new
 //!    machine would share, and the texts of events
 //! 6. `restart`, `update`: what brings a changed template to an existing machine
+//! 7. `publish`, `facts`: the data model of the engine
+//! 8. `platform`: the implementation of [`Platform`](crate::Platform)
 
 pub mod coexistence;
 pub mod events;
+mod facts;
 #[cfg(test)]
 mod fixtures;
 pub mod healing;
@@ -22,6 +25,8 @@ pub mod keys;
 pub mod labels;
 pub mod machine;
 pub mod objects;
+mod platform;
+mod publish;
 pub mod read;
 pub mod release;
 pub mod restart;
@@ -31,3 +36,6 @@ pub mod status;
 pub mod storage;
 pub mod template;
 pub mod update;
+
+pub use objects::{InstanceObject, MachineObject, PoolObject};
+pub use platform::KubeVirt;
