@@ -239,8 +239,8 @@ fn live<P: Platform>(context: &Context<P>) -> Live {
         WatchResource::Revisions => context.revisions.len(),
         WatchResource::Instances => context.instances.len(),
     });
-    let pools = (context.pool_counts.totals(), context.pool_counts.series(context.settings.max_pool_series));
-    Live::new(context.queue.state(), pools, cached)
+    let pools = (context.pool_counts.series(P::NAME), context.settings.max_pool_series);
+    Live::new(context.queue.state(), context.pool_counts.totals(), pools, cached)
 }
 
 async fn work<P: Platform>(context: Arc<Context<P>>, heartbeat: Heartbeat, stop: CancellationToken) {

@@ -64,8 +64,8 @@ pub struct Options {
           value_parser = vmpool_runtime::duration::parse)]
     pub disk_collection_grace: Duration,
 
-    /// Maximum number of pools with metrics of their own, which have the labels `namespace` and `pool`. All other pools
-    /// are summed in one series, in which both labels are `(others)`. With 0, no metric names a pool.
+    /// Maximum number of pools with metrics of their own, which have the labels `namespace`, `pool` and `platform`. All
+    /// other pools are summed in one series, in which these labels are `(others)`. With 0, no metric names a pool.
     #[arg(long, env = "VMPOOL_MAX_POOL_SERIES", default_value_t = 1000, value_name = "COUNT")]
     pub max_pool_series: usize,
 

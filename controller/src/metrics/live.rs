@@ -32,27 +32,32 @@ pub(crate) struct Live {
     cached: [usize; WatchResource::ALL.len()],
     totals: Totals,
     pools: PoolSeries,
+    /// Maximum number of pools with series of their own.
+    max_pool_series: usize,
 }
 
 impl Live {
     /// `cached` is in the order of [`WatchResource::ALL`].
     pub(crate) fn new(
         queue: QueueState,
-        (totals, pools): (Totals, PoolSeries),
+        totals: Totals,
+        (pools, max_pool_series): (PoolSeries, usize),
         cached: impl Iterator<Item = usize>,
     ) -> Self {
-        let mut live = Self { queue, totals, pools, ..Self::default() };
+        let mut live = Self { queue, totals, pools, max_pool_series, ..Self::default() };
         live.cached.iter_mut().zip(cached).for_each(|(place, count)| *place = count);
         live
     }
 
     /// Adds the state of another platform.
-    fn add(&mut self, other: &Self) {
+    fn add(&mut self, other: Self) {
         self.queue.due += other.queue.due;
         self.queue.delayed += other.queue.delayed;
         self.queue.running += other.queue.running;
         self.cached.iter_mut().zip(other.cached).for_each(|(sum, count)| *sum += count);
         self.totals.add(&other.totals);
+        self.pools.extend(other.pools);
+        self.max_pool_series = self.max_pool_series.max(other.max_pool_series);
     }
 }
 
@@ -125,11 +130,11 @@ impl LiveGauges {
         let mut live = Live::default();
         for (_, source) in &self.sources.lock().1 {
             if let Some(of_platform) = source() {
-                live.add(&of_platform);
+                live.add(of_platform);
             }
         }
         self.pool_counts.show(&live.totals);
-        self.pool_series.show(&live.pools);
+        self.pool_series.show(live.pools, live.max_pool_series);
         self.due.set(gauge(live.queue.due));
         self.delayed.set(gauge(live.queue.delayed));
         self.running.set(gauge(live.queue.running));

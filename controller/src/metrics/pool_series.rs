@@ -12,44 +12,56 @@ use vmpool_runtime::metrics::{Registry, Values, Word};
 use super::label_values::{Failed, MachineState};
 use super::labels::gauge;
 
-/// The value of both labels in the series that sums the pools beyond the limit. No object can have this name.
-pub(super) const OTHERS: &str = "(others)";
+/// The value of the labels in the series that sums the pools beyond the limit. No object can have this name.
+const OTHERS: &str = "(others)";
 
-/// The namespace of a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Namespace(Arc<str>);
+/// A label that names a pool.
+macro_rules! label {
+    ($(#[doc = $doc:literal])* $name:ident, $values:literal) => {
+        $(#[doc = $doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub(crate) struct $name(pub(super) Arc<str>);
 
-/// The name of a pool.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Name(Arc<str>);
+        impl EncodeLabelValue for $name {
+            fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+                encoder.write_str(&self.0)
+            }
+        }
 
-impl EncodeLabelValue for Namespace {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
-        encoder.write_str(&self.0)
-    }
+        impl Word for $name {
+            fn values() -> Values {
+                Values::Open($values)
+            }
+        }
+    };
 }
 
-impl Word for Namespace {
-    fn values() -> Values {
-        Values::Open("the namespace of the pool, or `(others)`")
-    }
-}
+label!(
+    /// The namespace of a pool.
+    Namespace, "the namespace of the pool, or `(others)`"
+);
+label!(
+    /// The name of a pool.
+    Name, "the name of the pool, or `(others)`"
+);
+label!(
+    /// The platform of a pool. Pools of two platforms can have the same name.
+    PlatformName, "the platform of the pool, such as `dvp`, or `(others)`"
+);
 
-impl EncodeLabelValue for Name {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
-        encoder.write_str(&self.0)
-    }
-}
-
-impl Word for Name {
-    fn values() -> Values {
-        Values::Open("the name of the pool, or `(others)`")
-    }
-}
-
-label_set!(pub(super) PoolMachineLabels { namespace: Namespace, pool: Name, state: MachineState });
-label_set!(pub(super) PoolDiskLabels { namespace: Namespace, pool: Name });
-label_set!(pub(super) PoolBlockedLabels { namespace: Namespace, pool: Name, reason: Failed });
+label_set!(pub(super) PoolMachineLabels {
+    namespace: Namespace,
+    pool: Name,
+    platform: PlatformName,
+    state: MachineState
+});
+label_set!(pub(super) PoolDiskLabels { namespace: Namespace, pool: Name, platform: PlatformName });
+label_set!(pub(super) PoolBlockedLabels {
+    namespace: Namespace,
+    pool: Name,
+    platform: PlatformName,
+    reason: Failed
+});
 
 /// The numbers of one or several pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,19 +80,18 @@ impl PoolNumbers {
     }
 }
 
-/// Namespaces and names of pools with their numbers.
-pub(crate) type PoolSeries = Vec<(Arc<str>, Arc<str>, PoolNumbers)>;
+/// Pools with their numbers.
+pub(crate) type PoolSeries = Vec<((Namespace, Name, PlatformName), PoolNumbers)>;
 
 /// The series of all pools: the first `limit` by namespace and name, so that all replicas select the same ones, and one
 /// with the sum of the rest.
-pub(super) fn capped(mut pools: PoolSeries, limit: usize) -> PoolSeries {
+fn capped(mut pools: PoolSeries, limit: usize) -> PoolSeries {
     if pools.len() > limit {
-        let by_name =
-            |(namespace, name, _): &(Arc<str>, Arc<str>, PoolNumbers)| (namespace.clone(), name.clone());
-        pools.sort_by_cached_key(by_name);
+        pools.sort_by(|(one, _), (other, _)| one.cmp(other));
         let mut rest = PoolNumbers::default();
-        pools.drain(limit..).for_each(|(_, _, numbers)| rest.add(&numbers));
-        pools.push((OTHERS.into(), OTHERS.into(), rest));
+        pools.drain(limit..).for_each(|(_, numbers)| rest.add(&numbers));
+        let others = || OTHERS.into();
+        pools.push(((Namespace(others()), Name(others()), PlatformName(others())), rest));
     }
     pools
 }
@@ -117,24 +128,26 @@ impl PoolSeriesGauges {
         }
     }
 
-    /// Replaces all series.
-    pub(super) fn show(&self, pools: &PoolSeries) {
+    /// Replaces all series. Only the first `limit` pools have series of their own.
+    pub(super) fn show(&self, pools: PoolSeries, limit: usize) {
         self.machines.clear();
         self.free_disks.clear();
         self.blocked.clear();
-        for (namespace, name, numbers) in pools {
-            let (namespace, pool) = (Namespace(namespace.clone()), Name(name.clone()));
+        for ((namespace, pool, platform), numbers) in capped(pools, limit) {
             for (&state, count) in MachineState::ALL.iter().zip(numbers.machines) {
-                let labels = PoolMachineLabels { namespace: namespace.clone(), pool: pool.clone(), state };
+                let (namespace, pool, platform) = (namespace.clone(), pool.clone(), platform.clone());
+                let labels = PoolMachineLabels { namespace, pool, platform, state };
                 self.machines.get_or_create(&labels).set(gauge(count));
             }
             for (reason, count) in
                 Failed::ALL.into_iter().zip(numbers.blocked).filter(|(_, count)| *count > 0)
             {
-                let labels = PoolBlockedLabels { namespace: namespace.clone(), pool: pool.clone(), reason };
+                let (namespace, pool, platform) = (namespace.clone(), pool.clone(), platform.clone());
+                let labels = PoolBlockedLabels { namespace, pool, platform, reason };
                 self.blocked.get_or_create(&labels).set(gauge(count));
             }
-            self.free_disks.get_or_create(&PoolDiskLabels { namespace, pool }).set(gauge(numbers.free_disks));
+            let labels = PoolDiskLabels { namespace, pool, platform };
+            self.free_disks.get_or_create(&labels).set(gauge(numbers.free_disks));
         }
     }
 }

@@ -16,7 +16,7 @@ use vmpool_runtime::metrics::{FloatGauge, Registry};
 use super::disks::{DiskCounts, DiskGauges};
 use super::label_values::{Failed, LedgerResource, MachineState, PoolState, RemovalState};
 use super::labels::{LedgerLabels, MachineLabels, PoolLabels, RemovalLabels, each, gauge};
-use super::pool_series::{PoolNumbers, PoolSeries, capped};
+use super::pool_series::{Name, Namespace, PlatformName, PoolNumbers, PoolSeries};
 
 /// The counts of one pool after a pass.
 #[derive(Clone, Debug)]
@@ -150,13 +150,13 @@ impl PoolCounts {
         self.0.lock().remove(uid);
     }
 
-    /// The numbers of single pools, and the sum of those beyond `limit`.
-    pub(crate) fn series(&self, limit: usize) -> PoolSeries {
-        let all = self.0.lock();
-        let numbers = all.values().map(|pool| (pool.namespace.clone(), pool.name.clone(), pool.numbers()));
-        let numbers = numbers.collect();
-        drop(all);
-        capped(numbers, limit)
+    /// The numbers of each pool of this platform.
+    pub(crate) fn series(&self, platform: &'static str) -> PoolSeries {
+        let platform = PlatformName(platform.into());
+        let key = |pool: &PoolReport| {
+            (Namespace(pool.namespace.clone()), Name(pool.name.clone()), platform.clone())
+        };
+        self.0.lock().values().map(|pool| (key(pool), pool.numbers())).collect()
     }
 
     /// The current sums.

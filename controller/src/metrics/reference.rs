@@ -17,9 +17,9 @@ controller. [The metrics of the process](#the-process) exist in each program. A 
 its metrics; those that only a leader can know are 0. Counters start at zero with the process. If the leadership
 changes, they keep their values. [Operations](operations.md#metrics) describes the collection and the alerts.
 
-The metrics `vmpool_pool_*` have the labels `namespace` and `pool`. Only the leader exports them, for the first 1,000
-pools by namespace and name (`--max-pool-series`). All other pools are summed in one series, in which both labels are
-`(others)`; there, `vmpool_pool_blocked` is a number of pools. Prometheus adds the namespace of the controller as the
+The metrics `vmpool_pool_*` have the labels `namespace`, `pool` and `platform`. Only the leader exports them, for the
+first 1,000 pools by namespace and name (`--max-pool-series`). All other pools are summed in one series, in which these
+labels are `(others)`; there, `vmpool_pool_blocked` is a number of pools. Prometheus adds the namespace of the controller as the
 label `namespace` and renames the label of the metric to `exported_namespace`, unless `honor_labels` is set. No other
 label depends on the contents of the cluster, so a controller has some hundreds of time series, and up to seven for each
 of these pools.

@@ -201,12 +201,14 @@ async fn pools_beyond_the_limit_are_summed_in_one_series() {
     world.calm().await;
     let page = world.metrics.page();
     let machines = |namespace: &str, pool: &str, state: &str| {
-        let labels = format!(r#"namespace="{namespace}",pool="{pool}",state="{state}""#);
+        let platform = if pool == "(others)" { pool } else { "dvp" };
+        let labels =
+            format!(r#"namespace="{namespace}",pool="{pool}",platform="{platform}",state="{state}""#);
         value(&page, &format!("vmpool_pool_machines{{{labels}}}"))
     };
     assert_eq!([machines("team-a", "web0", "desired"), machines("team-a", "web1", "replicas")], [1, 2]);
     assert_eq!(machines("(others)", "(others)", "desired"), 3 + 4 + 5);
-    assert_eq!(value(&page, r#"vmpool_pool_free_disks{namespace="team-a",pool="web0"}"#), 0);
+    assert_eq!(value(&page, r#"vmpool_pool_free_disks{namespace="team-a",pool="web0",platform="dvp"}"#), 0);
     assert!(!page.contains("web2"), "{page}");
     assert!(!page.contains("vmpool_pool_blocked{"), "no pool is blocked:\n{page}");
 
@@ -231,10 +233,13 @@ async fn a_blocked_pool_has_a_series_with_its_reason() {
     world.calm().await;
     let page = world.metrics.page();
     assert_eq!(
-        value(&page, r#"vmpool_pool_blocked{namespace="team-a",pool="web",reason="FailedCreate"}"#),
+        value(
+            &page,
+            r#"vmpool_pool_blocked{namespace="team-a",pool="web",platform="dvp",reason="FailedCreate"}"#
+        ),
         1
     );
-    assert!(!page.contains(r#"pool="other",reason"#), "{page}");
+    assert!(!page.contains(r#"pool="other",platform="dvp",reason"#), "{page}");
     world.server.behave();
     world.advance(Duration::from_secs(65)).await;
     assert!(!world.metrics.page().contains("vmpool_pool_blocked{"), "{}", world.metrics.page());

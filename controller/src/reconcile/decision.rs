@@ -49,7 +49,8 @@ pub(super) async fn observe_and_plan<P: Platform>(
 ) -> Result<Decision<P>, NoPlan<P>> {
     if let Err(error) = settle(context, &cached, state).await {
         timer.record(&context.env, PassStep::Observe);
-        return Err(unread(context, cached, state, &error, "resolving pending writes with live reads"));
+        let shown = at_shown_revision(&cached, state);
+        return Err(unread(context, shown, state, &error, "resolving pending writes with live reads"));
     }
     state.memory.reservation_timeout = Some(context.settings.reservation_timeout);
     let mut pool = observe_pool(context, cached, state).await?;
@@ -155,7 +156,7 @@ async fn revise<P: Platform>(
     match result.await {
         Ok(pool) => Ok(pool),
         Err(error) => {
-            let shown = at_shown_revision(&pool);
+            let shown = at_shown_revision(&pool, state);
             Err(unread(context, shown, state, &error, "reading the revisions of the template"))
         }
     }

@@ -13,6 +13,7 @@ use crate::apply::jitter;
 use crate::context::{Context, PoolMemory};
 use crate::events::{PoolEvent, Reason};
 use crate::live::ReadError;
+use crate::object::version;
 use crate::pool_entry::PoolEntry;
 
 /// Why a pass has no plan.
@@ -58,8 +59,14 @@ pub(super) fn unread<P: Platform>(
 
 /// The pool with the revision and the generation that its status shows, because the current revision could not be
 /// determined. Otherwise the status would compare the machines with a revision that may not be the current one.
-pub(super) fn at_shown_revision<P: Platform>(pool: &Arc<PoolEntry<P>>) -> Arc<PoolEntry<P>> {
-    let Some(shown) = &pool.facts.published.summary else { return pool.clone() };
+pub(super) fn at_shown_revision<P: Platform>(
+    pool: &Arc<PoolEntry<P>>,
+    state: &PoolMemory,
+) -> Arc<PoolEntry<P>> {
+    // The watch may not show the last status yet.
+    let own = state.last_status.as_ref().filter(|last| version(&*pool.object) < last.version);
+    let published = own.map_or(&pool.facts.published, |last| &last.became);
+    let Some(shown) = &published.summary else { return pool.clone() };
     let facts = Pool {
         revision: shown.revision.clone(),
         generation: shown.observed_generation,

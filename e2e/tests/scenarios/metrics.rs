@@ -72,7 +72,7 @@ fn the_metrics_of_a_leader_count_its_work() {
         pool.until(ready_replicas(2).and(members(2)).and(disks(2))).await?;
         until(&controller, r#"vmpool_members{state="ready"}"#, 2).await?;
         until(&controller, r#"vmpool_pools{state="ready"}"#, 1).await?;
-        let labels = format!(r#"namespace="{}",pool="web",state="ready""#, world.namespace());
+        let labels = format!(r#"namespace="{}",pool="web",platform="dvp",state="ready""#, world.namespace());
         until(&controller, &format!("vmpool_pool_machines{{{labels}}}"), 2).await?;
         until(&controller, r#"vmpool_ledger_entries{resource="machines"}"#, 0).await?;
         pool.holds(ready_replicas(2), SETTLE).await?;
