@@ -3,23 +3,29 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::core::discovery::v2::APIGroupDiscoveryList;
 use serde::de::DeserializeOwned;
 
+use vmpool_platforms::removal::APIS;
+
 use super::*;
+
+fn documents(enabled: bool) -> Documents {
+    Documents::new(APIS, enabled)
+}
 
 const DVP: &str = "/apis/subresources.virtualization.deckhouse.io/v1alpha2";
 const OWN: &str = "/apis/subresources.vmpool.dev/v1alpha1";
 
 fn parsed<T: DeserializeOwned>(path: &str) -> T {
-    serde_json::from_slice(Documents::of(true).text(path).unwrap()).unwrap()
+    serde_json::from_slice(documents(true).text(path).unwrap()).unwrap()
 }
 
 fn get(path: &str, headers: &[(header::HeaderName, &str)]) -> Result<Response<Body>, Error> {
     let headers =
         headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap())).collect();
-    Documents::of(true).respond(&Method::GET, path, &headers)
+    documents(true).respond(&Method::GET, path, &headers)
 }
 
 fn aggregated(enabled: bool) -> Vec<u8> {
-    Documents::of(enabled).aggregated[0].1.text.clone()
+    documents(enabled).content().aggregated[0].1.text.clone()
 }
 
 #[test]
@@ -105,7 +111,7 @@ fn an_unchanged_document_is_not_sent_again() {
 
 #[test]
 fn documents_can_only_be_read() {
-    let answer = |method, path| Documents::of(true).respond(&method, path, &HeaderMap::new());
+    let answer = |method, path| documents(true).respond(&method, path, &HeaderMap::new());
     assert!(answer(Method::HEAD, "/apis").is_ok());
     assert_eq!(answer(Method::POST, "/apis").unwrap_err().code(), 405);
     assert_eq!(answer(Method::GET, "/apis/other").unwrap_err(), Error::UnknownPath);
@@ -127,7 +133,7 @@ fn the_index_refers_to_existing_documents() {
     let root: Value = parsed("/");
     for path in root["paths"].as_array().unwrap() {
         let path = path.as_str().unwrap();
-        assert!(path.ends_with('z') || Documents::of(true).text(path).is_some(), "{path}");
+        assert!(path.ends_with('z') || documents(true).text(path).is_some(), "{path}");
     }
 }
 

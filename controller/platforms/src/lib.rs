@@ -4,12 +4,15 @@
 //! A platform only translates. It never waits or decides, and does not know passes. All IO is generic over its types.
 //! If code outside this crate needs a `match platform`, the trait [`Platform`] lacks a method.
 
+pub mod admission;
 mod attachment;
 pub mod contract;
 pub mod dvp;
 mod intern;
 pub mod merge;
 mod meta;
+pub mod removal;
+mod removal_api;
 mod text;
 
 use std::fmt::Debug;

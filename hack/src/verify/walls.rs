@@ -71,7 +71,7 @@ const WALLS: &[Wall] = &[
     },
     Wall {
         package: "vmpool-apiserver",
-        ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-runtime"],
+        ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-platforms", "vmpool-runtime"],
         barred: &[],
     },
 ];

@@ -1,5 +1,6 @@
 //! Label values. Each set is fixed.
 
+use vmpool_engine::admission::Subject;
 use vmpool_runtime::label_values;
 
 label_values!(
@@ -79,6 +80,19 @@ impl Operation {
             "CREATE" => Self::Create,
             "UPDATE" => Self::Update,
             _ => Self::Other,
+        }
+    }
+}
+
+impl Resource {
+    /// The value for the subject of a lookup.
+    pub(crate) fn of(subject: Subject) -> Self {
+        match subject {
+            Subject::Class => Self::Class,
+            Subject::Image => Self::Image,
+            Subject::Snapshot => Self::Snapshot,
+            Subject::Revision => Self::Revision,
+            Subject::Pool => Self::Pool,
         }
     }
 }

@@ -4,6 +4,7 @@ pub mod admission;
 mod devices;
 mod objects;
 mod read;
+pub mod removal;
 mod template;
 mod update;
 mod write;

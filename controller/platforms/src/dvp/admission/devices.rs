@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use vmpool_engine::admission::{Checked, Found, Outcome, refuse};
 
-use super::facts::{Facts, Found, ImageId, ImageKind};
-use super::finding::{Checked, refuse};
+use super::facts::{Facts, ImageId, ImageKind};
 use super::rule::Rule;
-use super::verdict::Outcome;
 use super::view::{MACHINE, Pool, field, text};
 
 fn is_disk(device: &Value) -> bool {

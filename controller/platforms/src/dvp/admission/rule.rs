@@ -2,16 +2,7 @@
 
 use std::fmt;
 
-/// The effect of breaking a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
-    /// The request is rejected as invalid.
-    Invalid,
-    /// The request is rejected because the user is not permitted to send it.
-    Forbidden,
-    /// The request is allowed with a warning.
-    Warning,
-}
+use vmpool_engine::admission::{self, Severity};
 
 /// The requests that a rule applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,5 +139,17 @@ rules! {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.id())
+    }
+}
+
+impl From<Rule> for admission::Rule {
+    fn from(rule: Rule) -> Self {
+        Self::new(rule.id(), rule.severity())
+    }
+}
+
+impl PartialEq<Rule> for admission::Rule {
+    fn eq(&self, other: &Rule) -> bool {
+        *self == Self::from(*other)
     }
 }

@@ -3,9 +3,9 @@
 use serde::Deserialize as _;
 use serde_json::Value;
 use vmpool_api::Quantity;
+use vmpool_engine::admission::{Found, Warning, shortened};
 
-use super::facts::{Facts, Found, ImageId, ImageKind, Needs};
-use super::finding::{Warning, shortened};
+use super::facts::{Facts, ImageId, ImageKind, Needs};
 use super::rule::Rule;
 use super::view::{DiskTemplate, at, text};
 

@@ -6,13 +6,13 @@ mod laws;
 mod page;
 mod ratchet;
 mod rollouts;
-mod scales;
 
 use serde_json::{Value, json};
+use vmpool_engine::admission::{self, Found, Outcome, Request, Severity, Users, Verdict};
 
 use super::{
-    Class, Cluster, Evaluation, Facts, Found, Image, ImageId, ImageKind, Known, Outcome, Request, Revision,
-    Rule, Settings, Snapshot, Verdict, begin,
+    Class, Cluster, Evaluation, Facts, Image, ImageId, ImageKind, Known, Revision, Rule, Scope, Settings,
+    Snapshot, begin,
 };
 
 /// The user of the removal handler, which removes machines by name.
@@ -160,7 +160,8 @@ impl World {
 }
 
 fn settings(cluster: Cluster) -> Settings {
-    Settings { removal_handler: Some(HANDLER.to_owned()), controller: Some(CONTROLLER.to_owned()), cluster }
+    let users = Users { removal_handler: Some(HANDLER.to_owned()), controller: Some(CONTROLLER.to_owned()) };
+    Settings { users, cluster }
 }
 
 /// A class as the platform stores it.
@@ -179,11 +180,22 @@ fn small() -> Value {
     })
 }
 
+/// The rule in the catalogue of DVP.
+fn listed(rule: admission::Rule) -> Rule {
+    let listed = Rule::ALL.iter().find(|listed| rule == **listed);
+    let listed = *listed.unwrap_or_else(|| panic!("{rule} is not in the catalogue"));
+    assert_eq!(rule.severity(), listed.severity(), "{rule}");
+    listed
+}
+
 /// The rule that refused the request; `None` if the request is allowed.
 fn refused(verdict: &Verdict) -> Option<Rule> {
     match &verdict.outcome {
-        Outcome::Refused(refusal) => Some(refusal.rule),
-        Outcome::Allowed | Outcome::Undecided(_) => None,
+        Outcome::Refused(refusals) => {
+            assert_eq!(refusals.iter().count(), 1, "the first broken rule alone is the answer: {refusals}");
+            Some(listed(refusals.first().rule))
+        }
+        Outcome::Allowed | Outcome::Malformed(_) | Outcome::Undecided(_) => None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Lenient access to a pool object, because the cluster may have another definition of pools.
 
 use serde_json::Value;
+use vmpool_engine::admission::count::Count;
 
 /// Path of the spec of machines in a pool.
 pub(super) const MACHINE: &str = "spec.virtualMachineTemplate.spec";
@@ -67,6 +68,11 @@ impl<'a> Pool<'a> {
 
     pub(super) fn explicit(self) -> bool {
         text(self.spec(), "scaleDownPolicy") == Some("Explicit")
+    }
+
+    pub(super) fn count(self) -> Count<'a> {
+        let replicas = field(self.spec(), "replicas");
+        Count { replicas, desired: self.replicas(), explicit: self.explicit() }
     }
 
     pub(super) fn template(self) -> &'a Value {

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
+use vmpool_engine::admission::scale;
 
-use super::super::{Rule, Severity, Verdict, scale};
+use super::super::TERMS;
 use super::*;
 
 /// A request that breaks one rule.
@@ -33,9 +34,11 @@ impl Request {
                 let scale = |replicas: &i64| json!({ "kind": "Scale", "spec": { "replicas": replicas } });
                 let refusal = match scale::compare(&scale(from), &scale(to)).unwrap() {
                     scale::Step::Allow => None,
-                    scale::Step::AskPolicy(shrink) => scale::judge("builders", Some(*policy), shrink),
+                    scale::Step::AskPolicy(shrink) => {
+                        scale::judge(&TERMS, "builders", *policy == "Explicit", shrink)
+                    }
                 };
-                let outcome = refusal.map_or(Outcome::Allowed, Outcome::Refused);
+                let outcome = refusal.map_or(Outcome::Allowed, |refusal| Outcome::Refused(refusal.into()));
                 Verdict { outcome, warnings: Vec::new() }
             }
         }
@@ -289,7 +292,7 @@ fn a_specimen_breaks_its_rule_and_its_neighbour_none() {
         assert_eq!(good, Verdict { outcome: Outcome::Allowed, warnings: Vec::new() }, "{rule}");
         if rule.severity() == Severity::Warning {
             assert_eq!(bad.outcome, Outcome::Allowed, "{rule}");
-            assert_eq!(bad.warnings.iter().map(|warning| warning.rule).collect::<Vec<_>>(), [rule]);
+            assert_eq!(bad.warnings.iter().map(|warning| listed(warning.rule)).collect::<Vec<_>>(), [rule]);
         } else {
             assert_eq!(refused(&bad), Some(rule));
         }
