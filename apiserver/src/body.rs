@@ -80,7 +80,7 @@ pub(crate) fn read(
         let dry_run = dry_run.unwrap_or_default();
         dry_run.iter().try_for_each(|value| check_dry_run(value))?;
         Ok(RemovalRequest {
-            targets: distinct(targets.unwrap_or_default(), target_uids)?,
+            targets: distinct(api.removal_kind, targets.unwrap_or_default(), target_uids)?,
             pool_uid: preconditions.and_then(|preconditions| preconditions.uid),
             dry_run: dry_run_in_query || !dry_run.is_empty(),
         })
@@ -155,7 +155,11 @@ fn has_dry_run(query: &str) -> Result<bool, String> {
     Ok(dry_run)
 }
 
-fn distinct(targets: Vec<String>, uids: Option<Vec<String>>) -> Result<Vec<RequestedTarget>, String> {
+fn distinct(
+    kind: &str,
+    targets: Vec<String>,
+    uids: Option<Vec<String>>,
+) -> Result<Vec<RequestedTarget>, String> {
     if targets.is_empty() {
         return Err(instruction(kind));
     }

@@ -73,12 +73,12 @@ fn aggregated_discovery() {
 
 #[test]
 fn with_the_gate_off_no_document_contains_resources() {
-    let documents = Documents::of(false);
-    let list: APIResourceList = serde_json::from_slice(documents.text(OWN).unwrap()).unwrap();
+    let content = documents(false);
+    let list: APIResourceList = serde_json::from_slice(content.text(OWN).unwrap()).unwrap();
     assert!(list.resources.is_empty());
     let list: APIGroupDiscoveryList = serde_json::from_slice(&aggregated(false)).unwrap();
     assert!(list.items.iter().all(|group| group.versions[0].resources.is_empty()));
-    for (path, document) in &documents.plain {
+    for (path, document) in &content.content().plain {
         let text = String::from_utf8_lossy(&document.text);
         assert!(!text.contains("scaledownwith"), "{path} contains the subresource");
     }

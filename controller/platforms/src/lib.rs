@@ -13,7 +13,9 @@ pub mod merge;
 mod meta;
 pub mod removal;
 mod removal_api;
+mod syntax;
 mod text;
+mod value;
 
 use std::fmt::Debug;
 

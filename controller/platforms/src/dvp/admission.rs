@@ -39,7 +39,6 @@ mod selectors;
 mod size;
 mod sizing;
 mod sources;
-mod syntax;
 mod unreadable;
 mod view;
 

@@ -8,8 +8,8 @@ use vmpool_engine::admission::{Checked, refuse};
 
 use super::rule::Rule;
 use super::selectors;
-use super::syntax::is_key;
 use super::view::{MACHINE, at, field, list, text};
+use crate::syntax::is_key;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";

@@ -13,7 +13,8 @@ use super::rule::Rule;
 use super::sizing::percent;
 use super::unreadable::unreadable;
 use super::view::{MACHINE, at, field};
-use super::{affinity, devices, networks, provisioning, schema, syntax};
+use super::{affinity, devices, networks, provisioning, schema};
+use crate::syntax;
 
 const MOST_CORES: i32 = 248;
 

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::super::machine::sockets;
 use super::super::sizing::percent;
-use super::super::syntax;
 use super::catalogue::broken;
 use super::*;
+use crate::syntax;
 
 proptest! {
     /// The sockets have the same size; otherwise the platform could not create the machine.
