@@ -88,7 +88,10 @@ impl Quantity {
     }
 
     /// The amount in billionths. Smaller fractions are rounded away from zero, as in Kubernetes.
-    fn nanos(&self) -> Result<i128, QuantityError> {
+    ///
+    /// # Errors
+    /// [`QuantityError::NotAQuantity`] and [`QuantityError::TooLarge`].
+    pub fn nanos(&self) -> Result<i128, QuantityError> {
         let malformed = || QuantityError::NotAQuantity { text: self.0.clone() };
         let (negative, unsigned) = match self.0.as_bytes().first() {
             Some(b'-') => (true, &self.0[1..]),

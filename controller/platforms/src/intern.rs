@@ -5,28 +5,44 @@ use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 
-/// Number of slots; a power of two. A pool has about five texts that occur in many objects.
+/// Number of slots; a power of two. A pool has about five values that occur in many objects.
 const PLACES: usize = 4096;
 
-/// The last text of every hash. A text with the same hash replaces it, so the table needs no cleanup. A replaced text
+/// The last value of every hash. A value with the same hash replaces it, so the table needs no cleanup. A replaced value
 /// only costs another allocation.
-static RECENT: LazyLock<Mutex<Vec<Option<Arc<str>>>>> = LazyLock::new(|| Mutex::new(vec![None; PLACES]));
+pub(crate) struct Table<T: ?Sized>(LazyLock<Mutex<Vec<Option<Arc<T>>>>>);
+
+impl<T: ?Sized + Hash + Eq> Table<T> {
+    pub(crate) const fn new() -> Self {
+        Self(LazyLock::new(|| Mutex::new(vec![None; PLACES])))
+    }
+
+    /// `value`, shared with recent calls with an equal value. `fresh` allocates it.
+    pub(crate) fn get(&self, value: &T, fresh: impl FnOnce() -> Arc<T>) -> Arc<T> {
+        let mut hasher = DefaultHasher::new();
+        value.hash(&mut hasher);
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the low bits of a hash are as good as the others"
+        )]
+        let place = hasher.finish() as usize % PLACES;
+        let mut recent = self.0.lock();
+        match &recent[place] {
+            Some(known) if **known == *value => known.clone(),
+            _ => {
+                let fresh = fresh();
+                recent[place] = Some(fresh.clone());
+                fresh
+            }
+        }
+    }
+}
+
+static RECENT: Table<str> = Table::new();
 
 /// `text`, shared with recent calls with the same text.
 pub fn intern(text: &str) -> Arc<str> {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    #[expect(clippy::cast_possible_truncation, reason = "the low bits of a hash are as good as the others")]
-    let place = hasher.finish() as usize % PLACES;
-    let mut recent = RECENT.lock();
-    match &recent[place] {
-        Some(known) if **known == *text => known.clone(),
-        _ => {
-            let fresh: Arc<str> = text.into();
-            recent[place] = Some(fresh.clone());
-            fresh
-        }
-    }
+    RECENT.get(text, || text.into())
 }
 
 #[cfg(test)]

@@ -7,8 +7,10 @@
 pub mod admission;
 mod attachment;
 pub mod contract;
+mod decode;
 pub mod dvp;
 mod intern;
+pub mod kubevirt;
 pub mod merge;
 mod meta;
 pub mod removal;

@@ -37,6 +37,7 @@ pub fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Objec
         labels: Option<BTreeMap<String, String>>,
         annotations: Option<BTreeMap<String, String>>,
         owner_references: Option<Vec<OwnerReference>>,
+        finalizers: Option<Vec<String>>,
     }
     let slim = Slim::deserialize(deserializer)?;
     Ok(ObjectMeta {
@@ -50,6 +51,7 @@ pub fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Objec
         labels: slim.labels,
         annotations: slim.annotations,
         owner_references: slim.owner_references,
+        finalizers: slim.finalizers,
         ..ObjectMeta::default()
     })
 }

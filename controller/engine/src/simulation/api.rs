@@ -33,8 +33,11 @@ pub(super) enum Refusal {
 pub(super) struct Basis {
     /// Number of watch events of machines that the sender had seen.
     pub(super) seen: usize,
-    /// Number of changes of the pool that it had read.
+    /// Number of changes of the pool that it had read. For a create, those that the sender of the oldest unconfirmed
+    /// create had read.
     pub(super) pool: usize,
+    /// Number of changes of the pool that the plan of this request had read.
+    pub(super) planned: usize,
     /// Whether the sender is the current leader.
     pub(super) current: bool,
 }
@@ -190,7 +193,9 @@ impl Api {
     }
 
     /// Creates a machine. I2: the number of machines never exceeds the largest `replicas` that could still be read at
-    /// `basis`, except for requests that former leaders had in flight.
+    /// `basis`, except for requests that former leaders had in flight. I6: no machine takes the place of a target. One
+    /// create cannot know of its target: a repeated create that was sent before the reservation, and whose first copy
+    /// created the target. Rule 3 requires the repetition, because no read proves that the first copy has no effect.
     pub(super) fn create(
         &mut self,
         draft: &Draft,
@@ -239,7 +244,7 @@ impl Api {
             check(machines <= bound, || {
                 format!("I2: {machines} machines where at most {bound} were desired")
             })?;
-            let held = self.held();
+            let held = self.held(&draft.name, basis);
             check(machines + held <= bound, || {
                 format!("I6: {} takes the place of one of {held} machines that are being removed", draft.name)
             })?;

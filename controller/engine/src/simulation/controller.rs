@@ -56,7 +56,7 @@ impl Controller {
             machines: WatchCache::list(&api.machines, api.now),
             disks: WatchCache::list(&api.disks, api.now),
             pending: VecDeque::new(),
-            basis: Basis { seen: 0, pool: 0, current: true },
+            basis: Basis { seen: 0, pool: 0, planned: 0, current: true },
             known: BTreeMap::new(),
             versions: BTreeMap::new(),
             first_basis: BTreeMap::new(),
@@ -92,7 +92,8 @@ impl Controller {
                 || disk.pool_uid_label.as_ref() == Some(uid)
         });
         let pool_disks = pool_disks.cloned().collect();
-        self.basis = Basis { seen: self.machines.position, pool: api.history.len() - 1, current: true };
+        let read = api.history.len() - 1;
+        self.basis = Basis { seen: self.machines.position, pool: read, planned: read, current: true };
         self.known = snapshot.iter().map(|machine| (machine.id.name.clone(), machine.clone())).collect();
         self.memory.observe(&api.pool, api.now);
         let machines = snapshot.iter().filter(|machine| machine.owner.as_ref() == Some(uid));

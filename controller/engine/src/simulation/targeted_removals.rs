@@ -17,8 +17,10 @@ pub(super) struct TargetedRemovals {
     pub(super) accepted: BTreeMap<Uid, usize>,
     /// When each request reserved its targets.
     pub(super) reserved: BTreeMap<Arc<str>, Duration>,
+    /// The version of the pool at which each request reserved its targets.
+    pub(super) reserved_at: BTreeMap<Arc<str>, usize>,
     /// The targets of requests that verified all of them. From then on, the controller must not replace them.
-    pub(super) verified: BTreeMap<Arc<str>, Vec<Uid>>,
+    pub(super) verified: BTreeMap<Arc<str>, Vec<ObjectId>>,
 }
 
 impl TargetedRemovals {
@@ -38,17 +40,19 @@ impl Api {
         self.history.push(Wanted::of(&self.pool));
     }
 
-    /// Number of deleted machines that a request has verified and may still accept.
-    pub(super) fn held(&self) -> usize {
+    /// Number of deleted machines that a request has verified and may still accept, and that a create of `name` must
+    /// not replace. A former machine of that name does not count if it was reserved after the create was planned: the
+    /// name belongs to one create, so this one repeats it.
+    pub(super) fn held(&self, name: &str, basis: Basis) -> usize {
         let machines: BTreeSet<&Uid> = self.pool_machines().map(|machine| &machine.id.uid).collect();
         let record = &self.pool.record;
-        let pending: BTreeSet<&Uid> = self
-            .removals
-            .verified
-            .iter()
-            .flat_map(|(request, targets)| targets.iter().filter(|target| record.holds(request, target)))
-            .filter(|target| !self.removals.is_accepted(target) && !machines.contains(target))
-            .collect();
+        let mut pending = BTreeSet::new();
+        for (request, targets) in &self.removals.verified {
+            let later = self.removals.reserved_at[request] > basis.planned;
+            let held = targets.iter().filter(|target| record.holds(request, &target.uid));
+            pending.extend(held.filter(|target| !(later && *target.name == *name)).map(|target| &target.uid));
+        }
+        pending.retain(|target| !self.removals.is_accepted(target) && !machines.contains(target));
         pending.len()
     }
 
@@ -56,6 +60,7 @@ impl Api {
         self.pool.record.reserve(request, targets)?;
         self.removals.reserved.insert(request.clone(), self.now);
         self.write_pool();
+        self.removals.reserved_at.insert(request.clone(), self.history.len() - 1);
         Ok(())
     }
 
@@ -67,8 +72,7 @@ impl Api {
                 || found.is_some_and(|machine| machine.owner.as_ref() == Some(&self.pool.id.uid))
         });
         if known {
-            let uids = targets.iter().map(|target| target.uid.clone()).collect();
-            self.removals.verified.insert(request.clone(), uids);
+            self.removals.verified.insert(request.clone(), targets.to_vec());
         }
         known
     }

@@ -7,6 +7,7 @@ use super::world::World;
 use crate::model::Naming;
 use crate::testing::sequence_config;
 
+mod repeated_creates;
 mod retained_disks;
 
 /// The argument of `Policy` for Explicit.

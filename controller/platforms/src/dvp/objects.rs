@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -15,6 +14,7 @@ use vmpool_api::{Quantity, is_reserved};
 use vmpool_engine::limits;
 use vmpool_engine::model::Lifetime;
 
+use crate::decode::{lenient, lenient_list, short, short_status};
 use crate::slim_metadata;
 
 /// A VirtualMachinePool. Its spec is stored as text in the cache.
@@ -316,6 +316,8 @@ pub(super) struct AttachmentSpec {
 /// Other labels of an object can have up to a megabyte, which the cache must not keep.
 fn own_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let mut metadata = slim_metadata(deserializer)?;
+    // Finalizers of DVP objects belong to other controllers.
+    metadata.finalizers = None;
     for map in [&mut metadata.labels, &mut metadata.annotations] {
         *map = map.take().map(|map| map.into_iter().filter(|(key, _)| is_reserved(key)).collect());
     }
@@ -333,38 +335,6 @@ fn own_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta
         }
     }
     Ok(metadata)
-}
-
-/// A value of another type counts as missing. No tree is built of skipped values.
-fn lenient<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
-    Box::<RawValue>::deserialize(deserializer).map(|raw| or_default(&raw))
-}
-
-/// The same for each of the first [`limits::ENTRIES`] elements.
-fn lenient_list<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Vec<T>, D::Error> {
-    let raw = Box::<RawValue>::deserialize(deserializer)?;
-    let list: Vec<&RawValue> = serde_json::from_str(raw.get()).unwrap_or_default();
-    Ok(list.into_iter().take(limits::ENTRIES).map(or_default).collect())
-}
-
-/// A text of at most the length of a name. A longer text is truncated so that it equals no name.
-fn short<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    let text: Option<String> = lenient(deserializer)?;
-    Ok(text.map(|text| limits::clip(&text).to_owned()))
-}
-
-/// A status that is too long counts as missing.
-fn short_status<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    let raw = Box::<RawValue>::deserialize(deserializer)?;
-    Ok(if raw.get().len() > limits::POOL_STATUS { T::default() } else { or_default(&raw) })
-}
-
-fn or_default<T: DeserializeOwned + Default>(raw: &RawValue) -> T {
-    serde_json::from_str(raw.get()).unwrap_or_default()
 }
 
 crate::api_object!(

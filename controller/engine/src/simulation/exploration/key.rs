@@ -136,7 +136,11 @@ fn basis(api: &Api, basis: Basis) -> impl Debug + use<> {
         .collect();
     let first = since.first().map(|wanted| (wanted.desired(), wanted.scale_down_policy()));
     let counts = (after(&api.strays), after(&api.others_removals), since.len() == 1);
-    (basis.current, counts, first, most, blocks, removals)
+    let reserved_later: Vec<_> = (api.removals.reserved_at.iter())
+        .filter(|(request, at)| **at > basis.planned && api.pool.record.requests().contains(*request))
+        .map(|(request, _)| request.clone())
+        .collect();
+    (basis.current, counts, first, most, blocks, removals, reserved_later)
 }
 
 fn under_way(out: &mut String, state: &State) {

@@ -1,0 +1,158 @@
+//! The object of a new machine.
+
+use serde_json::{Map, Value, json};
+use vmpool_engine::model::ObjectId;
+
+use super::keys::{API_VERSION, FINALIZER, MACHINE_KIND, REVISION_LABEL, owner};
+use super::read::NameGeneration;
+
+/// A template for the machine with one ordinal.
+#[derive(Clone, Copy, Debug)]
+pub struct Template<'a> {
+    /// `virtualMachineTemplate` of a pool or of a stored revision.
+    pub content: &'a Value,
+    /// Which names get the ordinal, from the same pool or revision.
+    pub names: NameGeneration,
+}
+
+/// The VirtualMachine of a pool with this ordinal. Its name is `<pool>-<ordinal>`.
+///
+/// `revision` is the name of the stored revision of `template`.
+pub fn machine(
+    namespace: &str,
+    pool: &ObjectId,
+    template: Template<'_>,
+    ordinal: u64,
+    revision: &str,
+) -> Value {
+    let Metadata { mut labels, annotations } = metadata(template.content);
+    labels.insert(REVISION_LABEL.to_owned(), revision.into());
+    let mut metadata = json!({
+        "name": name(&pool.name, ordinal),
+        "namespace": namespace,
+        "labels": labels,
+        "finalizers": [FINALIZER],
+        "ownerReferences": [owner(&pool.name, pool.uid.as_str())],
+    });
+    if !annotations.is_empty() {
+        metadata["annotations"] = annotations.into();
+    }
+    json!({
+        "apiVersion": API_VERSION,
+        "kind": MACHINE_KIND,
+        "metadata": metadata,
+        "spec": spec(template, ordinal, revision),
+    })
+}
+
+/// Name of the machine with this ordinal.
+pub fn name(pool: &str, ordinal: u64) -> String {
+    format!("{pool}-{ordinal}")
+}
+
+/// What a template sets in the metadata of a machine. Its other metadata is ignored.
+pub(super) struct Metadata {
+    pub(super) labels: Map<String, Value>,
+    pub(super) annotations: Map<String, Value>,
+}
+
+/// Labels and annotations of a template.
+pub(super) fn metadata(template: &Value) -> Metadata {
+    let map = |field: &str| match &template["metadata"][field] {
+        Value::Object(map) => map.iter().filter(|(_, value)| !value.is_null()).map(owned).collect(),
+        _ => Map::new(),
+    };
+    Metadata { labels: map("labels"), annotations: map("annotations") }
+}
+
+fn owned((key, value): (&String, &Value)) -> (String, Value) {
+    (key.clone(), value.clone())
+}
+
+/// The spec of the machine with this ordinal: the spec of the template with names that contain the ordinal, and with
+/// the revision label for the VirtualMachineInstance.
+pub(super) fn spec(template: Template<'_>, ordinal: u64, revision: &str) -> Value {
+    let mut spec = numbered(template, ordinal);
+    let metadata =
+        object(&mut spec, "template").map(|template| template.entry("metadata").or_insert(Value::Null));
+    if let Some(metadata) = metadata {
+        if !metadata.is_object() {
+            *metadata = json!({});
+        }
+        let labels = metadata.as_object_mut().map(|metadata| metadata.entry("labels").or_insert(Value::Null));
+        if let Some(labels) = labels {
+            if !labels.is_object() {
+                *labels = json!({});
+            }
+            labels[REVISION_LABEL] = revision.into();
+        }
+    }
+    spec
+}
+
+/// The spec of the template with names that contain the ordinal.
+///
+/// A volume refers to a storage object of its own machine if it names one of the DataVolume templates. It refers to a
+/// shared one otherwise, and then stays unchanged.
+pub(super) fn numbered(template: Template<'_>, ordinal: u64) -> Value {
+    let mut spec = template.content["spec"].clone();
+    let mut templates = Vec::new();
+    for template in list(spec.get_mut("dataVolumeTemplates")) {
+        let Some(metadata) = object(template, "metadata") else { continue };
+        if let Some(Value::String(name)) = metadata.get_mut("name") {
+            templates.push(name.clone());
+            append(name, ordinal);
+        }
+    }
+    let is_template = |name: &str| templates.iter().any(|template| template == name);
+    for volume in list(spec.pointer_mut("/template/spec/volumes")) {
+        for (source, field) in [("dataVolume", "name"), ("persistentVolumeClaim", "claimName")] {
+            if let Some(name) = text(volume, &[source, field])
+                && is_template(name)
+            {
+                append(name, ordinal);
+            }
+        }
+        let config_map: &[&[&str]] = &[&["configMap", "name"]];
+        let secrets: &[&[&str]] = &[
+            &["secret", "secretName"],
+            &["cloudInitNoCloud", "secretRef", "name"],
+            &["cloudInitNoCloud", "networkDataSecretRef", "name"],
+            &["cloudInitConfigDrive", "secretRef", "name"],
+            &["cloudInitConfigDrive", "networkDataSecretRef", "name"],
+        ];
+        for (enabled, paths) in [(template.names.config_maps, config_map), (template.names.secrets, secrets)]
+        {
+            for path in paths.iter().filter(|_| enabled) {
+                if let Some(name) = text(volume, path) {
+                    append(name, ordinal);
+                }
+            }
+        }
+    }
+    spec
+}
+
+fn append(name: &mut String, ordinal: u64) {
+    *name = format!("{name}-{ordinal}");
+}
+
+fn list(value: Option<&mut Value>) -> impl Iterator<Item = &mut Value> {
+    value.and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+fn object<'a>(value: &'a mut Value, field: &str) -> Option<&'a mut Map<String, Value>> {
+    value.get_mut(field)?.as_object_mut()
+}
+
+/// The text at this path, unless it is empty.
+fn text<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut String> {
+    let found = path.iter().try_fold(value, |value, field| value.get_mut(*field))?;
+    match found {
+        Value::String(text) if !text.is_empty() => Some(text),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,22 @@
+//! The fields of KubeVirt objects that vmpool reads.
+//!
+//! Decoding accepts all values that another schema may accept, because one object that cannot be decoded would make the
+//! whole list fail. Missing fields and fields of another type get defaults here. [`super::read`] interprets them.
+
+mod instance;
+mod machine;
+mod metadata;
+mod pool;
+mod revision;
+
+pub use instance::InstanceObject;
+pub use machine::MachineObject;
+pub use metadata::Finalizers;
+pub use pool::PoolObject;
+pub use revision::RevisionObject;
+
+pub(super) use machine::{MachineCondition, Storage};
+pub(super) use pool::PoolStatus;
+
+#[cfg(test)]
+mod tests;

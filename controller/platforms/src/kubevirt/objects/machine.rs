@@ -1,0 +1,197 @@
+//! Machines.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+use serde_json::Value;
+use vmpool_engine::limits;
+
+use super::super::labels::Labels;
+use super::metadata::{Finalizers, slim};
+use crate::decode::{lenient, lenient_list};
+use crate::slim_metadata;
+
+/// The fields of a VirtualMachine that vmpool reads.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Wire")]
+pub struct MachineObject {
+    /// Object metadata, without labels and finalizers.
+    pub metadata: ObjectMeta,
+    /// The finalizers of the machine.
+    pub finalizers: Finalizers,
+    pub(in super::super) labels: Option<Labels>,
+    pub(in super::super) inner_labels: Option<Labels>,
+    pub(in super::super) node_selector: Option<Labels>,
+    pub(in super::super) run_strategy: Option<String>,
+    pub(in super::super) running: Option<bool>,
+    pub(in super::super) storage: Storage,
+    pub(in super::super) status: MachineStatus,
+}
+
+/// Names of the storage objects of a machine, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Storage {
+    /// In `dataVolumeTemplates`.
+    pub(in super::super) templates: Vec<String>,
+    /// In volumes that refer to a DataVolume.
+    pub(in super::super) data_volumes: Vec<String>,
+    /// In volumes that refer to a claim.
+    pub(in super::super) claims: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(in super::super) struct MachineStatus {
+    #[serde(deserialize_with = "lenient")]
+    pub(in super::super) printable_status: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    pub(in super::super) start_failure: StartFailure,
+    /// Only those that vmpool reads.
+    #[serde(deserialize_with = "lenient_list")]
+    pub(in super::super) conditions: Vec<MachineCondition>,
+    #[serde(deserialize_with = "lenient_list")]
+    pub(in super::super) state_change_requests: Vec<Request>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(in super::super) struct StartFailure {
+    #[serde(deserialize_with = "lenient")]
+    pub(in super::super) consecutive_fail_count: u64,
+}
+
+/// A start or stop that a client requested. Only the number of requests is read.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(in super::super) struct Request {}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(in super::super) struct MachineCondition {
+    #[serde(rename = "type", deserialize_with = "lenient")]
+    pub(in super::super) kind: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(in super::super) status: String,
+    #[serde(deserialize_with = "lenient")]
+    pub(in super::super) last_transition_time: Option<Timestamp>,
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    #[serde(deserialize_with = "slim_metadata")]
+    metadata: ObjectMeta,
+    #[serde(default, deserialize_with = "lenient")]
+    spec: WireSpec,
+    #[serde(default, deserialize_with = "lenient")]
+    status: MachineStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireSpec {
+    #[serde(deserialize_with = "lenient")]
+    run_strategy: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    running: Option<bool>,
+    #[serde(deserialize_with = "lenient_list")]
+    data_volume_templates: Vec<WireTemplate<Named>>,
+    #[serde(deserialize_with = "lenient")]
+    template: WireTemplate<InnerMetadata, InnerSpec>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(
+    default,
+    bound = "M: serde::de::DeserializeOwned + Default, S: serde::de::DeserializeOwned + Default"
+)]
+struct WireTemplate<M, S = ()> {
+    #[serde(deserialize_with = "lenient")]
+    metadata: M,
+    #[serde(deserialize_with = "lenient")]
+    spec: S,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct InnerMetadata {
+    #[serde(deserialize_with = "lenient")]
+    labels: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct InnerSpec {
+    #[serde(deserialize_with = "lenient")]
+    node_selector: Value,
+    #[serde(deserialize_with = "lenient_list")]
+    volumes: Vec<Volume>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Volume {
+    #[serde(deserialize_with = "lenient")]
+    data_volume: Named,
+    #[serde(deserialize_with = "lenient")]
+    persistent_volume_claim: Claim,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Named {
+    #[serde(deserialize_with = "lenient")]
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Claim {
+    #[serde(deserialize_with = "lenient")]
+    claim_name: String,
+}
+
+impl From<Wire> for MachineObject {
+    fn from(Wire { mut metadata, spec, mut status }: Wire) -> Self {
+        let labels: BTreeMap<_, _> = metadata.labels.take().unwrap_or_default();
+        let finalizers = slim(&mut metadata);
+        status.conditions.retain(|condition| READ.contains(&condition.kind.as_str()));
+        status.conditions.truncate(READ.len());
+        let WireSpec { run_strategy, running, data_volume_templates, template } = spec;
+        let inner = template.spec;
+        Self {
+            metadata,
+            finalizers,
+            labels: Labels::of(&labels),
+            inner_labels: Labels::from_json(&template.metadata.labels),
+            node_selector: Labels::from_json(&inner.node_selector),
+            run_strategy: run_strategy.map(|text| limits::clip(&text).to_owned()),
+            running,
+            storage: Storage {
+                templates: names(data_volume_templates.into_iter().map(|template| template.metadata.name)),
+                claims: names(
+                    inner.volumes.iter().map(|volume| volume.persistent_volume_claim.claim_name.clone()),
+                ),
+                data_volumes: names(inner.volumes.into_iter().map(|volume| volume.data_volume.name)),
+            },
+            status,
+        }
+    }
+}
+
+/// The condition types that vmpool reads.
+const READ: [&str; 2] = ["Ready", "RestartRequired"];
+
+/// The names in their order, each once, without texts that are no names.
+fn names(texts: impl Iterator<Item = String>) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for text in texts.filter(|text| !text.is_empty() && text.len() <= limits::NAME) {
+        if !names.contains(&text) {
+            names.push(text);
+        }
+    }
+    names.shrink_to_fit();
+    names
+}
+
+crate::api_object!(MachineObject, "kubevirt.io", "v1", "VirtualMachine", "virtualmachines");

@@ -1,0 +1,53 @@
+//! The metadata of objects in caches.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use vmpool_engine::limits;
+
+use super::super::keys::{FINALIZER, PREFIX};
+
+/// The finalizers of an object: whether the pool's is among them, and where.
+///
+/// The others are not kept, because a patch needs only the position.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Finalizers {
+    /// Number of all finalizers.
+    pub count: usize,
+    /// Position of the pool's finalizer.
+    pub position: Option<usize>,
+}
+
+impl Finalizers {
+    /// The finalizers in a list.
+    pub fn of(finalizers: &[String]) -> Self {
+        Self {
+            count: finalizers.len(),
+            position: finalizers.iter().position(|finalizer| finalizer == FINALIZER),
+        }
+    }
+}
+
+/// Removes what vmpool does not read: finalizers, labels, annotations of others, and owners beyond a limit. Positions in
+/// the list of owners stay, because patches refer to them.
+pub(super) fn slim(metadata: &mut ObjectMeta) -> Finalizers {
+    let finalizers = Finalizers::of(metadata.finalizers.as_deref().unwrap_or_default());
+    metadata.finalizers = None;
+    metadata.labels = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.retain(|key, _| key.starts_with(PREFIX));
+        if annotations.is_empty() {
+            metadata.annotations = None;
+        }
+    }
+    if let Some(owners) = &mut metadata.owner_references {
+        owners.truncate(limits::ENTRIES);
+        owners.shrink_to_fit();
+        for owner in owners {
+            for text in [&mut owner.name, &mut owner.uid] {
+                if limits::clip(text).len() < text.len() {
+                    *text = limits::clip(text).to_owned();
+                }
+            }
+        }
+    }
+    finalizers
+}

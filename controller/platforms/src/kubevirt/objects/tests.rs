@@ -1,0 +1,110 @@
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::super::fixtures;
+use super::*;
+
+fn machine(edit: impl FnOnce(&mut Value)) -> MachineObject {
+    let mut machine = fixtures::machine();
+    edit(&mut machine);
+    serde_json::from_value(machine).unwrap()
+}
+
+#[test]
+fn caches_keep_no_finalizers_labels_and_foreign_annotations() {
+    let pool: PoolObject = serde_json::from_value(fixtures::pool()).unwrap();
+    let machine = machine(|_| ());
+    let instance: InstanceObject = serde_json::from_value(fixtures::instance()).unwrap();
+    for metadata in [&pool.metadata, &machine.metadata, &instance.metadata] {
+        assert_eq!(metadata.labels, None);
+        assert_eq!(metadata.annotations, None);
+        assert_eq!(metadata.finalizers, None);
+        assert_eq!(metadata.managed_fields, None);
+        assert!(metadata.uid.is_some() && metadata.resource_version.is_some());
+    }
+    assert_eq!(machine.finalizers, Finalizers { count: 2, position: Some(1) });
+    assert_eq!(pool.finalizers, Finalizers { count: 1, position: Some(0) });
+}
+
+#[test]
+fn annotations_of_vmpool_are_kept() {
+    let machine = machine(|machine| {
+        machine["metadata"]["annotations"] = json!({ "vmpool.dev/a": "1", "other/b": "2" });
+    });
+    let kept: Vec<_> = machine.metadata.annotations.unwrap().into_iter().collect();
+    assert_eq!(kept, [("vmpool.dev/a".to_owned(), "1".to_owned())]);
+}
+
+#[test]
+fn the_spec_of_a_pool_is_read_back_whole() {
+    let pool: PoolObject = serde_json::from_value(fixtures::pool()).unwrap();
+    assert_eq!(pool.spec(), fixtures::spec());
+    assert_eq!(pool.template(), fixtures::spec()["virtualMachineTemplate"]);
+    assert_eq!(pool.spec_error(), None);
+}
+
+#[test]
+fn of_a_spec_that_is_too_long_only_the_count_is_kept() {
+    let mut pool = fixtures::pool();
+    pool["spec"]["virtualMachineTemplate"]["metadata"]["annotations"] = json!({ "a": "x".repeat(200_000) });
+    let pool: PoolObject = serde_json::from_value(pool).unwrap();
+    assert_eq!(pool.spec(), json!({ "replicas": 2 }));
+    assert_eq!(pool.template(), Value::Null);
+    assert!(pool.spec_error().unwrap().contains("shorten virtualMachineTemplate"));
+}
+
+#[rstest]
+#[case::no_spec("spec", json!(null))]
+#[case::a_spec_of_another_type("spec", json!([1]))]
+#[case::a_status_of_another_type("status", json!("x"))]
+#[case::inner_fields_of_another_type(
+    "spec", json!({"runStrategy": 1, "running": "x", "dataVolumeTemplates": {}, "template": {"metadata": 1, "spec": []}}))]
+#[case::lists_of_another_type(
+    "spec", json!({"dataVolumeTemplates": [1, {"metadata": []}], "template": {"spec": {"volumes": [1, {"dataVolume": 1}]}}}))]
+#[case::conditions_of_another_type("status", json!({"conditions": [1, {"type": 2}], "startFailure": [], "printableStatus": {}}))]
+fn an_object_with_unexpected_types_is_decoded(#[case] field: &str, #[case] value: Value) {
+    let edit = |mut object: Value| {
+        object[field] = value.clone();
+        object
+    };
+    serde_json::from_value::<MachineObject>(edit(fixtures::machine())).unwrap();
+    serde_json::from_value::<InstanceObject>(edit(fixtures::instance())).unwrap();
+    let pool: PoolObject = serde_json::from_value(edit(fixtures::pool())).unwrap();
+    pool.template();
+}
+
+#[test]
+fn names_that_are_too_long_are_no_names() {
+    let machine = machine(|machine| {
+        machine["spec"]["template"]["spec"]["volumes"] = json!([
+            { "dataVolume": { "name": "x".repeat(1000) } },
+            { "dataVolume": { "name": "root-0" } },
+            { "dataVolume": { "name": "root-0" } },
+            { "persistentVolumeClaim": { "claimName": "" } },
+        ]);
+    });
+    assert_eq!(machine.storage.data_volumes, ["root-0"]);
+    assert!(machine.storage.claims.is_empty());
+}
+
+#[test]
+fn the_kinds_are_those_of_kubevirt() {
+    use kube::Resource;
+    let name =
+        |group: std::borrow::Cow<'_, str>, version: &str, plural: &str| format!("{plural}.{version}.{group}");
+    let names = [
+        name(PoolObject::group(&()), &PoolObject::version(&()), &PoolObject::plural(&())),
+        name(MachineObject::group(&()), &MachineObject::version(&()), &MachineObject::plural(&())),
+        name(InstanceObject::group(&()), &InstanceObject::version(&()), &InstanceObject::plural(&())),
+        name(RevisionObject::group(&()), &RevisionObject::version(&()), &RevisionObject::plural(&())),
+    ];
+    assert_eq!(
+        names,
+        [
+            "virtualmachinepools.v1beta1.pool.kubevirt.io",
+            "virtualmachines.v1.kubevirt.io",
+            "virtualmachineinstances.v1.kubevirt.io",
+            "controllerrevisions.v1.apps",
+        ]
+    );
+}

@@ -1,0 +1,45 @@
+//! VirtualMachineInstances.
+
+use std::sync::Arc;
+
+use vmpool_api::kubevirt::values::InstancePhase;
+use vmpool_engine::model::{ObjectId, Uid};
+
+use super::super::objects::InstanceObject;
+
+/// The facts of one VirtualMachineInstance. It has the name of its machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InstanceFacts {
+    /// Name and UID.
+    pub id: ObjectId,
+    /// UID of the VirtualMachine that owns it.
+    pub machine: Option<Uid>,
+    /// Whether it has a deletionTimestamp.
+    pub terminating: bool,
+    /// Name of the revision in its label.
+    pub revision: Option<Arc<str>>,
+    /// Its phase; `None` before the first phase, or if vmpool does not know it.
+    pub phase: Option<InstancePhase>,
+    /// Whether the condition `Ready` is True.
+    pub ready: bool,
+}
+
+impl InstanceFacts {
+    /// Whether its guest runs and is ready, so that a disruption budget counts it as available.
+    pub fn is_available(&self) -> bool {
+        !self.terminating && self.phase == Some(InstancePhase::Running) && self.ready
+    }
+}
+
+/// Translates a stored VirtualMachineInstance.
+pub fn instance(object: &InstanceObject) -> InstanceFacts {
+    let metadata = &object.metadata;
+    InstanceFacts {
+        id: super::id(metadata),
+        machine: super::owner(metadata),
+        terminating: metadata.deletion_timestamp.is_some(),
+        revision: object.revision.clone(),
+        phase: object.phase,
+        ready: object.ready,
+    }
+}

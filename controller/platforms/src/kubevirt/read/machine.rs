@@ -1,0 +1,128 @@
+//! Machines.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use vmpool_api::kubevirt::values::{PrintableStatus, RunStrategy};
+use vmpool_engine::limits;
+use vmpool_engine::model::{ObjectId, Uid};
+
+use super::super::keys::{REVISION_LABEL, ordinal};
+use super::super::labels::Labels;
+use super::super::objects::{Finalizers, MachineCondition, MachineObject, Storage};
+use crate::intern;
+
+/// The condition `Ready` of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// It is True.
+    Ready,
+    /// It is False.
+    NotReady {
+        /// When it became False; `None` if KubeVirt did not record the time, which it omits in a condition that it
+        /// copied from a pod.
+        since: Option<Timestamp>,
+    },
+    /// It is missing or Unknown.
+    Unknown,
+}
+
+/// The facts of one VirtualMachine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MachineFacts {
+    /// Name and UID.
+    pub id: ObjectId,
+    /// The number after the last hyphen of the name.
+    pub ordinal: Option<u64>,
+    /// `metadata.creationTimestamp`.
+    pub created: Timestamp,
+    /// Whether it has a deletionTimestamp.
+    pub terminating: bool,
+    /// UID of its controller owner.
+    pub owner: Option<Uid>,
+    /// Its labels, which the selector of the pool selects. `None` if they are too large to be kept: the pool then
+    /// treats the machine as selected, because releasing it would be the destructive error.
+    pub labels: Option<Labels>,
+    /// The labels in its template, which its VirtualMachineInstance gets. `None` if they are too large to be kept.
+    pub inner_labels: Option<Labels>,
+    /// The node selector in its template. `None` if it is too large to be kept.
+    pub node_selector: Option<Labels>,
+    /// Name of the revision in its label.
+    pub revision: Option<Arc<str>>,
+    /// Its finalizers.
+    pub finalizers: Finalizers,
+    /// Whether its guest is ready.
+    pub readiness: Readiness,
+    /// Whether KubeVirt reports that a change of its template needs a restart.
+    pub restart_required: bool,
+    /// Its state in one word; `None` if there is none or if vmpool does not know it.
+    pub printable_status: Option<PrintableStatus>,
+    /// How many starts have failed one after another.
+    pub start_failures: u64,
+    /// When it runs; `None` if neither field is set or if vmpool does not know the value.
+    pub run_strategy: Option<RunStrategy>,
+    /// Whether a requested start or stop is not done yet.
+    pub state_change_requested: bool,
+    /// Names of its DataVolumes: those of its templates, and those that its volumes refer to.
+    pub data_volumes: Vec<Arc<str>>,
+    /// Names of its claims: those of its DataVolume templates, and those that its volumes refer to.
+    pub claims: Vec<Arc<str>>,
+}
+
+impl MachineFacts {
+    /// Whether it is off on purpose, so that it does not count as unavailable.
+    pub fn is_halted(&self) -> bool {
+        self.run_strategy == Some(RunStrategy::Halted)
+    }
+}
+
+/// Translates a stored machine.
+pub fn machine(object: &MachineObject) -> MachineFacts {
+    let metadata = &object.metadata;
+    let status = &object.status;
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let condition = |kind: &str| status.conditions.iter().find(|condition| condition.kind == kind);
+    let revision = object.labels.as_ref().and_then(|labels| labels.get(REVISION_LABEL));
+    let Storage { templates, data_volumes, claims } = &object.storage;
+    MachineFacts {
+        id: super::id(metadata),
+        ordinal: ordinal(name),
+        created: super::created(metadata),
+        terminating: metadata.deletion_timestamp.is_some(),
+        owner: super::owner(metadata),
+        labels: object.labels.clone(),
+        inner_labels: object.inner_labels.clone(),
+        node_selector: object.node_selector.clone(),
+        revision: revision.map(|text| intern(limits::clip(text))),
+        finalizers: object.finalizers,
+        readiness: readiness(condition("Ready")),
+        restart_required: condition("RestartRequired").is_some_and(|condition| condition.status == "True"),
+        printable_status: status.printable_status.as_deref().and_then(|text| text.parse().ok()),
+        start_failures: status.start_failure.consecutive_fail_count,
+        run_strategy: match (&object.run_strategy, object.running) {
+            (Some(strategy), _) => strategy.parse().ok(),
+            (None, Some(true)) => Some(RunStrategy::Always),
+            (None, Some(false)) => Some(RunStrategy::Halted),
+            (None, None) => None,
+        },
+        state_change_requested: !status.state_change_requests.is_empty(),
+        data_volumes: union(templates, data_volumes),
+        claims: union(templates, claims),
+    }
+}
+
+fn readiness(condition: Option<&MachineCondition>) -> Readiness {
+    match condition {
+        Some(condition) if condition.status == "True" => Readiness::Ready,
+        Some(condition) if condition.status == "False" => {
+            Readiness::NotReady { since: condition.last_transition_time }
+        }
+        _ => Readiness::Unknown,
+    }
+}
+
+/// The names of both lists, each once.
+fn union(templates: &[String], others: &[String]) -> Vec<Arc<str>> {
+    let others = others.iter().filter(|name| !templates.contains(name));
+    templates.iter().chain(others).map(|name| name.as_str().into()).collect()
+}

@@ -1,0 +1,183 @@
+//! Pools.
+
+use serde_json::Value;
+use vmpool_engine::limits;
+use vmpool_engine::model::{Budget, ObjectId};
+
+use super::super::keys::LABEL_VALUE;
+use super::super::labels::Labels;
+use super::super::objects::{Finalizers, PoolObject, PoolStatus};
+use super::super::selectors::LabelSelector;
+use super::strategy::{self, Autohealing, Messages, NameGeneration, ScaleIn, ScaleInMode, Update};
+
+/// The facts of one pool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolFacts {
+    /// Name and UID.
+    pub id: ObjectId,
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.generation`, which counts changes of the spec.
+    pub generation: i64,
+    /// Whether the API server has accepted its deletion.
+    pub deleting: bool,
+    /// Its finalizers.
+    pub finalizers: Finalizers,
+    /// The settings in its spec.
+    pub settings: Settings,
+    /// The last published status.
+    pub published: PublishedStatus,
+    /// Messages about fields that cannot be read and that the controller needs to create machines. If there are any,
+    /// the settings let the controller delete and update no machine.
+    pub validation_errors: Vec<String>,
+    /// Messages about settings that cannot be read. The controller uses the safe value of each.
+    pub invalid_settings: Vec<String>,
+}
+
+/// The settings in the spec of a pool, with the defaults of absent fields.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Desired number of machines.
+    pub replicas: usize,
+    /// Whether the controller leaves the machines as they are.
+    pub paused: bool,
+    /// How many machines may be unavailable at the same time because of restarts for a rollout.
+    pub max_unavailable: Budget,
+    /// How surplus machines are removed.
+    pub scale_in: ScaleIn,
+    /// How a changed template is applied to existing machines.
+    pub update: Update,
+    /// Which names in the template get the ordinal.
+    pub names: NameGeneration,
+    /// When machines that fail to start are replaced; `None` if they are not.
+    pub autohealing: Option<Autohealing>,
+    /// Selects the machines of the pool. `None` if it cannot be read; the pool then releases no machine.
+    pub selector: Option<LabelSelector>,
+}
+
+/// The status that the pool object shows now. A field is `None` if it is missing or has another type; a cluster with
+/// KubeVirt's own CRD removes the fields that upstream does not have.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PublishedStatus {
+    /// Number of machines, including those that are being deleted.
+    pub replicas: Option<usize>,
+    /// Number of machines whose condition Ready is True.
+    pub ready: Option<usize>,
+    /// The selector as text.
+    pub label_selector: Option<String>,
+    /// The generation that the controller last processed. Not in KubeVirt's CRD, as all following fields but the last.
+    pub observed_generation: Option<i64>,
+    /// Number of ready machines that are not being deleted.
+    pub available: Option<usize>,
+    /// Number of machines that run with the current template.
+    pub updated: Option<usize>,
+    /// Number of machines that have the current template and need a restart to run with it.
+    pub restart_pending: Option<usize>,
+    /// Number of machines that autohealing has replaced.
+    pub healed: Option<u64>,
+    /// Name of the current revision.
+    pub current_revision: Option<String>,
+    /// All conditions, as JSON.
+    pub conditions: Vec<Value>,
+}
+
+/// Translates a stored pool.
+pub fn pool(object: &PoolObject) -> PoolFacts {
+    let metadata = &object.metadata;
+    let id = super::id(metadata);
+    let spec = object.spec();
+    let mut validation_errors = Vec::new();
+    let (mut settings, mut invalid_settings) = read(&spec, &mut validation_errors);
+    match object.spec_error() {
+        // The fields that are missing are those that were not read.
+        Some(error) => validation_errors = vec![error],
+        None => validation_errors.extend(flaws(&id.name, &spec, settings.selector.as_ref())),
+    }
+    if !validation_errors.is_empty() {
+        settings.scale_in.mode = ScaleInMode::Unmanaged;
+        settings.update = Update::Unmanaged;
+    }
+    validation_errors.truncate(limits::VALIDATION_ERRORS);
+    invalid_settings.truncate(limits::VALIDATION_ERRORS);
+    PoolFacts {
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        generation: metadata.generation.unwrap_or_default(),
+        deleting: metadata.deletion_timestamp.is_some(),
+        finalizers: object.finalizers,
+        settings,
+        published: published(&object.status),
+        validation_errors: validation_errors.into_iter().map(limits::shorten).collect(),
+        invalid_settings,
+        id,
+    }
+}
+
+/// Reads the spec of a pool, or the data of a revision, which is the spec of its pool at that time.
+pub fn settings(spec: &Value) -> Settings {
+    read(spec, &mut Vec::new()).0
+}
+
+fn read(spec: &Value, validation_errors: &mut Vec<String>) -> (Settings, Vec<String>) {
+    let mut messages = Messages(Vec::new());
+    let settings = Settings {
+        replicas: match &spec["replicas"] {
+            Value::Null => 1,
+            count => count.as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_else(|| {
+                validation_errors.push(format!("replicas {count} is not a count"));
+                0
+            }),
+        },
+        paused: strategy::paused(&spec["paused"], &mut messages),
+        max_unavailable: strategy::budget(&spec["maxUnavailable"], &mut messages),
+        scale_in: strategy::scale_in(&spec["scaleInStrategy"], &mut messages),
+        update: strategy::update(&spec["updateStrategy"], &mut messages),
+        names: strategy::names(&spec["nameGeneration"], &mut messages),
+        autohealing: strategy::autohealing(&spec["autohealing"], &mut messages),
+        selector: LabelSelector::read(&spec["selector"])
+            .map_err(|error| validation_errors.push(format!("selector: {error}")))
+            .ok(),
+    };
+    (settings, messages.0)
+}
+
+/// Errors of the spec that prevent the creation of machines. The admission rules and the schema reject all of them.
+fn flaws(pool: &str, spec: &Value, selector: Option<&LabelSelector>) -> Vec<String> {
+    let mut flaws = Vec::new();
+    let template = &spec["virtualMachineTemplate"];
+    if !template["spec"]["template"].is_object() {
+        flaws.push("virtualMachineTemplate.spec.template is missing".to_owned());
+    }
+    if let Some(selector) = selector {
+        let labels = Labels::from_json(&template["metadata"]["labels"]);
+        // The controller would create a machine, release it at once, and create the next one, without end.
+        if labels.is_none_or(|labels| !selector.matches(&labels)) {
+            flaws.push(format!(
+                "selector {selector} does not match labels of virtualMachineTemplate.metadata, so the pool would \
+                 release every machine that it creates"
+            ));
+        }
+    }
+    if pool.len() + 2 > LABEL_VALUE {
+        flaws.push(format!(
+            "the name of the pool has {} bytes, and the names of its revisions, which add at least 2, have at most \
+             {LABEL_VALUE}; create a pool with a shorter name",
+            pool.len()
+        ));
+    }
+    flaws
+}
+
+fn published(status: &PoolStatus) -> PublishedStatus {
+    PublishedStatus {
+        replicas: status.replicas,
+        ready: status.ready_replicas,
+        label_selector: status.label_selector.clone(),
+        observed_generation: status.observed_generation,
+        available: status.available_replicas,
+        updated: status.updated_replicas,
+        restart_pending: status.restart_pending_replicas,
+        healed: status.healed_replicas,
+        current_revision: status.current_revision.clone(),
+        conditions: status.conditions.clone(),
+    }
+}
