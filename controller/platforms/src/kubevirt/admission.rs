@@ -73,7 +73,7 @@ impl Rules for KubevirtRules {
         match begin(&self.users, request) {
             Evaluation::Decided(verdict) => Review::Decided(verdict),
             Evaluation::NeedsPools(request) => {
-                Review::NeedsFacts(Box::new(PendingReview { request: *request, pools: None }))
+                Review::NeedsFacts(Box::new(PendingReview { request: *request, pools: None, is_read: false }))
             }
         }
     }
@@ -86,20 +86,22 @@ impl Rules for KubevirtRules {
 /// A request, and the result of its lookup.
 struct PendingReview<'a> {
     request: PendingRequest<'a>,
-    pools: Option<Option<Found<Value>>>,
+    pools: Option<Found<Value>>,
+    is_read: bool,
 }
 
 impl Pending for PendingReview<'_> {
     fn lookups(&self) -> Vec<Lookup> {
-        if self.pools.is_none() { vec![self.request.lookup().clone()] } else { Vec::new() }
+        if self.is_read { Vec::new() } else { vec![self.request.lookup().clone()] }
     }
 
     fn add(&mut self, results: Vec<LookupResult>) {
-        self.pools = Some(results.into_iter().next().and_then(|(_, found)| found));
+        self.pools = results.into_iter().find_map(|(_, found)| found);
+        self.is_read = true;
     }
 
     fn verdict(self: Box<Self>) -> Verdict {
-        self.request.finish(self.pools.flatten().as_ref())
+        self.request.finish(self.pools.as_ref())
     }
 }
 

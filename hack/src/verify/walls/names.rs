@@ -59,7 +59,10 @@ pub(super) fn found(root: &Path) -> Result<Vec<String>> {
             }
             let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
             for (number, name) in names(&text) {
-                found.push(format!("{}:{number} names {name}, which belongs to a platform", relative.display()));
+                found.push(format!(
+                    "{}:{number} names {name}, which belongs to a platform",
+                    relative.display()
+                ));
             }
         }
     }
@@ -102,7 +105,10 @@ mod tests {
     #[case::a_phase(r#"if phase == "Running" {"#, true)]
     #[case::a_word_that_is_no_phase("/// Running machines.", false)]
     #[case::the_feature_gate("gates.enabled(Feature::VirtualMachinePool)", false)]
-    #[case::a_name_in_tests("use a;\n#[cfg(test)]\nmod tests {\n    const A: &str = \"deckhouse\";\n}\n", false)]
+    #[case::a_name_in_tests(
+        "use a;\n#[cfg(test)]\nmod tests {\n    const A: &str = \"deckhouse\";\n}\n",
+        false
+    )]
     fn names_of_platforms_are_found(#[case] text: &str, #[case] expected: bool) {
         assert_eq!(!names(text).is_empty(), expected, "{:?}", names(text));
     }

@@ -13,8 +13,11 @@ fn error<T: for<'de> Deserialize<'de>>(value: &Value) -> Option<String> {
     Option::<T>::deserialize(value).err().map(|error| error.to_string())
 }
 
+/// A part of the spec: its name, and the error of decoding it.
+type Part = (&'static str, fn(&Value) -> Option<String>);
+
 /// The parts with their types. The number of replicas and `maxUnavailable` have rules of their own.
-const PARTS: [(&str, fn(&Value) -> Option<String>); 7] = [
+const PARTS: [Part; 7] = [
     ("selector", error::<LabelSelector>),
     ("virtualMachineTemplate", error::<MachineTemplate>),
     ("paused", error::<bool>),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde_json::Value;
-use vmpool_engine::admission::{Checked, Outcome, Refusal, Refusals, Verdict, Warning};
+use vmpool_engine::admission::{Outcome, Refusal, Refusals, Verdict, Warning};
 
 use super::rule::Rule;
 
@@ -30,11 +30,6 @@ impl Findings {
     /// Adds a warning about the value at `field`. `detail` is the problem, and what to do.
     pub(super) fn warn(&mut self, rule: Rule, field: impl Into<String>, detail: impl Into<String>) {
         self.warnings.push(Warning::new(rule, field, detail));
-    }
-
-    /// Adds the refusal of a check that all platforms share.
-    pub(super) fn check(&mut self, checked: Checked) {
-        self.refusals.extend(checked.err().map(|refusal| *refusal));
     }
 
     /// Whether a rule rejects the request.

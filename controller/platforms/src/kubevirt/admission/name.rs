@@ -19,7 +19,9 @@ pub(super) fn check(pool: Pool<'_>, findings: &mut Findings) {
             Rule::NameLength,
             "metadata.name",
             &Value::from(name),
-            format_args!("it has {length} characters; the names of revisions add at least 2 and have at most 63"),
+            format_args!(
+                "it has {length} characters; the names of revisions add at least 2 and have at most 63"
+            ),
             format_args!("choose a name of at most {LONGEST}"),
         );
     } else if length > COMFORTABLE {

@@ -36,7 +36,7 @@ impl Compared {
 
     /// The other pools are read if there is something to compare.
     pub(super) fn lookup(self) -> Option<Lookup> {
-        (self.data_volumes || self.selectors).then(|| Lookup {
+        (self.data_volumes || self.selectors).then_some(Lookup {
             subject: Subject::Pool,
             api_version: POOL_API_VERSION,
             plural: "virtualmachinepools",

@@ -42,7 +42,9 @@ pub(super) fn check(pool: Pool<'_>, findings: &mut Findings) {
 pub(super) fn unchanged(old: Pool<'_>, new: Pool<'_>) -> bool {
     let (before, after) = (old.selector(), new.selector());
     before.is_null() == after.is_null()
-        && ["matchLabels", "matchExpressions"].iter().all(|part| same(field(before, part), field(after, part)))
+        && ["matchLabels", "matchExpressions"]
+            .iter()
+            .all(|part| same(field(before, part), field(after, part)))
 }
 
 pub(super) fn refuse_change(new: Pool<'_>, findings: &mut Findings) {
@@ -87,14 +89,17 @@ fn invalid(selector: &Value) -> Option<String> {
             SelectorError::Values { operator, .. } if matches!(&*operator, "In" | "NotIn") => {
                 "for 'in', 'notin' operators, values set can't be empty".to_owned()
             }
-            SelectorError::Values { .. } => "values set must be empty for exists and does not exist".to_owned(),
+            SelectorError::Values { .. } => {
+                "values set must be empty for exists and does not exist".to_owned()
+            }
             error @ SelectorError::Type { .. } => error.to_string(),
         });
     }
     let by_label = field(selector, "matchLabels").as_object().into_iter().flatten();
     let by_label = by_label.map(|(key, value)| (key.as_str(), std::slice::from_ref(value)));
     let expressions = list(field(selector, "matchExpressions")).iter();
-    let expressions = expressions.map(|entry| (text(entry, "key").unwrap_or_default(), list(field(entry, "values"))));
+    let expressions =
+        expressions.map(|entry| (text(entry, "key").unwrap_or_default(), list(field(entry, "values"))));
     by_label.chain(expressions).find_map(|(key, values)| {
         if !is_key(key) {
             return Some(format!("no label can have the key {key:?}"));

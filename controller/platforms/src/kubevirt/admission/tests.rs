@@ -4,9 +4,7 @@ mod updates;
 mod warnings;
 
 use serde_json::{Value, json};
-use vmpool_engine::admission::{
-    self, Found, Outcome, Request, Review, Rules, Severity, Users, Verdict,
-};
+use vmpool_engine::admission::{self, Found, Outcome, Request, Review, Rules, Severity, Users, Verdict};
 
 use super::{KubevirtRules, Rule};
 
@@ -76,7 +74,7 @@ fn rules() -> KubevirtRules {
 }
 
 /// The verdict if the namespace has these other pools; `None` for a client for which the webhook does not list pools.
-fn among(user: &str, old: Option<&Value>, new: &Value, others: Option<Found<Value>>) -> Verdict {
+fn among(user: &str, old: Option<&Value>, new: &Value, others: Option<&Found<Value>>) -> Verdict {
     let rules = rules();
     match rules.review(Request { user, old, new }) {
         Review::Decided(verdict) => verdict,
@@ -84,7 +82,7 @@ fn among(user: &str, old: Option<&Value>, new: &Value, others: Option<Found<Valu
             let lookups = pending.lookups();
             assert_eq!(lookups.len(), 1);
             assert!(lookups[0].reveals && lookups[0].name.is_none());
-            pending.add(lookups.into_iter().map(|lookup| (lookup, others.clone())).collect());
+            pending.add(lookups.into_iter().map(|lookup| (lookup, others.cloned())).collect());
             assert!(pending.lookups().is_empty());
             pending.verdict()
         }
@@ -92,7 +90,7 @@ fn among(user: &str, old: Option<&Value>, new: &Value, others: Option<Found<Valu
 }
 
 fn judge(old: Option<&Value>, new: &Value) -> Verdict {
-    among("alice", old, new, Some(Found::There(json!({ "items": [] }))))
+    among("alice", old, new, Some(&Found::There(json!({ "items": [] }))))
 }
 
 fn create(new: &Value) -> Verdict {

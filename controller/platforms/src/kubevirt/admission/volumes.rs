@@ -22,7 +22,8 @@ pub(super) fn check(pool: Pool<'_>, findings: &mut Findings) {
         if !name.as_str().is_some_and(|name| volumes.contains(name)) {
             let path = format!("{disks}[{index}].name");
             let reason = format!("{path} '{}' not found", name.as_str().unwrap_or_default());
-            let way_out = format!("add a volume of this name to {INSTANCE}.spec.volumes, or correct the name");
+            let way_out =
+                format!("add a volume of this name to {INSTANCE}.spec.volumes, or correct the name");
             findings.refuse(Rule::DiskWithoutVolume, path, name, reason, way_out);
         }
     }
@@ -72,8 +73,12 @@ pub(super) fn check_data_volumes(pool: Pool<'_>, findings: &mut Findings) {
                 Rule::DataVolumeInvalid,
                 &*path,
                 &Value::from(name),
-                format_args!("DataVolumeTemplate entry {path} must be referenced in the VMI template's 'volumes' list"),
-                format_args!("add {{dataVolume: {{name: {name}}}}} to {INSTANCE}.spec.volumes, or remove the template"),
+                format_args!(
+                    "DataVolumeTemplate entry {path} must be referenced in the VMI template's 'volumes' list"
+                ),
+                format_args!(
+                    "add {{dataVolume: {{name: {name}}}}} to {INSTANCE}.spec.volumes, or remove the template"
+                ),
             );
         } else if !seen.insert(name) {
             findings.refuse(

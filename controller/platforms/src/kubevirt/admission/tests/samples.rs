@@ -18,7 +18,8 @@ struct Sample {
 }
 
 fn samples(kind: &str) -> Vec<Sample> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../api/tests/samples/kubevirt").join(kind);
+    let folder =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../api/tests/samples/kubevirt").join(kind);
     let mut files: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files.retain(|file| file.file_name().unwrap().to_string_lossy().starts_with("pool-"));
@@ -28,8 +29,8 @@ fn samples(kind: &str) -> Vec<Sample> {
             let line = text.lines().find_map(|line| line.strip_prefix(prefix))?;
             Some(line.trim().to_owned())
         };
-        let states =
-            serde_yaml_ng::Deserializer::from_str(&text).map(|document| Value::deserialize(document).unwrap());
+        let states = serde_yaml_ng::Deserializer::from_str(&text)
+            .map(|document| Value::deserialize(document).unwrap());
         Sample {
             name: file.file_stem().unwrap().to_string_lossy().into_owned(),
             reason: header("# rejected: "),
@@ -79,9 +80,10 @@ fn the_rules_reject_the_samples_that_the_definition_rejects() {
             Outcome::Allowed => drop(accepted.insert(name.as_str())),
             Outcome::Refused(refusals) => {
                 // Schema errors have texts of the API server.
-                let is_schema = ["Required value", "supported values", "Too long", "should be", "must be of type"]
-                    .iter()
-                    .any(|text| reason.contains(text));
+                let is_schema =
+                    ["Required value", "supported values", "Too long", "should be", "must be of type"]
+                        .iter()
+                        .any(|text| reason.contains(text));
                 assert!(is_schema || refusals.to_string().contains(reason), "{name}: {refusals}");
                 if let Some(field) = &sample.field {
                     let fields: Vec<&str> = refusals.iter().map(|refusal| refusal.field.as_str()).collect();

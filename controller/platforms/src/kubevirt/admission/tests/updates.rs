@@ -7,7 +7,11 @@ use super::*;
 
 #[test]
 fn the_selector_never_changes() {
-    let mut new = with(pool(), "/spec/selector", json!({ "matchExpressions": [{ "key": "farm", "operator": "Exists" }] }));
+    let mut new = with(
+        pool(),
+        "/spec/selector",
+        json!({ "matchExpressions": [{ "key": "farm", "operator": "Exists" }] }),
+    );
     let verdict = update(&pool(), &new);
     assert_eq!(refused(&verdict), [Rule::SelectorChanged]);
     let Outcome::Refused(refusals) = verdict.outcome else { unreachable!("it is refused") };
@@ -34,7 +38,10 @@ fn a_part_that_does_not_change_is_not_judged() {
     assert_allowed(&update(&broken, &with(deleting, "/spec/paused", json!(7))));
     let repaired = with(broken.clone(), "/spec/maxUnavailable", json!("10%"));
     assert_allowed(&update(&broken, &repaired));
-    assert_eq!(refused(&update(&broken, &with(broken.clone(), "/spec/maxUnavailable", json!("y%")))), [Rule::BadPercent]);
+    assert_eq!(
+        refused(&update(&broken, &with(broken.clone(), "/spec/maxUnavailable", json!("y%")))),
+        [Rule::BadPercent]
+    );
 }
 
 #[rstest]
@@ -43,13 +50,18 @@ fn a_part_that_does_not_change_is_not_judged() {
 fn only_the_removal_handler_writes_the_removal_record(#[case] user: &str, #[case] allowed: bool) {
     let recorded = with(pool(), "/metadata/annotations", json!({ SCALE_DOWN_TARGETS: "[]" }));
     let expected: &[Rule] = if allowed { &[] } else { &[Rule::TargetsRecord] };
-    let none = || Some(Found::There(json!({})));
-    assert_eq!(refused(&among(user, Some(&pool()), &recorded, none())), expected);
-    assert_eq!(refused(&among(user, Some(&recorded), &pool(), none())), expected);
-    assert_eq!(refused(&among(user, None, &recorded, none())), expected);
+    let none = Found::There(json!({}));
+    assert_eq!(refused(&among(user, Some(&pool()), &recorded, Some(&none))), expected);
+    assert_eq!(refused(&among(user, Some(&recorded), &pool(), Some(&none))), expected);
+    assert_eq!(refused(&among(user, None, &recorded, Some(&none))), expected);
     let deleting = with(recorded.clone(), "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
-    assert_eq!(refused(&among(user, Some(&pool()), &deleting, none())), expected);
-    assert_allowed(&among(user, Some(&recorded), &with(recorded.clone(), "/spec/replicas", json!(9)), none()));
+    assert_eq!(refused(&among(user, Some(&pool()), &deleting, Some(&none))), expected);
+    assert_allowed(&among(
+        user,
+        Some(&recorded),
+        &with(recorded.clone(), "/spec/replicas", json!(9)),
+        Some(&none),
+    ));
 }
 
 /// The shrink guard of other platforms does not exist here.

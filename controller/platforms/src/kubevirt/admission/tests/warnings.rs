@@ -42,7 +42,8 @@ fn an_emptied_pool_gets_a_warning() {
     let text = verdict.warnings[0].to_string();
     assert!(text.contains("goes from 4 to 0") && !text.contains("leaves replicas out"), "{text}");
     // A missing count means one machine.
-    let verdict = update(&with(pool(), "/spec/replicas", Value::Null), &with(pool(), "/spec/replicas", json!(0)));
+    let verdict =
+        update(&with(pool(), "/spec/replicas", Value::Null), &with(pool(), "/spec/replicas", json!(0)));
     assert!(verdict.warnings[0].to_string().contains("goes from 1 to 0"), "{verdict:?}");
 }
 
@@ -75,7 +76,7 @@ fn other(name: &str, volume: &str, farm: &str) -> Value {
 #[case::that_is_the_same_pool(with(other("render", "scratch", "render"), "/metadata/uid", json!("u")), &[], "")]
 fn another_pool_of_the_namespace(#[case] other: Value, #[case] expected: &[Rule], #[case] text: &str) {
     let pools = Found::There(json!({ "items": [other] }));
-    let verdict = among("alice", None, &pool(), Some(pools.clone()));
+    let verdict = among("alice", None, &pool(), Some(&pools));
     assert_eq!(warned(&verdict), expected);
     assert!(verdict.warnings.iter().all(|warning| warning.to_string().contains(text)), "{verdict:?}");
     // For a client that is not the API server, the webhook lists no pools, and warns about none.
@@ -85,7 +86,7 @@ fn another_pool_of_the_namespace(#[case] other: Value, #[case] expected: &[Rule]
 #[test]
 fn many_pools_with_the_same_volumes_cause_few_warnings() {
     let items: Vec<Value> = (0..50).map(|number| other(&format!("p{number}"), "scratch", "render")).collect();
-    let verdict = among("alice", None, &pool(), Some(Found::There(json!({ "items": items }))));
+    let verdict = among("alice", None, &pool(), Some(&Found::There(json!({ "items": items }))));
     assert_eq!(verdict.outcome, Outcome::Allowed);
     assert_eq!(verdict.warnings.len(), 6);
     assert!(verdict.warnings.iter().all(|warning| warning.to_string().len() <= 256));
@@ -93,7 +94,7 @@ fn many_pools_with_the_same_volumes_cause_few_warnings() {
 
 #[test]
 fn pools_that_cannot_be_read_do_not_reject_a_request() {
-    let verdict = among("alice", None, &pool(), Some(Found::Failed("no response".to_owned())));
+    let verdict = among("alice", None, &pool(), Some(&Found::Failed("no response".to_owned())));
     assert_eq!((&verdict.outcome, warned(&verdict)), (&Outcome::Allowed, vec![Rule::SharedDataVolumes]));
     assert!(verdict.warnings[0].to_string().contains("no response"), "{verdict:?}");
 }
