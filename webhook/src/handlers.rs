@@ -107,18 +107,19 @@ fn log(path: Path, request: &Request, answer: &Answer) {
 }
 
 async fn review_pool(state: &PlatformState, request: &Request, caller: Caller) -> (Answer, Vec<String>) {
-    let malformed = |message: &str| (Answer::malformed(message), Vec::new());
+    let kind = state.rules.kind().kind;
+    let malformed = |message: String| (Answer::malformed(message), Vec::new());
     if !request.sub_resource.is_empty() {
         return (Answer::allowed(), Vec::new());
     }
     let old = match request.operation.as_str() {
         "CREATE" => None,
         "UPDATE" if request.old_object.is_object() => Some(&request.old_object),
-        "UPDATE" => return malformed("the request has no oldObject that is a pool"),
+        "UPDATE" => return malformed(format!("the request has no oldObject that is a {kind}")),
         _ => return (Answer::allowed(), Vec::new()),
     };
     if !request.object.is_object() {
-        return malformed("the request has no object that is a pool");
+        return malformed(format!("the request has no object that is a {kind}"));
     }
     let change = admission::Request { user: &request.user_info.username, old, new: &request.object };
     let verdict = match state.rules.review(change) {

@@ -6,8 +6,10 @@ use vmpool_engine::admission::Rules;
 
 use crate::dvp::admission::DvpRules;
 pub use crate::dvp::admission::{Cluster, Known, Settings};
+use crate::kubevirt::admission::KubevirtRules;
 
 /// The rules of each platform.
 pub fn rules(settings: Settings) -> Vec<Arc<dyn Rules>> {
-    vec![Arc::new(DvpRules(settings))]
+    let users = settings.users.clone();
+    vec![Arc::new(DvpRules(settings)), Arc::new(KubevirtRules { users })]
 }

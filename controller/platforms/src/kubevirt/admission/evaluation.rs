@@ -47,10 +47,13 @@ pub(super) fn begin<'a>(users: &Users, request: Request<'a>) -> Evaluation<'a> {
     if new.deleting() || old.is_some_and(|old| old.spec() == new.spec()) {
         return decided(Outcome::Allowed);
     }
+    let mut findings = Findings::default();
+    if changed(old, new, "virtualMachineTemplate") && !machine::is_complete(new, &mut findings) {
+        return Evaluation::Decided(findings.verdict());
+    }
     if let Some(error) = decode::error_in(old, new).or_else(|| settings_error(old, new)) {
         return decided(Outcome::Malformed(error));
     }
-    let mut findings = Findings::default();
     rules(request.user, old, new, &mut findings);
     let compared = Compared::of(old, new);
     match compared.lookup().filter(|_| !findings.rejects()) {
@@ -75,9 +78,6 @@ fn rules(user: &str, old: Option<Pool<'_>>, new: Pool<'_>, findings: &mut Findin
         name::check(new, findings);
     }
     if changed("virtualMachineTemplate") {
-        if !machine::is_complete(new, findings) {
-            return;
-        }
         size::check(new, findings);
         machine::check(user, new, findings);
         volumes::check(new, findings);

@@ -1,4 +1,5 @@
 mod corpus;
+mod page;
 mod samples;
 mod updates;
 mod warnings;

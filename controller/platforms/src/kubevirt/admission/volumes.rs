@@ -97,6 +97,19 @@ fn refers(volume: &Value, name: &str) -> bool {
     at(volume, &["dataVolume", "name"]) == name || at(volume, &["persistentVolumeClaim", "claimName"]) == name
 }
 
+/// The fields of a DataVolume that this version knows. A newer one may have other storage and other sources.
+const KNOWN: [&str; 9] = [
+    "checkpoints",
+    "contentType",
+    "finalCheckpoint",
+    "preallocation",
+    "priorityClassName",
+    "pvc",
+    "source",
+    "sourceRef",
+    "storage",
+];
+
 /// Whether another program fills the volume.
 fn is_populated(spec: &Value) -> bool {
     ["pvc", "storage"].iter().any(|storage| {
@@ -111,6 +124,9 @@ fn has_source(spec: &Value) -> bool {
 fn incomplete(name: &str, spec: &Value) -> Option<(&'static str, &'static str)> {
     if name.is_empty() {
         return Some(("a DataVolume template needs a name", "set metadata.name"));
+    }
+    if spec.as_object().into_iter().flatten().any(|(name, _)| !KNOWN.contains(&name.as_str())) {
+        return None;
     }
     if field(spec, "pvc").is_null() && field(spec, "storage").is_null() {
         return Some(("Missing Data volume PVC or Storage", "add spec.storage"));
