@@ -90,6 +90,7 @@ async fn pass<P: Platform>(
     }
     state.memory.reset_unwanted(wants);
     state.memory.await_disks(&awaited, context.env.uptime());
+    state.memory.record_blockers(&blockers);
 
     let acted = !actions.is_empty();
     let mut applied = apply(context, &pool, &snapshot, (actions, templates), &mut state.memory).await;

@@ -200,13 +200,16 @@ fn every_log_message_for_alerts_exists() {
 }
 
 #[test]
-fn the_causes_of_a_stuck_rollout_are_those_of_the_condition() {
-    let sources: String = files(&workspace_root().join("controller/engine/src/status"), "rs")
+fn the_causes_of_a_stuck_rollout_and_of_a_blocked_pool_are_those_of_the_conditions() {
+    let mut sources: String = files(&workspace_root().join("controller/engine/src/status"), "rs")
         .iter()
         .map(|path| std::fs::read_to_string(path).unwrap())
         .collect();
-    for part in first_column("docs/rollouts.md", "The message contains") {
-        assert!(sources.contains(&part), "no condition contains {part:?}");
+    sources.push_str(&read("controller/engine/src/plan/blocker.rs"));
+    for page in ["docs/rollouts.md", POOLS] {
+        for part in first_column(page, "The message contains") {
+            assert!(sources.contains(&part), "no condition contains {part:?} of {page}");
+        }
     }
 }
 

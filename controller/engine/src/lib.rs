@@ -22,7 +22,7 @@
 //! 2. [`revision`], [`condition`], [`names`], [`removal`] (the removal record), [`failure`], [`backoff`], [`limits`],
 //!    [`admission`] (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts;
-//! 4. [`ledger`], and in [`mod@plan`] the modules `action` and `attempts` (results of updates);
+//! 4. [`ledger`], and in [`mod@plan`] the modules `action`, `blocker` and `attempts` (results of updates);
 //! 5. [`memory`];
 //! 6. `plan::observed` and `plan::result`: the input and the output of planning;
 //! 7. shared parts of planners: `plan::allocation`, `plan::progress`, `plan::adoption`, `plan::reservations` and smaller

@@ -12,6 +12,7 @@ use crate::ledger::{Ledger, REQUEST_TIMEOUT};
 use crate::model::{Disk, Machine, Pool};
 use crate::plan::action::{Stage, Wants};
 use crate::plan::attempts::RolloutAttempts;
+use crate::plan::blocker::Blocker;
 use crate::removal::RESERVATION_AGE;
 use crate::revision::RevisionId;
 
@@ -21,6 +22,13 @@ pub const SUSPICIONS: u32 = 3;
 
 /// How long the controller does not allocate a disk that was the reason for a rejected machine.
 pub const REFUSAL_AGE: Duration = Duration::from_mins(10);
+
+/// How long a machine may have a problem before the pool reports it. Every machine waits for its disks at first.
+pub const PROBLEM_AGE: Duration = Duration::from_secs(10);
+
+/// Time after the last successful create of a machine at which the controller no longer expects that the API server
+/// accepts many more.
+pub const CREATE_AGE: Duration = Duration::from_secs(30);
 
 /// The memory of one pool. It is stored by UID, so a new pool with the name of an old one starts with an empty memory.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +76,12 @@ pub struct Memory {
     refused_disks: BTreeMap<Arc<str>, Duration>,
     /// Number of consecutive rejections of machines with this disk in which the platform named no disk.
     suspected_disks: BTreeMap<Arc<str>, u32>,
+    /// Machines that the platform reports a problem of, and since when.
+    problems: BTreeMap<Uid, Duration>,
+    /// The blocked steps of the last plan, without those in backoff, which the backoffs show.
+    pub(crate) blockers: Vec<Blocker>,
+    /// Uptime of the last successful create of a machine.
+    created: Option<Duration>,
 }
 
 impl Memory {
@@ -98,6 +112,51 @@ impl Memory {
             self.expanding_disks.reset();
             self.refused.clear();
         }
+    }
+
+    /// Updates the memory with the machines of the pool: which change is not evaluated since when, and which machine has
+    /// a problem since when.
+    pub fn observe_machines<'a>(
+        &mut self,
+        machines: impl Iterator<Item = &'a Arc<Machine>> + Clone,
+        uptime: Duration,
+    ) {
+        self.rollout_attempts.observe(machines.clone(), uptime);
+        let mut problems = BTreeMap::new();
+        for machine in machines.filter(|machine| machine.problem.is_some() && !machine.terminating) {
+            let since = self.problems.get(&machine.id.uid).copied().unwrap_or(uptime);
+            problems.insert(machine.id.uid.clone(), since);
+        }
+        self.problems = problems;
+    }
+
+    /// Whether the machine has had a problem for [`PROBLEM_AGE`].
+    pub(crate) fn has_problem(&self, machine: &Uid, uptime: Duration) -> bool {
+        self.problems.get(machine).is_some_and(|since| uptime.saturating_sub(*since) >= PROBLEM_AGE)
+    }
+
+    /// Time until the pool reports one more machine with a problem.
+    pub(crate) fn next_problem(&self, uptime: Duration) -> Option<Duration> {
+        let left = |since: &Duration| (*since + PROBLEM_AGE).checked_sub(uptime);
+        self.problems.values().filter_map(left).filter(|left| !left.is_zero()).min()
+    }
+
+    /// Records the blocked steps of a plan, which the conditions of the pool report. Steps in backoff are omitted,
+    /// because the backoffs contain them, and because their delays change with every pass.
+    pub fn record_blockers(&mut self, blockers: &[Blocker]) {
+        let lasting = |blocker: &&Blocker| !matches!(blocker, Blocker::Backoff { .. });
+        self.blockers = blockers.iter().filter(lasting).cloned().collect();
+    }
+
+    /// Records that the API server created a machine.
+    pub fn machine_created(&mut self, uptime: Duration) {
+        self.created = Some(uptime);
+    }
+
+    /// Whether creates must start slowly, because the API server has accepted none for [`CREATE_AGE`]: one create, and
+    /// one more in parallel for each success. A full quota then costs few rejections.
+    pub fn creates_start_slowly(&self, uptime: Duration) -> bool {
+        self.created.is_none_or(|created| uptime.saturating_sub(created) >= CREATE_AGE)
     }
 
     /// Records an unconfirmed deletion. While the API server may still carry it out, the controller repeats the same

@@ -1,8 +1,11 @@
 //! The status of a pool, computed from the observed state and the last failure.
 
+mod blocked;
 mod counts;
 mod detached;
+mod problem;
 mod synced;
+mod text;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,8 +17,11 @@ use crate::model::{Machine, ScaleDownPolicy};
 use crate::plan::observed::Observed;
 
 pub use crate::model::Summary;
+use blocked::Blocked;
 use counts::MachineCounts;
 pub use detached::{Detached, detached};
+pub use problem::{Problem, problem};
+use text::{are, join, machines};
 
 /// The status of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,9 +45,13 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
         revision: pool.revision.clone(),
     };
 
-    let mut wanted = vec![available(&summary, pool.desired), synced::synced(observed, &counts)];
+    let blocked = Blocked::of(observed);
+    let available = available(observed, &summary, &blocked);
+    // A machine that waits for a disk keeps either the pool from being available, or the rollout from being complete.
+    let waits = if available.holds { &blocked.machines[..] } else { &[] };
+    let mut wanted = vec![available, synced::synced(observed, &counts, waits)];
     if counts.total != pool.desired {
-        wanted.push(progressing(observed, counts.total, counts.live));
+        wanted.push(progressing(observed, &counts, &blocked));
     }
     if let Some(failure) = pool.invalid_spec().as_ref().or(failure) {
         wanted.push(Wanted {
@@ -74,41 +84,60 @@ fn summarize(settings: &[String]) -> String {
     }
 }
 
-fn available(summary: &Summary, desired: usize) -> Wanted {
-    let holds = summary.ready >= desired;
+fn available(observed: &Observed<'_>, summary: &Summary, blocked: &Blocked) -> Wanted {
+    let (ready, desired) = (summary.ready, observed.pool.desired);
+    let holds = ready >= desired;
+    let count = match ready.checked_sub(desired) {
+        Some(1..) => format!("{} {} ready, {desired} desired", machines(ready), are(ready)),
+        _ if desired == 0 => "no machines are desired".to_owned(),
+        _ => format!("{ready} of {} {} ready", machines(desired), are(desired)),
+    };
+    let problem = problem(observed).filter(|_| !holds).map(|problem| problem.message);
+    let waits = if holds { &[] } else { &blocked.machines[..] };
     Wanted {
         kind: condition::AVAILABLE,
         holds,
         reason: if holds { condition::ALL_REPLICAS_READY } else { condition::INSUFFICIENT_READY_REPLICAS },
-        message: if holds {
-            String::new()
-        } else {
-            format!("{} of {desired} desired replicas are ready", summary.ready)
-        },
+        message: join(std::iter::once(count).chain(problem).chain(waits.iter().cloned())),
     }
 }
 
-fn progressing(observed: &Observed<'_>, machines: usize, live: usize) -> Wanted {
+fn progressing(observed: &Observed<'_>, counts: &MachineCounts, blocked: &Blocked) -> Wanted {
     let pool = observed.pool;
+    let MachineCounts { total, live, .. } = *counts;
     let desired = pool.desired;
     let named: BTreeSet<&Uid> = pool.record.accepted().map(|target| &target.uid).collect();
     let leaving = |machine: &&Arc<Machine>| !machine.terminating && named.contains(&machine.id.uid);
     let staying = live - observed.pool_machines().filter(leaving).count();
-    let message = if machines < desired {
-        format!("creating replicas: {machines} of {desired} exist")
+    let message = if total < desired {
+        format!("creating machines: {total} of {desired} exist")
     } else if pool.scale_down_policy == ScaleDownPolicy::Explicit && staying > desired {
-        format!(
-            "{staying} live replicas exceed replicas: {desired}, and with explicit removal the controller deletes \
-             only the targets of targeted removals: remove {} by name, which lowers replicas, and then set \
-             replicas to {desired} again; or set replicas to {staying} to keep all",
-            staying - desired
-        )
+        explicit_surplus(staying, desired)
     } else if live <= desired {
-        format!("{} of {machines} replicas are terminating, {desired} desired", machines - live)
+        let terminating = total - live;
+        format!("{terminating} of {} {} terminating, {desired} desired", machines(total), are(terminating))
     } else {
-        format!("removing replicas: {machines} exist, {desired} desired")
+        format!("deleting machines: {total} exist, {desired} desired")
     };
+    let message = join(std::iter::once(message).chain(blocked.count(observed, total)));
     Wanted { kind: condition::PROGRESSING, holds: true, reason: condition::REPLICAS_PROGRESSING, message }
+}
+
+/// What to do about the surplus of an Explicit pool. A targeted removal lowers `replicas`, but not below 0.
+fn explicit_surplus(staying: usize, desired: usize) -> String {
+    let surplus = staying - desired;
+    let (exceed, all) = if staying == 1 { ("exceeds", "it") } else { ("exceed", "all") };
+    let again = if desired == 0 {
+        String::new()
+    } else {
+        format!(", which lowers replicas, and then set replicas to {desired} again")
+    };
+    format!(
+        "{} {exceed} replicas: {desired}, and with scaleDownPolicy Explicit the controller deletes only the targets of \
+         targeted removals: remove {} by name{again}; or set replicas to {staying} to keep {all}",
+        machines(staying),
+        machines(surplus)
+    )
 }
 
 #[cfg(test)]

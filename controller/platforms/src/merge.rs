@@ -13,8 +13,8 @@ type Object = Map<String, Value>;
 pub struct Schema {
     /// Default values of fields, as JSON.
     pub defaults: &'static [(&'static str, &'static str)],
-    /// Lists of objects with these fields as their key. Each item is merged with its counterpart, and items of other
-    /// clients follow those of the template. Any other list is a single value.
+    /// Lists of objects with these fields as their key, a JSON pointer for a nested field. Each item is merged with its
+    /// counterpart, and items of other clients follow those of the template. Any other list is a single value.
     pub keyed: &'static [(&'static str, &'static [&'static str])],
     /// Objects whose field `type` determines their other fields. If the type changes, no former field stays.
     pub unions: &'static [&'static str],
@@ -29,6 +29,61 @@ impl Schema {
         let to = to.as_object().unwrap_or(&nothing);
         let patch = self.objects("", live, from.and_then(Value::as_object), to);
         (!patch.is_empty()).then_some(Value::Object(patch))
+    }
+
+    /// `to` with the live values of all fields that `from` and `to` set equally, so that [`Schema::patch`] writes only
+    /// the fields that the template changed: a value that another client changed stays, and what it removed stays
+    /// removed. `is_same` compares the values of the field at a path; items of lists have a star in their path.
+    pub fn keep_live(
+        &self,
+        live: &Value,
+        from: &Value,
+        to: &Value,
+        is_same: impl Fn(&str, &Value, &Value) -> bool,
+    ) -> Value {
+        self.kept("", Some(live), Some(from), to, &is_same).unwrap_or(Value::Null)
+    }
+
+    /// The value to write at a path; `None` if the field stays absent.
+    fn kept(
+        &self,
+        path: &str,
+        live: Option<&Value>,
+        from: Option<&Value>,
+        to: &Value,
+        is_same: &dyn Fn(&str, &Value, &Value) -> bool,
+    ) -> Option<Value> {
+        if from.is_some_and(|from| is_same(path, from, to)) {
+            return live.cloned();
+        }
+        match (live, from, to) {
+            (Some(Value::Object(live)), from, Value::Object(to)) => {
+                let from = from.and_then(Value::as_object);
+                let fields = present(to).filter_map(|(key, to)| {
+                    let from = from.and_then(|from| get(from, key));
+                    Some((key.clone(), self.kept(&below(path, key), get(live, key), from, to, is_same)?))
+                });
+                Some(Value::Object(fields.collect()))
+            }
+            (Some(Value::Array(live)), Some(Value::Array(from)), Value::Array(to)) => {
+                let Some(keys) = self.keys(path) else { return Some(Value::Array(to.clone())) };
+                let path = below(path, "*");
+                let find = |list: &'_ [Value], like: &Value| {
+                    list.iter().position(|item| is_same_item(keys, item, like))
+                };
+                let items = to.iter().filter_map(|to| {
+                    let from = find(from, to).map(|place| &from[place]);
+                    let live = find(live, to).map(|place| &live[place]);
+                    // Another client removed it.
+                    if from.is_some() && live.is_none() {
+                        return None;
+                    }
+                    self.kept(&path, live, from, to, is_same)
+                });
+                Some(Value::Array(items.collect()))
+            }
+            _ => Some(to.clone()),
+        }
     }
 
     /// `value` without values that equal defaults.
@@ -125,11 +180,12 @@ impl Schema {
         from: &[Value],
         to: &[Value],
     ) -> Vec<Value> {
-        let is_same = |one: &Value, other: &Value| keys.iter().all(|key| one.get(key) == other.get(key));
         let mut live: Vec<&Value> = live.iter().collect();
         let mut from: Vec<&Value> = from.iter().collect();
         let take = |list: &mut Vec<&Value>, like: &Value| {
-            list.iter().position(|item| is_same(item, like)).map(|place| list.remove(place).clone())
+            list.iter()
+                .position(|item| is_same_item(keys, item, like))
+                .map(|place| list.remove(place).clone())
         };
         let mut merged = Vec::new();
         for wanted in to {
@@ -172,6 +228,17 @@ impl Schema {
         let default = self.defaults.iter().find(|(known, _)| *known == path);
         default.is_some_and(|(_, text)| serde_json::from_str(text).ok().as_ref() == Some(value))
     }
+}
+
+/// Whether two items of a keyed list have the same key.
+pub(crate) fn is_same_item(keys: &[&str], one: &Value, other: &Value) -> bool {
+    keys.iter().all(|key| {
+        if key.starts_with('/') {
+            one.pointer(key) == other.pointer(key)
+        } else {
+            one.get(key) == other.get(key)
+        }
+    })
 }
 
 fn below(path: &str, key: &str) -> String {

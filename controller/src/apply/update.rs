@@ -97,7 +97,7 @@ async fn write<P: Platform>(
             return Err(Unfit::Differs);
         }
         // If the spec does not change, the platform has nothing to evaluate.
-        if patch.get("spec").is_none() && machine.evaluated && !machine.restart_pending {
+        if patch.get("spec").is_none() && machine.has_spec_in_effect() {
             json_patch::merge(&mut patch, &P::record_revision(to));
         }
         Ok(Some(patch))
@@ -184,8 +184,7 @@ pub(super) async fn record_revision<P: Platform>(
     to: &RevisionId,
 ) -> Outcome {
     let result = patched(context, pool, machine, |_, machine| {
-        let is_in_effect =
-            machine.written.as_ref() == Some(to) && machine.evaluated && !machine.restart_pending;
+        let is_in_effect = machine.written.as_ref() == Some(to) && machine.has_spec_in_effect();
         match (is_in_effect, machine.revision.as_ref() == Some(to)) {
             (_, true) => Ok(None),
             (true, false) => Ok(Some(P::record_revision(to))),

@@ -58,7 +58,7 @@ pub(super) async fn observe_and_plan<P: Platform>(
     // the pool that caused this.
     let mut snapshot = Snapshot::take(context, &pool.facts, &mut state.memory);
     let machines = snapshot.machines().filter(is_pool_machine(&pool));
-    state.memory.rollout_attempts.observe(machines, context.env.uptime());
+    state.memory.observe_machines(machines, context.env.uptime());
     state.effort += timer.record(&context.env, PassStep::Observe);
 
     let mut is_live = false;

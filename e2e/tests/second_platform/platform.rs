@@ -194,6 +194,7 @@ impl Platform for Toy {
             activity: if holds("Ready") { Activity::Running } else { Activity::NotRunning },
             restart_pending: holds("RestartRequired"),
             devices_ready: true,
+            problem: None,
             ..Machine::blank(id(metadata))
         }
     }

@@ -212,6 +212,7 @@ fn machine(name: &str, number: u64, pool_disks: &[&str]) -> Machine {
         disks: devices.collect(),
         boot_disk: Some(format!("{name}-root").into()),
         devices_ready: true,
+        problem: None,
         ..Machine::blank(ObjectId::new(name, &format!("3c4d5e6f-{number:012}")))
     }
 }

@@ -23,7 +23,8 @@ pub struct Disk {
     pub template: Option<Arc<str>>,
     /// Its state.
     pub state: DiskState,
-    /// The failure that the platform reports; only for a failed or lost disk.
+    /// Why it is not ready, as the platform reports it; only for a disk that failed, lost its volume, or waits for an
+    /// object.
     pub failure: Option<Arc<str>>,
     /// The size that its spec asks for, in bytes.
     pub size: Option<u64>,

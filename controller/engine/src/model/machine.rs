@@ -14,7 +14,9 @@ pub enum Activity {
     Running,
     /// It is stopped until a user starts it. An update of a stopped machine disrupts no workload.
     Stopped,
-    /// It is not started, starting, stopping or failed.
+    /// Its guest shuts down, for a stop or for a restart.
+    Stopping,
+    /// It is not started, starting or failed.
     NotRunning,
 }
 
@@ -79,6 +81,8 @@ pub struct Machine {
     pub lingering: Vec<Arc<str>>,
     /// Whether the platform reports that all its devices are ready.
     pub devices_ready: bool,
+    /// Why it does not start, as the platform reports it; only for a machine that waits to start.
+    pub problem: Option<Arc<str>>,
 }
 
 impl Machine {
@@ -102,12 +106,19 @@ impl Machine {
             boot_disk: None,
             lingering: Vec::new(),
             devices_ready: false,
+            problem: None,
         }
     }
 
     /// Whether its guest runs.
     pub(crate) fn runs(&self) -> bool {
         self.activity == Activity::Running
+    }
+
+    /// Whether the spec that was last written is in effect: the platform has evaluated it, and the machine neither needs
+    /// a restart for it nor stops for that restart.
+    pub fn has_spec_in_effect(&self) -> bool {
+        self.evaluated && !self.restart_pending && self.activity != Activity::Stopping
     }
 
     /// The disks that are not free while the machine exists: those of its devices, those that only its disk map names,

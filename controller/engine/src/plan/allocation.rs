@@ -21,9 +21,9 @@ mod usage;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::blocker::Blocker;
 use super::disk_names::free_name;
 use super::observed::Observed;
-use super::result::Blocker;
 use crate::ids::ObjectId;
 use crate::model::{DiskDraft, DiskSource, DiskTemplate, Lifetime, Machine, Naming};
 use crate::names::{Namer, SUFFIXES};

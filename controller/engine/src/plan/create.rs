@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::action::{Action, Stage};
 use super::allocation::{FreeDisks, Recipient};
+use super::blocker::Blocker;
 use super::disk_names::disk_name;
 use super::observed::Observed;
 use super::reservations;
-use super::result::{Blocker, Plan, Repairs};
+use super::result::{Plan, Repairs};
 use crate::backoff::MAX_BATCH;
 use crate::ledger::{REQUEST_TIMEOUT, UnconfirmedCreate};
 use crate::model::{DiskDraft, DiskTemplate, Draft, Lifetime, Naming};

@@ -18,8 +18,9 @@ use jiff::Timestamp;
 
 use super::action::{Action, DiskDeleteReason, Stage};
 use super::allocation::{DiskUsage, FreeDisks, PATIENCE, PoolDisk};
+use super::blocker::Blocker;
 use super::observed::Observed;
-use super::result::{Blocker, Plan};
+use super::result::Plan;
 use super::stored_time::{current_time, elapsed, since, valid_time};
 use crate::failure::FailureReason;
 use crate::ledger::REQUEST_TIMEOUT;

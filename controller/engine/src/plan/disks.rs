@@ -8,9 +8,10 @@
 use super::action::Action;
 use super::adoption;
 use super::allocation::FreeDisks;
+use super::blocker::Blocker;
 use super::disk_size::expansion;
 use super::observed::Observed;
-use super::result::{Blocker, Plan, Repairs};
+use super::result::{Plan, Repairs};
 use crate::failure::FailureReason;
 use crate::ids::ObjectId;
 use crate::model::{Disk, DiskDraft, DiskRef, DiskTemplate, Lifetime, Machine};

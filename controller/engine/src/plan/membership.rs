@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::action::Action;
+use super::adoption;
 use super::observed::Observed;
 use super::result::Plan;
-use crate::model::{Machine, Naming};
+use crate::model::{Machine, Naming, Pool};
 use crate::names::Namer;
 
 pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
@@ -28,14 +29,29 @@ fn repair(observed: &Observed<'_>, namer: &Namer, machine: &Machine) -> Option<A
         return (!complete).then(|| Action::Relabel { machine: machine.id.clone() });
     }
     // A machine without a controller owner that has the pool's label was released, or a user copied the label to it.
-    // Only a released machine has a name that this pool has issued.
-    let issued = pool.naming == Naming::Random
-        && namer
-            .number_of(&machine.id.name)
-            .zip(pool.name_block)
-            .is_some_and(|(number, block)| number < block.end);
-    (machine.owner.is_none() && labelled && issued)
-        .then(|| Action::Release { machine: machine.id.clone(), shared: shared(observed, machine) })
+    (machine.owner.is_none()
+        && labelled
+        && (has_issued_name(pool, namer, machine) || has_disk_of_pool(observed, machine)))
+    .then(|| Action::Release { machine: machine.id.clone(), shared: shared(observed, machine) })
+}
+
+/// Whether this pool has issued the name of the machine. A foreign machine has no such name.
+fn has_issued_name(pool: &Pool, namer: &Namer, machine: &Machine) -> bool {
+    let number = namer.number_of(&machine.id.name).zip(pool.name_block);
+    pool.naming == Naming::Random && number.is_some_and(|(number, block)| number < block.end)
+}
+
+/// Whether the machine has an ephemeral disk of this pool, or has a revision of this pool and mounts a retained disk.
+/// Another controller chose the name of a migrated machine, so only its disks show that it was in the pool. The disks of
+/// a machine that a user copied belong to the original.
+fn has_disk_of_pool(observed: &Observed<'_>, machine: &Machine) -> bool {
+    let pool = &observed.pool.id.uid;
+    machine.held_disks().filter_map(|disk| observed.disks.get(disk)).any(|disk| {
+        let owner = disk.owner.as_ref().map(|owner| &owner.uid);
+        let is_ephemeral = owner == Some(&machine.id.uid) && disk.pool_uid_label.as_ref() == Some(pool);
+        let mounts = disk.mounted_by.as_ref() == Some(&machine.id.name);
+        is_ephemeral || owner == Some(pool) && mounts && !adoption::is_anothers(observed, machine)
+    })
 }
 
 /// The disks of a released machine that a machine of the pool refers to as well, except those that the released machine

@@ -8,6 +8,7 @@ pub(crate) mod action;
 mod adoption;
 mod allocation;
 pub(crate) mod attempts;
+pub(crate) mod blocker;
 mod create;
 mod disk_collection;
 mod disk_names;
@@ -27,8 +28,9 @@ mod stored_time;
 
 pub use action::{Action, DeleteReason, DiskDeleteReason, Disruption, Stage, Wants};
 pub use attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
+pub use blocker::Blocker;
 pub use observed::{COLLECTION_GRACE, NamesInUse, Observed};
-pub use result::{Blocker, Plan};
+pub use result::Plan;
 
 /// Decides what to write. If the pool has converged, the plan is empty.
 ///
@@ -50,6 +52,10 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     expand::plan(observed, &free_disks, growth, &mut plan);
     revisions::plan(observed, &mut plan);
     record::plan(observed, &mut plan);
+    // The status then reports the problem.
+    if let Some(left) = observed.memory.next_problem(observed.uptime) {
+        plan.requeue_in(left);
+    }
     plan
 }
 

@@ -39,6 +39,8 @@ impl RolloutState {
         let says_so = machine.revision.as_ref() == Some(&pool.revision);
         match (says_so, in_effect(machine)) {
             (true, true) => Self::Current,
+            // The platform restarts it to apply the revision, and it still runs with the earlier one.
+            (false, true) if machine.activity == Activity::Stopping => Self::InProgress,
             // A machine that does not run yet and was created from this revision has never had another one.
             (true, false) if machine.activity != Activity::Running && !machine.restart_pending => {
                 Self::Current
@@ -78,7 +80,7 @@ pub(super) fn keeps(machine: &Machine, device: &DiskRef) -> bool {
 pub(super) fn is_unavailable(machine: &Machine) -> bool {
     match machine.activity {
         Activity::Stopped => false,
-        Activity::NotRunning => true,
+        Activity::Stopping | Activity::NotRunning => true,
         Activity::Running => !machine.evaluated || (machine.restart_pending && machine.restarts_itself),
     }
 }

@@ -1,8 +1,9 @@
 //! Removal: the accepted targets, and the surplus of other machines.
 
 use super::action::{Action, DeleteReason, Stage};
+use super::blocker::Blocker;
 use super::observed::Observed;
-use super::result::{Blocker, Plan};
+use super::result::Plan;
 use crate::ids::Uid;
 use crate::model::{Activity, Machine, ScaleDownPolicy};
 use std::cmp::{Ordering, Reverse};

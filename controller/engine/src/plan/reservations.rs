@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::blocker::Blocker;
 use super::observed::Observed;
-use super::result::{Blocker, Plan};
+use super::result::Plan;
 use crate::ids::Uid;
 
 /// The number of reserved targets that are no longer machines of the pool. They count as present, and the plan reports

@@ -137,7 +137,7 @@ fn update(
         let disruption = match machine.activity {
             _ if marked.contains(&machine.id.uid) => Disruption::MetadataOnly,
             Activity::Running => Disruption::Budgeted,
-            Activity::Stopped | Activity::NotRunning => Disruption::NotRunning,
+            Activity::Stopped | Activity::Stopping | Activity::NotRunning => Disruption::NotRunning,
         };
         write(observed, free_disks, machine, disruption, plan);
     }

@@ -97,7 +97,7 @@ impl Controller {
         self.known = snapshot.iter().map(|machine| (machine.id.name.clone(), machine.clone())).collect();
         self.memory.observe(&api.pool, api.now);
         let machines = snapshot.iter().filter(|machine| machine.owner.as_ref() == Some(uid));
-        self.memory.rollout_attempts.observe(machines, api.now);
+        self.memory.observe_machines(machines, api.now);
         let mut observed = Observed {
             now: api.timestamp(),
             uptime: api.now,

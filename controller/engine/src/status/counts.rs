@@ -16,6 +16,8 @@ pub(super) struct MachineCounts {
     pub(super) restart_pending: usize,
     /// Machines of these that need an approval for the restart.
     pub(super) for_approval: usize,
+    /// Machines that the platform restarts, or is about to restart, so that the current revision takes effect.
+    pub(super) restarting: usize,
     /// Machines that keep a disk of an earlier template.
     pub(super) stranded: usize,
 }
@@ -39,7 +41,11 @@ impl MachineCounts {
         self.ready += usize::from(machine.activity == Activity::Running);
         self.updated += usize::from(state == RolloutState::Current);
         self.restart_pending += usize::from(waits);
-        self.for_approval += usize::from(waits && !machine.restarts_itself);
+        // After the approval the machine stops, and the platform may still report the pending restart.
+        let stopping = machine.activity == Activity::Stopping;
+        self.for_approval += usize::from(waits && !machine.restarts_itself && !stopping);
+        let restarts = stopping && state == RolloutState::InProgress;
+        self.restarting += usize::from(restarts || waits && machine.restarts_itself);
         self.stranded += usize::from(state == RolloutState::Stranded);
     }
 }

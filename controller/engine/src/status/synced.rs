@@ -1,15 +1,15 @@
 //! The condition `Synced`: whether the current revision is in effect in all machines, and if not, why.
 
-use std::fmt::Write as _;
-
 use super::counts::MachineCounts;
 use super::detached::{Detached, detached, sentence};
+use super::text::{are, join, machines, names};
 use crate::condition::{self, Wanted};
 use crate::ids::Uid;
 use crate::plan::observed::Observed;
 use crate::plan::progress::RolloutProgress;
 
-pub(super) fn synced(observed: &Observed<'_>, counts: &MachineCounts) -> Wanted {
+/// The condition. `waits` says which machines wait for a disk.
+pub(super) fn synced(observed: &Observed<'_>, counts: &MachineCounts, waits: &[String]) -> Wanted {
     let (overdue, first) = observed.memory.rollout_attempts.overdue(observed.uptime);
     let detached = detached(observed);
     let holds = counts.updated == counts.live && overdue == 0 && detached.is_empty();
@@ -26,14 +26,26 @@ pub(super) fn synced(observed: &Observed<'_>, counts: &MachineCounts) -> Wanted 
     } else {
         condition::ROLLOUT_IN_PROGRESS
     };
-    let message = match (holds, &observed.pool.rollout.pinned) {
-        (true, None) => String::new(),
-        (true, Some(pinned)) => {
-            format!("all live replicas are at revision {pinned}, {}", because(observed))
-        }
-        (false, _) => message(observed, counts, (overdue, first), &detached),
+    let message = if holds {
+        count(observed, counts)
+    } else {
+        let causes = causes(observed, counts, (overdue, first), &detached);
+        join(std::iter::once(count(observed, counts)).chain(causes).chain(waits.iter().cloned()))
     };
     Wanted { kind: condition::SYNCED, holds, reason, message }
+}
+
+/// In how many machines the current revision is in effect.
+fn count(observed: &Observed<'_>, counts: &MachineCounts) -> String {
+    let what = match &observed.pool.rollout.pinned {
+        Some(pinned) => format!("revision {pinned}, {}, is in effect in", because(observed)),
+        None => "the current template is in effect in".to_owned(),
+    };
+    match (counts.updated, counts.live) {
+        (_, 0) => "the pool has no machines".to_owned(),
+        (updated, live) if updated == live && live > 1 => format!("{what} all {live} machines"),
+        (updated, live) => format!("{what} {updated} of {}", machines(live)),
+    }
 }
 
 /// Why the pool uses a stored revision instead of its template.
@@ -45,73 +57,93 @@ fn because(observed: &Observed<'_>) -> &'static str {
     }
 }
 
-/// The count, and then all causes that a user can influence.
-fn message(
+/// All causes that a user can influence.
+fn causes(
     observed: &Observed<'_>,
     counts: &MachineCounts,
     (overdue, first): (usize, Option<&Uid>),
     detached: &[Detached],
-) -> String {
-    let (pool, live) = (observed.pool, counts.live);
-    let what = match &pool.rollout.pinned {
-        Some(pinned) => format!("revision {pinned}, {}", because(observed)),
-        None => "the current template".to_owned(),
-    };
-    let mut message = format!("{} of {live} live replicas have {what}", counts.updated);
-    let mut add = |sentence: std::fmt::Arguments<'_>| {
-        message.write_str("; ").and_then(|()| message.write_fmt(sentence)).expect("a string takes all");
-    };
+) -> Vec<String> {
+    let pool = observed.pool;
+    let mut causes = Vec::new();
     if overdue > 0 {
-        add(format_args!(
-            "the platform has not evaluated changes of {overdue} replicas{} for more than 10 minutes: check \
-             whether its controller runs",
+        causes.push(format!(
+            "the platform has not evaluated changes of {}{} for more than 10 minutes: check whether its controller \
+             runs",
+            machines(overdue),
             named(observed, first)
         ));
     }
     if counts.for_approval > 0 {
-        add(format_args!(
-            "{} of {live} have it and need a restart, which you must approve",
-            counts.for_approval
+        let need = if counts.for_approval == 1 { "needs" } else { "need" };
+        causes.push(format!(
+            "{} {need} a restart for it, which you must approve",
+            machines(counts.for_approval)
         ));
     }
-    if counts.stranded > 0 {
-        add(format_args!(
-            "{} of {live} keep the disk that they booted from, whose disk template was removed, until they are \
-             stopped \
-             or recreated",
-            counts.stranded
-        ));
+    if counts.restarting > 0 {
+        let restart = if counts.restarting == 1 { "restarts" } else { "restart" };
+        causes.push(format!("{} {restart} to apply it", machines(counts.restarting)));
+    }
+    match counts.stranded {
+        0 => {}
+        1 => causes.push(
+            "1 machine keeps the disk that it booted from, whose disk template was removed, until you stop or recreate \
+             the machine"
+                .to_owned(),
+        ),
+        stranded => causes.push(format!(
+            "{stranded} machines keep the disks that they booted from, whose disk template was removed, until you stop \
+             or recreate these machines"
+        )),
     }
     if !detached.is_empty() {
-        add(format_args!("{}", sentence(detached)));
+        causes.push(sentence(detached));
     }
     if pool.rollout.held {
-        add(format_args!("held: the requested revision cannot be used, so no further replica is updated"));
-        return message;
+        causes.push(
+            "held: the requested revision cannot be used, so the controller updates no further machine"
+                .to_owned(),
+        );
+    } else if pool.rollout.paused && counts.updated < counts.live {
+        causes.push("paused: the controller updates no further machine".to_owned());
+    } else {
+        causes.extend(limits(observed));
     }
-    if pool.rollout.paused && counts.updated < live {
-        add(format_args!("paused: no further replica is updated"));
-        return message;
-    }
+    causes
+}
+
+/// What keeps the controller from updating further machines.
+fn limits(observed: &Observed<'_>) -> Vec<String> {
+    let (pool, memory) = (observed.pool, observed.memory);
     let progress = RolloutProgress::of(observed);
+    let mut limits = Vec::new();
     if progress.refusing > 0 {
-        let attempts = &observed.memory.rollout_attempts;
-        let machines = observed.pool_machines().filter(|machine| !machine.terminating);
-        let refusing = machines.filter(|machine| attempts.refuses(&machine.id.uid, &pool.revision));
-        let first = refusing.map(|machine| &machine.id.name).min();
-        let first = first.map_or(String::new(), |name| format!(" ({name} among them)"));
-        add(format_args!("rejected by {}{first}", progress.refusing));
+        let attempts = &memory.rollout_attempts;
+        let live = observed.pool_machines().filter(|machine| !machine.terminating);
+        let refusing = live.filter(|machine| attempts.refuses(&machine.id.uid, &pool.revision));
+        let refusing: Vec<&str> = refusing.map(|machine| &*machine.id.name).collect();
+        let of = if refusing.len() == 1 { "the update of machine" } else { "the updates of machines" };
+        limits.push(format!("the API server rejected {of} {}", names(refusing)));
         if progress.stopped() {
-            add(format_args!("stopped: no other replica is updated until one of these accepts it"));
+            limits.push(
+                "stopped: the controller updates no other machine until the API server accepts one of these updates"
+                    .to_owned(),
+            );
         }
     }
     if progress.outdated > 0 && progress.remaining_budget() == 0 {
-        add(format_args!(
-            "waiting: {} replicas are unavailable, and the disruption budget is {}",
-            progress.unavailable, progress.budget
+        limits.push(format!(
+            "waiting: {} {} unavailable, and the disruption budget is {}",
+            machines(progress.unavailable),
+            are(progress.unavailable),
+            progress.budget
         ));
     }
-    message
+    if memory.updating.cause().is_some() || memory.recording_revisions.cause().is_some() {
+        limits.push("updates are in backoff after a failure".to_owned());
+    }
+    limits
 }
 
 /// The name of one of the machines, in parentheses.

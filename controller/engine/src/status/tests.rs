@@ -6,6 +6,8 @@ use crate::failure::FailureReason;
 use crate::model::Activity;
 use crate::testing::{World, name};
 
+mod blocked;
+mod problem;
 mod synced;
 
 fn shown(world: &World) -> Status {
@@ -29,19 +31,20 @@ fn idle(world: World, number: u64) -> World {
 }
 
 #[rstest]
-#[case::all_run(World::desiring(2).with_machines(2), "True AllReplicasReady: ")]
-#[case::none_is_desired(World::desiring(0), "True AllReplicasReady: ")]
-#[case::more_run_than_desired(World::desiring(1).with_machines(2), "True AllReplicasReady: ")]
+#[case::all_run(World::desiring(2).with_machines(2), "True AllReplicasReady: 2 of 2 machines are ready")]
+#[case::none_is_desired(World::desiring(0), "True AllReplicasReady: no machines are desired")]
+#[case::the_only_one_runs(World::desiring(1).with_machines(1), "True AllReplicasReady: 1 of 1 machine is ready")]
+#[case::more_run_than_desired(World::desiring(1).with_machines(2), "True AllReplicasReady: 2 machines are ready, 1 desired")]
 #[case::one_is_missing(
-    World::desiring(2).with_machines(1), "False InsufficientReadyReplicas: 1 of 2 desired replicas are ready"
+    World::desiring(2).with_machines(1), "False InsufficientReadyReplicas: 1 of 2 machines are ready"
 )]
 #[case::one_is_stopped(
     idle(World::desiring(2).with_machines(2), 0),
-    "False InsufficientReadyReplicas: 1 of 2 desired replicas are ready"
+    "False InsufficientReadyReplicas: 1 of 2 machines are ready"
 )]
 #[case::one_is_terminating(
     terminating(World::desiring(2).with_machines(2), [0]),
-    "False InsufficientReadyReplicas: 1 of 2 desired replicas are ready"
+    "False InsufficientReadyReplicas: 1 of 2 machines are ready"
 )]
 fn available(#[case] world: World, #[case] expected: &str) {
     assert_eq!(condition(&shown(&world), condition::AVAILABLE).as_deref(), Some(expected));
@@ -50,17 +53,21 @@ fn available(#[case] world: World, #[case] expected: &str) {
 #[rstest]
 #[case::the_count_is_right(World::desiring(2).with_machines(2), None)]
 #[case::the_count_is_right_while_one_leaves(terminating(World::desiring(2).with_machines(2), [0]), None)]
-#[case::expanding_disks(World::desiring(3).with_machines(1), Some("creating replicas: 1 of 3 exist"))]
-#[case::shrinking(World::desiring(1).with_machines(3), Some("removing replicas: 3 exist, 1 desired"))]
+#[case::expanding_disks(World::desiring(3).with_machines(1), Some("creating machines: 1 of 3 exist"))]
+#[case::shrinking(World::desiring(1).with_machines(3), Some("deleting machines: 3 exist, 1 desired"))]
 #[case::waiting_for_those_that_leave(
-    terminating(World::desiring(1).with_machines(3), [1, 2]), Some("2 of 3 replicas are terminating, 1 desired")
+    terminating(World::desiring(1).with_machines(3), [1, 2]), Some("2 of 3 machines are terminating, 1 desired")
 )]
 #[case::an_explicit_pool_waits_for_its_owner(
     World::desiring(1).with_machines(3).pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit),
-    Some("3 live replicas exceed replicas: 1, and with explicit removal the controller deletes only the targets of \
-    targeted removals: remove 2 by name, which lowers replicas, and then set replicas to 1 again; or set replicas \
-    to 3 to keep \
-          all")
+    Some("3 machines exceed replicas: 1, and with scaleDownPolicy Explicit the controller deletes only the targets of \
+          targeted removals: remove 2 machines by name, which lowers replicas, and then set replicas to 1 again; or set \
+          replicas to 3 to keep all")
+)]
+#[case::an_explicit_pool_of_which_no_machine_is_desired(
+    World::desiring(0).with_machines(1).pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit),
+    Some("1 machine exceeds replicas: 0, and with scaleDownPolicy Explicit the controller deletes only the targets of \
+          targeted removals: remove 1 machine by name; or set replicas to 1 to keep it")
 )]
 #[case::targets_count_as_removed_in_the_message(
     terminating(
@@ -70,14 +77,13 @@ fn available(#[case] world: World, #[case] expected: &str) {
         }),
         [1],
     ),
-    Some("2 live replicas exceed replicas: 1, and with explicit removal the controller deletes only the targets of \
-    targeted removals: remove 1 by name, which lowers replicas, and then set replicas to 1 again; or set replicas \
-    to 2 to keep \
-          all")
+    Some("2 machines exceed replicas: 1, and with scaleDownPolicy Explicit the controller deletes only the targets of \
+          targeted removals: remove 1 machine by name, which lowers replicas, and then set replicas to 1 again; or set \
+          replicas to 2 to keep all")
 )]
 #[case::an_explicit_pool_whose_surplus_leaves(
     terminating(World::desiring(1).with_machines(2).pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit), [1]),
-    Some("1 of 2 replicas are terminating, 1 desired")
+    Some("1 of 2 machines is terminating, 1 desired")
 )]
 fn progressing(#[case] world: World, #[case] message: Option<&str>) {
     let expected = message.map(|message| format!("True ReplicasProgressing: {message}"));
@@ -174,7 +180,7 @@ fn a_transition_is_a_change_of_the_status(#[case] published: &str, #[case] expec
         kind: "Available".into(),
         status: "True".into(),
         reason: "AllReplicasReady".into(),
-        message: String::new(),
+        message: "1 of 1 machine is ready".into(),
         last_transition: second(expected),
         observed_generation: Some(2),
     };

@@ -244,6 +244,11 @@ impl PlatformCondition {
     pub(super) fn holds(&self, kind: &str) -> bool {
         self.kind == kind && self.status == "True"
     }
+
+    /// Whether it is False and has a message.
+    pub(super) fn explains(&self) -> bool {
+        self.status == "False" && !self.message.is_empty()
+    }
 }
 
 /// The fields of a VirtualDisk that vmpool reads.

@@ -5,6 +5,8 @@ mod machine;
 mod pool;
 mod rollout;
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use vmpool_engine::model::{ObjectId, Uid};
@@ -35,6 +37,15 @@ fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
 /// The UID of a pool, interned because many objects refer to it.
 fn pool_uid(uid: &str) -> Uid {
     intern(uid).into()
+}
+
+/// Maximum length of a message of the platform, in characters.
+const LONGEST_MESSAGE: usize = 300;
+
+/// A message of the platform, truncated to [`LONGEST_MESSAGE`].
+fn message(text: &str) -> Arc<str> {
+    let end = text.char_indices().nth(LONGEST_MESSAGE).map_or(text.len(), |(end, _)| end);
+    text[..end].into()
 }
 
 /// A time in the format of annotations.

@@ -11,6 +11,10 @@ pub use vmpool_api::kubevirt::labels::REVISION as REVISION_LABEL;
 pub const POOL_KIND: &str = "VirtualMachinePool";
 /// Kind of machines.
 pub const MACHINE_KIND: &str = "VirtualMachine";
+/// Label of DataVolumes and claims that outlived their machine: the name of the pool.
+pub const PRESERVED_POOL: &str = "vmpool.dev/preserved-pool";
+/// Label of DataVolumes and claims that outlived their machine: the ordinal of the machine.
+pub const PRESERVED_ORDINAL: &str = "vmpool.dev/preserved-ordinal";
 /// Prefix of the labels and annotations of vmpool. Of all annotations, caches keep only those with this prefix.
 pub const PREFIX: &str = "vmpool.";
 

@@ -73,21 +73,23 @@ fn owned((key, value): (&String, &Value)) -> (String, Value) {
 /// the revision label for the VirtualMachineInstance.
 pub(super) fn spec(template: Template<'_>, ordinal: u64, revision: &str) -> Value {
     let mut spec = numbered(template, ordinal);
-    let metadata =
-        object(&mut spec, "template").map(|template| template.entry("metadata").or_insert(Value::Null));
-    if let Some(metadata) = metadata {
-        if !metadata.is_object() {
-            *metadata = json!({});
-        }
-        let labels = metadata.as_object_mut().map(|metadata| metadata.entry("labels").or_insert(Value::Null));
-        if let Some(labels) = labels {
-            if !labels.is_object() {
-                *labels = json!({});
-            }
-            labels[REVISION_LABEL] = revision.into();
-        }
-    }
+    label_instance(&mut spec, revision);
     spec
+}
+
+/// Sets the revision label for the VirtualMachineInstance in the spec of a machine.
+pub(super) fn label_instance(spec: &mut Value, revision: &str) {
+    let Some(template) = object(spec, "template") else { return };
+    let metadata = emptied(template.entry("metadata").or_insert(Value::Null));
+    emptied(&mut metadata["labels"])[REVISION_LABEL] = revision.into();
+}
+
+/// The value, as an empty object if it is none.
+fn emptied(value: &mut Value) -> &mut Value {
+    if !value.is_object() {
+        *value = json!({});
+    }
+    value
 }
 
 /// The spec of the template with names that contain the ordinal.

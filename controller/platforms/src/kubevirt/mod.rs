@@ -5,15 +5,18 @@
 //!
 //! The layers, lowest first. A module imports only from lower layers:
 //!
-//! 1. `labels`, `selectors`, `keys`, `events`: values
+//! 1. `keys`, `labels`, `selectors`: values
 //! 2. `objects`: the fields of stored objects that vmpool reads
 //! 3. `read`: stored objects as plain types
-//! 4. `template`, `machine`, `revision`, `release`, `restart`, `status`, `coexistence`: comparisons, objects and patches
-//! 5. `update`: the patch that writes a template to an existing machine
+//! 4. `machine`, `release`, `status`, `coexistence`: objects, patches and verdicts from these types
+//! 5. `template`, `revision`, `events`: comparisons of templates, stored templates, and the texts of events
+//! 6. `restart`, `update`: what brings a changed template to an existing machine
 //!
-//! `admission` has the rules of the webhook. It uses `selectors`.
+//! `admission` contains the rules of the webhook. It uses `selectors`.
 
 pub mod admission;
+pub mod coexistence;
+pub mod events;
 #[cfg(test)]
 mod fixtures;
 pub mod keys;
@@ -21,6 +24,10 @@ pub mod labels;
 pub mod machine;
 pub mod objects;
 pub mod read;
+pub mod release;
+pub mod restart;
 pub mod revision;
 pub mod selectors;
 pub mod status;
+pub mod template;
+pub mod update;

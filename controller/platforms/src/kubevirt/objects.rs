@@ -3,12 +3,14 @@
 //! Decoding accepts all values that another schema may accept, because one object that cannot be decoded would make the
 //! whole list fail. Missing fields and fields of another type get defaults here. [`super::read`] interprets them.
 
+mod installation;
 mod instance;
 mod machine;
 mod metadata;
 mod pool;
 mod revision;
 
+pub use installation::InstallationObject;
 pub use instance::InstanceObject;
 pub use machine::MachineObject;
 pub use metadata::Finalizers;

@@ -100,6 +100,48 @@ fn twins_in_a_keyed_list_are_counted() {
     assert_eq!(SCHEMA.patch(&live, Some(&from), &to), Some(json!({"nics": [nic, nic]})));
 }
 
+fn kept(live: &Value, from: &Value, to: &Value) -> Value {
+    let to = SCHEMA.keep_live(live, from, to, |_, one, other| one == other);
+    let mut result = live.clone();
+    if let Some(patch) = SCHEMA.patch(live, Some(from), &to) {
+        json_patch::merge(&mut result, &patch);
+    }
+    result
+}
+
+#[rstest]
+#[case::an_edit_of_an_unchanged_field_stays(json!({"a": 7, "b": 1}), json!({"a": 1, "b": 1}), json!({"a": 1, "b": 2}), json!({"a": 7, "b": 2}))]
+#[case::an_edit_of_a_changed_field_is_overwritten(json!({"a": 7}), json!({"a": 1}), json!({"a": 2}), json!({"a": 2}))]
+#[case::a_removed_field_stays_removed(json!({"b": 1}), json!({"a": 1, "b": 1}), json!({"a": 1, "b": 2}), json!({"b": 2}))]
+#[case::a_list_is_one_value(json!({"l": [7]}), json!({"l": [1], "b": 1}), json!({"l": [1]}), json!({"l": [7]}))]
+#[case::an_item_of_a_keyed_list_is_merged(
+    json!({"nics": [{"type": "Net", "name": "a", "id": 7, "mtu": 1}]}),
+    json!({"nics": [{"type": "Net", "name": "a", "id": 1, "mtu": 1}]}),
+    json!({"nics": [{"type": "Net", "name": "a", "id": 1, "mtu": 2}]}),
+    json!({"nics": [{"type": "Net", "name": "a", "id": 7, "mtu": 2}]}))]
+#[case::an_item_that_was_removed_stays_removed(
+    json!({"nics": [{"type": "Net", "name": "b"}]}),
+    json!({"nics": [{"type": "Net", "name": "a"}, {"type": "Net", "name": "b"}]}),
+    json!({"nics": [{"type": "Net", "name": "a"}, {"type": "Net", "name": "b"}, {"type": "Net", "name": "c"}]}),
+    json!({"nics": [{"type": "Net", "name": "b"}, {"type": "Net", "name": "c"}]}))]
+fn writes_only_what_the_template_changed(
+    #[case] live: Value,
+    #[case] from: Value,
+    #[case] to: Value,
+    #[case] expected: Value,
+) {
+    assert_eq!(kept(&live, &from, &to), expected);
+}
+
+#[test]
+fn a_key_can_be_a_nested_field() {
+    let schema = Schema { keyed: &[("/l", &["/metadata/name"])], ..Schema::default() };
+    let item = |name: &str, value: i32| json!({ "metadata": { "name": name }, "value": value });
+    let live = json!({ "l": [item("a", 1), item("theirs", 1)] });
+    let patch = schema.patch(&live, None, &json!({ "l": [item("b", 2), item("a", 2)] }));
+    assert_eq!(patch, Some(json!({ "l": [item("b", 2), item("a", 2), item("theirs", 1)] })));
+}
+
 /// The depth of the values in the properties.
 const TOP: u32 = 2;
 
@@ -213,6 +255,15 @@ proptest! {
         let result = applied(&live, Some(&from), &to);
         prop_assert_eq!(SCHEMA.patch(&result, Some(&to), &to), None);
         prop_assert_eq!(SCHEMA.patch(&result, None, &to), None);
+    }
+
+    #[test]
+    fn equal_templates_change_nothing_and_a_second_time_nothing_differs(
+        live in object(TOP), from in object(TOP), to in object(TOP),
+    ) {
+        prop_assert_eq!(&kept(&live, &to, &to), &live);
+        let result = kept(&live, &from, &to);
+        prop_assert_eq!(kept(&result, &to, &to), result);
     }
 
     #[test]

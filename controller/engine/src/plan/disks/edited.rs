@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use super::super::action::Action;
 use super::super::allocation::FreeDisks;
+use super::super::blocker::Blocker;
 use super::super::observed::Observed;
-use super::super::result::Blocker;
 use crate::ids::Uid;
 use crate::model::{DetachedDisk, Disk, DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime, Machine};
 

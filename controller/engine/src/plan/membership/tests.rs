@@ -58,12 +58,58 @@ fn a_foreign_machine_with_copied_labels_is_unchanged(
     #[case] machine: &str,
     #[case] block: Option<(u64, u64)>,
 ) {
-    let world = World::desiring(0).with_machine(machine, 1).edit(machine, |machine| machine.owner = None);
+    let world = unowned(machine).edit_disk(&format!("{machine}-root"), |disk| disk.pool_uid_label = None);
     let world = match block {
         Some((first, end)) => world.block(first, end),
         None => world,
     };
     assert_eq!(world.plan(), Plan::default());
+}
+
+/// A machine with the labels of the pool, without an owner.
+fn unowned(machine: &str) -> World {
+    World::desiring(0).with_machine(machine, 1).edit(machine, |machine| machine.owner = None)
+}
+
+const MIGRATED: &str = "builder-seven";
+
+/// A machine with a retained disk of the pool, and no ephemeral disk.
+fn retaining() -> World {
+    unowned(MIGRATED)
+        .keeping(|_| {})
+        .edit(MIGRATED, |machine| machine.disks.clear())
+        .holding(MIGRATED, "web-data-1")
+        .disk(&format!("{MIGRATED}-root"), |_| None)
+}
+
+#[rstest]
+#[case::its_ephemeral_disk_has_the_label_of_the_pool(unowned(MIGRATED), true)]
+#[case::its_ephemeral_disk_is_detached(
+    unowned(MIGRATED).edit(MIGRATED, |machine| {
+        let disk = machine.disks.remove(0).disk;
+        machine.detached.push(crate::model::DetachedDisk { template: "root".into(), disk });
+    }),
+    true
+)]
+#[case::its_disk_belongs_to_the_machine_that_it_was_copied_from(
+    unowned(MIGRATED).edit_disk(&format!("{MIGRATED}-root"), |disk| disk.owner = Some(id("web-original"))), false
+)]
+#[case::it_mounts_a_retained_disk(retaining(), true)]
+#[case::it_does_not_mount_the_retained_disk(retaining().edit_disk("web-data-1", |disk| disk.mounted_by = None), false)]
+#[case::no_revision_of_the_pool_was_written_to_it(
+    retaining().edit(MIGRATED, |machine| machine.written = Some("another".into())), false
+)]
+#[case::a_user_made_another_controller_its_owner(
+    unowned(MIGRATED).edit(MIGRATED, |machine| machine.owner = Some("another".into())), false
+)]
+fn a_migrated_machine_that_was_detached_is_released_if_its_disks_show_that_it_was_in_the_pool(
+    #[case] world: World,
+    #[case] released: bool,
+) {
+    let plan = world.plan();
+    let releases =
+        |action: &Action| matches!(action, Action::Release { machine, .. } if *machine.name == *MIGRATED);
+    assert_eq!(plan.actions.iter().any(releases), released, "{plan:?}");
 }
 
 /// A released machine, and a machine of the pool that refers to a retained disk of the released one.
@@ -103,6 +149,7 @@ fn an_ordinal_name_proves_nothing() {
     let world = World::desiring(0)
         .with_machine("web-0", 1)
         .edit("web-0", |machine| machine.owner = None)
+        .edit_disk("web-0-root", |disk| disk.pool_uid_label = None)
         .block(0, 64)
         .pool(|pool| pool.naming = Naming::Ordinal);
     assert_eq!(world.plan(), Plan::default());

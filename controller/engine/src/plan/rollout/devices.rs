@@ -2,9 +2,9 @@
 
 use super::super::adoption::unmapped;
 use super::super::allocation::FreeDisks;
+use super::super::blocker::Blocker;
 use super::super::observed::Observed;
 use super::super::progress::{keeps, leftovers};
-use super::super::result::Blocker;
 use crate::model::{DiskDraft, DiskRef, DiskSource, DiskTemplate, Machine};
 use std::sync::Arc;
 

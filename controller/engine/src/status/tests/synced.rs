@@ -48,6 +48,12 @@ fn restarting(machine: &mut Machine) {
     machine.restarts_itself = true;
 }
 
+/// The machine stops, so that the template takes effect, and the platform no longer reports a pending restart.
+fn stopping(machine: &mut Machine) {
+    written(machine);
+    machine.activity = Activity::Stopping;
+}
+
 /// The machine has the template and boots from a disk whose template was removed.
 fn stranded(machine: &mut Machine) {
     written(machine);
@@ -68,84 +74,94 @@ fn allowing(world: World, budget: usize) -> World {
 }
 
 #[rstest]
-#[case::all_have_the_template(World::desiring(2).with_machines(2), "True PoolSynced: ")]
-#[case::there_are_none(World::desiring(2), "True PoolSynced: ")]
+#[case::all_have_the_template(World::desiring(2).with_machines(2), "True PoolSynced: ALL")]
+#[case::there_are_none(World::desiring(2), "True PoolSynced: the pool has no machines")]
 #[case::an_older_one_is_leaving(
     terminating(World::desiring(2).with_machines(2), [0]).edit(&name(0), |machine: &mut Machine| machine.revision = None),
-    "True PoolSynced: "
+    "True PoolSynced: the current template is in effect in 1 of 1 machine"
 )]
 #[case::one_is_older(
     with(outdated(4), &[1, 2, 3], in_effect),
-    "False RolloutInProgress: 3 of 4 live replicas have the current template"
+    "False RolloutInProgress: the current template is in effect in 3 of 4 machines"
 )]
 #[case::one_was_written_and_not_evaluated(
     with(with(outdated(4), &[1, 2, 3], in_effect), &[0], not_evaluated),
-    "False RolloutInProgress: 3 of 4 live replicas have the current template"
+    "False RolloutInProgress: the current template is in effect in 3 of 4 machines"
 )]
 #[case::one_has_the_label_and_an_older_one_was_written(
     with(outdated(1), &[0], |machine: &mut Machine| machine.revision = Some("r2".into())),
-    "False RolloutInProgress: 0 of 1 live replicas have the current template"
+    "False RolloutInProgress: the current template is in effect in 0 of 1 machine"
 )]
 #[case::one_is_restarted_without_being_asked(
     with(with(outdated(2), &[0], in_effect), &[1], restarting),
-    "False RolloutInProgress: 1 of 2 live replicas have the current template"
+    "False RolloutInProgress: the current template is in effect in 1 of 2 machines; 1 machine restarts to apply it"
+)]
+#[case::one_stops_for_the_restart(
+    with(with(outdated(2), &[0], in_effect), &[1], stopping),
+    "False RolloutInProgress: the current template is in effect in 1 of 2 machines; 1 machine restarts to apply it"
+)]
+#[case::one_stops_for_an_approved_restart(
+    with(with(outdated(2), &[0], in_effect), &[1], |machine: &mut Machine| { for_approval(machine); stopping(machine); }),
+    "False RolloutInProgress: the current template is in effect in 1 of 2 machines; 1 machine restarts to apply it"
 )]
 #[case::one_waits_for_a_restart(
     with(with(outdated(2), &[0], in_effect), &[1], for_approval),
-    "False RestartPendingApproval: 1 of 2 live replicas have the current template; 1 of 2 have it and need a \
-     restart, which you must approve"
+    "False RestartPendingApproval: the current template is in effect in 1 of 2 machines; 1 machine needs a \
+     restart for it, which you must approve"
 )]
 #[case::one_waits_and_one_is_older(
     with(outdated(2), &[1], for_approval),
-    "False RestartPendingApproval: 0 of 2 live replicas have the current template; 1 of 2 have it and need a \
-     restart, which you must approve"
+    "False RestartPendingApproval: the current template is in effect in 0 of 2 machines; 1 machine needs a \
+     restart for it, which you must approve"
 )]
 #[case::one_that_had_it_waits_again(
     with(outdated(1), &[0], |machine: &mut Machine| { in_effect(machine); machine.restart_pending = true; }),
-    "False RestartPendingApproval: 0 of 1 live replicas have the current template; 1 of 1 have it and need a \
-     restart, which you must approve"
+    "False RestartPendingApproval: the current template is in effect in 0 of 1 machine; 1 machine needs a \
+     restart for it, which you must approve"
 )]
 #[case::one_keeps_a_disk_that_it_booted_from(
     with(with(outdated(2), &[0], in_effect), &[1], stranded),
-    "False RecreationRequired: 1 of 2 live replicas have the current template; 1 of 2 keep the disk that they \
-     booted from, whose disk template was removed, until they are stopped or recreated"
+    "False RecreationRequired: the current template is in effect in 1 of 2 machines; 1 machine keeps the disk that \
+     it booted from, whose disk template was removed, until you stop or recreate the machine"
 )]
 #[case::one_keeps_a_disk_and_one_is_older(
     with(outdated(2), &[1], stranded),
-    "False RolloutInProgress: 0 of 2 live replicas have the current template; 1 of 2 keep the disk that they \
-     booted from, whose disk template was removed, until they are stopped or recreated"
+    "False RolloutInProgress: the current template is in effect in 0 of 2 machines; 1 machine keeps the disk that \
+     it booted from, whose disk template was removed, until you stop or recreate the machine"
 )]
 #[case::paused(
     outdated(2).pool(|pool| pool.rollout.paused = true),
-    "False RolloutInProgress: 0 of 2 live replicas have the current template; paused: no further replica is updated"
+    "False RolloutInProgress: the current template is in effect in 0 of 2 machines; paused: the controller updates no further machine"
 )]
 #[case::paused_with_nothing_to_do(
-    World::desiring(2).with_machines(2).pool(|pool| pool.rollout.paused = true), "True PoolSynced: "
+    World::desiring(2).with_machines(2).pool(|pool| pool.rollout.paused = true), "True PoolSynced: ALL"
 )]
 #[case::pinned_and_reached(
     World::desiring(2).with_machines(2).pool(|pool| pool.rollout.pinned = Some("r1".into())),
-    "True PoolSynced: all live replicas are at revision r1, which the pool requests instead of its template"
+    "True PoolSynced: revision r1, which the pool requests instead of its template, is in effect in all 2 machines"
 )]
 #[case::pinned_and_on_its_way(
     with(outdated(2), &[0], in_effect).pool(|pool| pool.rollout.pinned = Some("r2".into())),
-    "False RolloutInProgress: 1 of 2 live replicas have revision r2, which the pool requests instead of its template"
+    "False RolloutInProgress: revision r2, which the pool requests instead of its template, is in effect in 1 of 2 machines"
 )]
 #[case::one_refuses(
     allowing(refusing(outdated(9), &[7]), 3),
-    "False RolloutInProgress: 0 of 9 live replicas have the current template; rejected by 1 (NAME7 among them)"
+    "False RolloutInProgress: the current template is in effect in 0 of 9 machines; the API server rejected the update of machine NAME7"
 )]
 #[case::half_the_budget_refuses(
     allowing(refusing(outdated(9), &[7, 2]), 3),
-    "False RolloutInProgress: 0 of 9 live replicas have the current template; rejected by 2 (FIRST among them); \
-     stopped: no other replica is updated until one of these accepts it"
+    "False RolloutInProgress: the current template is in effect in 0 of 9 machines; the API server rejected the updates of machines FIRST; \
+     stopped: the controller updates no other machine until the API server accepts one of these updates"
 )]
 #[case::too_many_are_unavailable(
     allowing(with(outdated(3), &[0, 2], |machine: &mut Machine| machine.activity = Activity::NotRunning), 2),
-    "False RolloutInProgress: 0 of 3 live replicas have the current template; waiting: 2 replicas are unavailable, and the disruption budget is 2"
+    "False RolloutInProgress: the current template is in effect in 0 of 3 machines; waiting: 2 machines are unavailable, and the disruption budget is 2"
 )]
 fn synced(#[case] world: World, #[case] expected: &str) {
-    let first = name(7).min(name(2));
-    let expected = expected.replace("NAME7", &name(7)).replace("FIRST", &first);
+    let mut refusing = [name(7), name(2)];
+    refusing.sort();
+    let expected = expected.replace("NAME7", &name(7)).replace("FIRST", &refusing.join(" and "));
+    let expected = expected.replace("ALL", "the current template is in effect in all 2 machines");
     assert_eq!(condition(&shown(&world), SYNCED), Some(expected));
 }
 
@@ -159,7 +175,7 @@ fn a_platform_that_does_not_look(#[case] age: Duration, #[case] reason: &str) {
     world.uptime = UPTIME + age;
     let condition = condition(&shown(&world), SYNCED).unwrap();
     assert!(condition.starts_with(&format!("False {reason}: ")), "{condition}");
-    let tells = format!("has not evaluated changes of 1 replicas ({}) for more than 10 minutes", name(1));
+    let tells = format!("has not evaluated changes of 1 machine ({}) for more than 10 minutes", name(1));
     assert_eq!(condition.contains(&tells), reason == "ChangesNotEvaluated", "{condition}");
 }
 
@@ -170,10 +186,13 @@ fn changes_that_are_never_evaluated_are_reported_for_new_machines_too() {
     });
     let machines = world.machines.clone();
     world.memory.rollout_attempts.observe(machines.iter(), UPTIME);
-    assert_eq!(condition(&shown(&world), SYNCED).as_deref(), Some("True PoolSynced: "));
+    assert_eq!(
+        condition(&shown(&world), SYNCED).as_deref(),
+        Some("True PoolSynced: the current template is in effect in 1 of 1 machine")
+    );
     world.uptime = UPTIME + EVALUATION_AGE;
     let condition = condition(&shown(&world), SYNCED).unwrap();
-    assert!(condition.starts_with("False ChangesNotEvaluated: 1 of 1 live replicas"), "{condition}");
+    assert!(condition.starts_with("False ChangesNotEvaluated: "), "{condition}");
 }
 
 #[rstest]
@@ -183,6 +202,8 @@ fn changes_that_are_never_evaluated_are_reported_for_new_machines_too() {
 #[case::not_evaluated(not_evaluated, 0, 0)]
 #[case::waiting(for_approval, 0, 1)]
 #[case::restarting(restarting, 0, 1)]
+#[case::stopping_for_the_restart(stopping, 0, 0)]
+#[case::stopping_later(|machine: &mut Machine| { in_effect(machine); machine.activity = Activity::Stopping; }, 1, 0)]
 #[case::waiting_for_an_older_change(|machine: &mut Machine| machine.restart_pending = true, 0, 0)]
 #[case::waiting_again(|machine: &mut Machine| { in_effect(machine); machine.restart_pending = true; }, 0, 1)]
 #[case::leaving(|machine: &mut Machine| { in_effect(machine); machine.terminating = true; }, 0, 0)]
@@ -201,7 +222,10 @@ fn an_unused_template_strands_only_machines_with_its_disk() {
     let world = World::desiring(1).with_machines(1).pool(|pool| {
         pool.disks.push(DiskTemplate { used: false, ..DiskTemplate::new("data", Lifetime::Retained) });
     });
-    assert_eq!(condition(&shown(&world), SYNCED).as_deref(), Some("True PoolSynced: "));
+    assert_eq!(
+        condition(&shown(&world), SYNCED).as_deref(),
+        Some("True PoolSynced: the current template is in effect in 1 of 1 machine")
+    );
 }
 
 /// A user detached the retained disk of each of these machines.
@@ -225,7 +249,7 @@ fn message_of(world: &World) -> String {
 fn a_disk_that_was_detached_by_hand_is_not_synced_and_the_message_says_what_to_do() {
     let text = message_of(&detached(2, &[1]));
     assert!(
-        text.starts_with("False DiskDetachedByHand: 2 of 2 live replicas have the current template; "),
+        text.starts_with("False DiskDetachedByHand: the current template is in effect in all 2 machines; "),
         "{text}"
     );
     let machine = name(1);
@@ -236,7 +260,10 @@ fn a_disk_that_was_detached_by_hand_is_not_synced_and_the_message_says_what_to_d
     ] {
         assert!(text.contains(&part), "{part} is not in {text}");
     }
-    assert_eq!(message_of(&detached(2, &[])), "True PoolSynced: ");
+    assert_eq!(
+        message_of(&detached(2, &[])),
+        "True PoolSynced: the current template is in effect in all 2 machines"
+    );
     assert!(message_of(&detached(5, &[0, 1, 2, 3, 4])).ends_with("and 2 more disks"));
     let unused = detached(2, &[1]).pool(|pool| pool.disks[1].used = false);
     assert!(!message_of(&unused).contains("by hand"));

@@ -8,11 +8,8 @@ use vmpool_engine::model::{DiskAnnotations, DiskState, StoredTime};
 use vmpool_engine::{Disk, ObjectId};
 
 use super::super::objects::{AttachmentObject, DiskObject, DiskStatus, PoolObject};
-use super::{annotation, created, id, label, moment, pool_uid};
+use super::{annotation, created, id, label, message, moment, pool_uid};
 use crate::{ApiObject, Attachment, controller_reference, intern};
-
-/// Maximum length of the platform's message about a failed disk, in characters.
-const LONGEST_FAILURE: usize = 300;
 
 pub(in super::super) fn disk(object: &DiskObject) -> Disk {
     let metadata = &object.metadata;
@@ -69,15 +66,16 @@ fn state(status: &DiskStatus) -> DiskState {
     }
 }
 
-/// The message of the condition `Ready`, or its reason if it has no message.
+/// The message of the condition `Ready`, or its reason if it has no message. A disk that waits for an object is
+/// `Pending`; without a message it waits only for its turn.
 fn failure(status: &DiskStatus) -> Option<Arc<str>> {
-    if !matches!(state(status), DiskState::Failed | DiskState::Lost) {
+    let failed = matches!(state(status), DiskState::Failed | DiskState::Lost);
+    if !failed && status.phase != "Pending" {
         return None;
     }
     let ready = status.conditions.iter().find(|condition| condition.kind == "Ready")?;
-    let words = if ready.message.is_empty() { &ready.reason } else { &ready.message };
-    let end = words.char_indices().nth(LONGEST_FAILURE).map_or(words.len(), |(end, _)| end);
-    (end > 0).then(|| words[..end].into())
+    let words = if failed && ready.message.is_empty() { &ready.reason } else { &ready.message };
+    (!words.is_empty()).then(|| message(words))
 }
 
 /// `InUse` is False while the machine of the disk is stopped, so it does not show the use by machines. Any reason

@@ -10,8 +10,8 @@ use vmpool_engine::limits;
 use vmpool_engine::model::{Activity, DetachedDisk, DiskRef};
 use vmpool_engine::revision::RevisionId;
 
-use super::super::objects::{DeviceRef, MachineObject};
-use super::{annotation, created, id, label, pool_uid};
+use super::super::objects::{DeviceRef, MachineObject, MachineStatus};
+use super::{annotation, created, id, label, message, pool_uid};
 use crate::{controller_reference, intern};
 
 pub(in super::super) fn machine(object: &MachineObject) -> Machine {
@@ -38,6 +38,7 @@ pub(in super::super) fn machine(object: &MachineObject) -> Machine {
             // The guest keeps running during a migration.
             "Running" | "Migrating" => Activity::Running,
             "Stopped" => Activity::Stopped,
+            "Stopping" => Activity::Stopping,
             _ => Activity::NotRunning,
         },
         restart_pending: holds("AwaitingRestartToApplyConfiguration"),
@@ -45,9 +46,30 @@ pub(in super::super) fn machine(object: &MachineObject) -> Machine {
         boot_disk: boot_disk(devices, &disks),
         lingering: lingering(&status.block_device_refs, &disks),
         devices_ready: holds("BlockDevicesReady"),
+        problem: problem(status),
         detached: detached(&map, &disks),
         disks,
     }
+}
+
+/// The first message of a condition that keeps the machine from starting: the class first, then the devices and the other
+/// objects that the machine needs, and then the result of starting it.
+fn problem(status: &MachineStatus) -> Option<Arc<str>> {
+    if !matches!(status.phase.as_str(), "" | "Pending") {
+        return None;
+    }
+    let order = |kind: &str| match kind {
+        "VirtualMachineClassReady" => Some(0),
+        "Running" => Some(2),
+        // The agent of a guest that does not run is never ready.
+        "AgentReady" => None,
+        kind if kind.ends_with("Ready") => Some(1),
+        _ => None,
+    };
+    let broken = status.conditions.iter().filter(|condition| condition.explains());
+    let ordered = broken.filter_map(|condition| Some((order(&condition.kind)?, condition)));
+    let (_, first) = ordered.min_by_key(|(order, _)| *order)?;
+    Some(message(&first.message))
 }
 
 /// An identity that is longer than any revision equals none.

@@ -271,9 +271,11 @@ fn devices_are_ready_when_the_platform_says_so(#[case] conditions: Value, #[case
     assert_eq!(machine(&json!({ "status": { "conditions": conditions } })).devices_ready, ready);
 }
 
-#[test]
-fn a_stopped_machine_is_not_a_broken_one() {
-    assert_eq!(machine(&json!({ "status": { "phase": "Stopped" } })).activity, Activity::Stopped);
+#[rstest]
+#[case::it_is_not_a_broken_one("Stopped", Activity::Stopped)]
+#[case::it_may_stop_for_a_restart("Stopping", Activity::Stopping)]
+fn a_stopped_machine(#[case] phase: &str, #[case] activity: Activity) {
+    assert_eq!(machine(&json!({ "status": { "phase": phase } })).activity, activity);
 }
 
 fn disk(body: &Value) -> Disk {
@@ -417,3 +419,4 @@ fn objects_that_make_no_sense_are_read_all_the_same(#[case] body: Value) {
 }
 
 mod limits;
+mod problems;

@@ -20,9 +20,10 @@ pub(super) fn check(pool: Pool<'_>, findings: &mut Findings) {
             "metadata.name",
             &Value::from(name),
             format_args!(
-                "it has {length} characters; the names of revisions add at least 2 and have at most 63"
+                "the name of a pool has at most {LONGEST} characters, because the names of its revisions add at least 2 and \
+                 have at most 63, and this name has {length}"
             ),
-            format_args!("choose a name of at most {LONGEST}"),
+            "use a shorter name",
         );
     } else if length > COMFORTABLE {
         let detail = format!(

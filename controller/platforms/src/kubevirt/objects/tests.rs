@@ -96,6 +96,11 @@ fn the_kinds_are_those_of_kubevirt() {
         name(PoolObject::group(&()), &PoolObject::version(&()), &PoolObject::plural(&())),
         name(MachineObject::group(&()), &MachineObject::version(&()), &MachineObject::plural(&())),
         name(InstanceObject::group(&()), &InstanceObject::version(&()), &InstanceObject::plural(&())),
+        name(
+            InstallationObject::group(&()),
+            &InstallationObject::version(&()),
+            &InstallationObject::plural(&()),
+        ),
         name(RevisionObject::group(&()), &RevisionObject::version(&()), &RevisionObject::plural(&())),
     ];
     assert_eq!(
@@ -104,6 +109,7 @@ fn the_kinds_are_those_of_kubevirt() {
             "virtualmachinepools.v1beta1.pool.kubevirt.io",
             "virtualmachines.v1.kubevirt.io",
             "virtualmachineinstances.v1.kubevirt.io",
+            "kubevirts.v1.kubevirt.io",
             "controllerrevisions.v1.apps",
         ]
     );

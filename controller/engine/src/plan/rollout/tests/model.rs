@@ -55,7 +55,7 @@ impl ModelMachine {
         let facts = &self.facts;
         let back = match facts.activity {
             Activity::Stopped => true,
-            Activity::NotRunning => false,
+            Activity::Stopping | Activity::NotRunning => false,
             Activity::Running => facts.evaluated && !(facts.restart_pending && facts.restarts_itself),
         };
         self.disturbed &= !back;
@@ -96,6 +96,15 @@ impl ModelMachine {
             let differs = cold_part(machine.spec()) != cold_part(machine.runs);
             machine.facts.evaluated = true;
             machine.facts.restart_pending = differs && machine.facts.activity == Activity::Running;
+        });
+    }
+
+    /// The guest shuts down for a restart. It still runs with its template, and the platform no longer reports the pending
+    /// restart.
+    fn stop(&mut self) {
+        self.change(|machine| {
+            machine.facts.activity = Activity::Stopping;
+            machine.facts.restart_pending = false;
         });
     }
 
@@ -197,6 +206,18 @@ impl Model {
         match action {
             Action::RecordRevision { machine, to } => {
                 let index = index(machine);
+                let known = &self.machines[index];
+                // The write includes a live read.
+                if known.facts.written.as_ref() != Some(to) || !known.facts.has_spec_in_effect() {
+                    self.show(index);
+                    return true;
+                }
+                let may_run = matches!(known.facts.activity, Activity::Running | Activity::Stopping);
+                assert!(
+                    !may_run || cold_part(known.runs) == cold_part(template(to)),
+                    "{machine} counts as updated and still runs with r{}",
+                    known.runs
+                );
                 self.machines[index].advances += 1;
                 self.machines[index].change(|machine| machine.facts.revision = Some(to.clone()));
                 self.show(index);
@@ -282,15 +303,14 @@ impl Model {
                 assert!(!paused || writes == 0, "paused, and still {plan:?}");
             }
             10..=14 | 29 => machine.evaluate(),
-            15..=16 if machine.facts.restart_pending && machine.facts.restarts_itself => {
-                machine.go(Activity::NotRunning);
-            }
+            15..=16 if machine.facts.restart_pending && machine.facts.restarts_itself => machine.stop(),
             // If a user approves a restart, the machine becomes unavailable because of the user and not because of the
             // rollout.
             17 if machine.facts.restart_pending => {
-                machine.go(Activity::NotRunning);
+                machine.stop();
                 machine.disturbed = false;
             }
+            18..=20 if activity == Activity::Stopping => machine.go(Activity::NotRunning),
             18..=20 if activity == Activity::NotRunning => machine.go(Activity::Running),
             21 if activity == Activity::Running => machine.go(Activity::NotRunning),
             22 => machine.go(Activity::Stopped),
@@ -317,7 +337,7 @@ impl Model {
         for _ in 0..20 * (self.machines.len() + 1) {
             for machine in &mut self.machines {
                 machine.evaluate();
-                if machine.facts.restart_pending {
+                if machine.facts.restart_pending || machine.facts.activity == Activity::Stopping {
                     machine.go(Activity::NotRunning);
                 }
                 if machine.facts.activity == Activity::NotRunning {

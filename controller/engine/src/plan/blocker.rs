@@ -1,0 +1,76 @@
+//! Blocked steps of a plan.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::action::Stage;
+use crate::ids::ObjectId;
+
+/// Why the plan does not contain a step yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Blocker {
+    /// The stage is in backoff after a failure.
+    Backoff {
+        /// The stage.
+        stage: Stage,
+        /// The remaining delay.
+        left: Duration,
+    },
+    /// A disk of an earlier machine with the same name is not deleted yet.
+    TerminatingDisk {
+        /// The machine that needs the name.
+        machine: ObjectId,
+        /// The disk.
+        disk: Arc<str>,
+    },
+    /// A user must change something. The text says what.
+    UserAction(String),
+    /// A request has a reservation of a machine, and has neither accepted nor withdrawn it.
+    Reservation {
+        /// The machine.
+        machine: Arc<str>,
+    },
+    /// The plan no longer needs an unconfirmed create, but the API server may still carry it out.
+    UnconfirmedCreate {
+        /// The machine that the API server may still create.
+        name: Arc<str>,
+    },
+    /// A disk will become free soon, so the plan does not create another one.
+    PendingDisk {
+        /// The machine that needs a disk.
+        machine: Arc<str>,
+        /// The disk.
+        disk: Arc<str>,
+    },
+}
+
+impl fmt::Display for Blocker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Backoff { stage, left } => {
+                write!(f, "stage {stage:?} is in backoff for {left:?} after a failure")
+            }
+            Self::TerminatingDisk { machine, disk } => {
+                write!(f, "machine {machine} waits until disk {disk} of an earlier machine is deleted")
+            }
+            Self::UserAction(what) => f.write_str(what),
+            Self::Reservation { machine } => {
+                write!(
+                    f,
+                    "machine {machine} is reserved by a targeted removal: no machine is created or deleted in its \
+                     place"
+                )
+            }
+            Self::PendingDisk { machine, disk } => {
+                write!(f, "machine {machine} waits for disk {disk}, which will become free soon")
+            }
+            Self::UnconfirmedCreate { name } => {
+                write!(
+                    f,
+                    "the create of machine {name} is unconfirmed, and the API server may still carry it out"
+                )
+            }
+        }
+    }
+}

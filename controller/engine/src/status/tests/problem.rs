@@ -1,0 +1,72 @@
+//! Problems that the platform reports, in the message of `Available`.
+
+use std::time::Duration;
+
+use super::{condition, idle, shown};
+use crate::condition::AVAILABLE;
+use crate::memory::PROBLEM_AGE;
+use crate::model::DiskState;
+use crate::testing::{World, name};
+
+const MISSING: &str = "VirtualMachineClass \"large\" not found";
+
+/// Machines of which these wait for a class that does not exist, observed for `age`.
+fn waiting(machines: u64, numbers: &[u64], age: Duration) -> World {
+    let world = World::desiring(usize::try_from(machines).unwrap()).with_machines(machines);
+    let mut world = numbers.iter().fold(world, |world, number| {
+        idle(world, *number).edit(&name(*number), |machine| machine.problem = Some(MISSING.into()))
+    });
+    let machines = world.machines.clone();
+    world.memory.observe_machines(machines.iter(), world.uptime);
+    world.uptime += age;
+    world.memory.observe_machines(machines.iter(), world.uptime);
+    world
+}
+
+fn message(world: &World) -> String {
+    condition(&shown(world), AVAILABLE).expect("it is always there")
+}
+
+#[test]
+fn a_machine_that_does_not_start_for_a_while_is_reported_with_the_message_of_the_platform() {
+    let before = waiting(2, &[1], PROBLEM_AGE.saturating_sub(Duration::from_millis(1)));
+    assert_eq!(message(&before), "False InsufficientReadyReplicas: 1 of 2 machines are ready");
+    assert_eq!(before.plan().requeue_after, Some(Duration::from_millis(1)));
+    let after = waiting(2, &[1], PROBLEM_AGE);
+    assert_eq!(
+        message(&after),
+        format!(
+            "False InsufficientReadyReplicas: 1 of 2 machines are ready; machine {} does not start: {MISSING}",
+            name(1)
+        )
+    );
+    assert_eq!(after.plan(), crate::Plan::default());
+}
+
+#[test]
+fn of_several_machines_the_first_one_is_reported() {
+    let first = (0..3).map(name).min().unwrap();
+    let message = message(&waiting(3, &[0, 1, 2], PROBLEM_AGE));
+    let expected = format!("; machine {first} does not start: {MISSING}; 2 more machines do not start");
+    assert!(message.ends_with(&expected), "{message}");
+}
+
+#[test]
+fn the_problem_of_a_disk_is_the_cause() {
+    let disk = format!("{}-root", name(0));
+    let world = waiting(1, &[0], PROBLEM_AGE).edit_disk(&disk, |disk| {
+        (disk.state, disk.failure) = (DiskState::Pending, Some("StorageClass fast does not exist".into()));
+    });
+    let expected =
+        format!("; disk {disk} of machine {} is not ready: StorageClass fast does not exist", name(0));
+    assert!(message(&world).ends_with(&expected), "{}", message(&world));
+}
+
+#[test]
+fn a_machine_that_waits_again_gets_the_same_time_again() {
+    let mut world = waiting(2, &[1], PROBLEM_AGE);
+    world.memory.observe_machines([].iter(), world.uptime);
+    let machines = world.machines.clone();
+    world.memory.observe_machines(machines.iter(), world.uptime);
+    assert_eq!(message(&world), "False InsufficientReadyReplicas: 1 of 2 machines are ready");
+}

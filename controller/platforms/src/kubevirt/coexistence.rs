@@ -1,0 +1,64 @@
+//! Whether the pool loop of virt-controller is off, so that vmpool may reconcile the pools of KubeVirt.
+//!
+//! Two controllers on one pool would delete each other's machines. KubeVirt has one switch, a flag of virt-controller
+//! for the whole cluster.
+
+use super::objects::InstallationObject;
+
+/// The flag of virt-controller with the number of its pool workers.
+pub const FLAG: &str = "pool-controller-threads";
+
+/// Whether virt-controller reconciles pools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolLoop {
+    /// It does not.
+    Off,
+    /// It may. The text says why, and what to change.
+    MayRun(String),
+}
+
+/// Reads all KubeVirt objects of the cluster. Without one, no virt-controller runs. Otherwise the flag must be `0` in
+/// each, and KubeVirt's operator must have applied it: phase `Deployed`, with the generation observed.
+pub fn pool_loop(installations: &[InstallationObject]) -> PoolLoop {
+    installations.iter().find_map(blocker).map_or(PoolLoop::Off, PoolLoop::MayRun)
+}
+
+fn blocker(installation: &InstallationObject) -> Option<String> {
+    let metadata = &installation.metadata;
+    let name = format!(
+        "KubeVirt {}/{}",
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default()
+    );
+    let generation = metadata.generation.unwrap_or_default();
+    let phase = &installation.phase;
+    match installation.controller_flags.get(FLAG).map(String::as_str) {
+        Some("0") => {}
+        flag => {
+            let is = flag.map_or_else(|| "is not set".to_owned(), |flag| format!("is {flag:?}"));
+            return Some(format!(
+                "the flag {FLAG} of virt-controller {is} in {name}; set \
+                 spec.customizeComponents.flags.controller.{FLAG} to \"0\""
+            ));
+        }
+    }
+    if metadata.deletion_timestamp.is_some() {
+        return Some(format!("{name} is being deleted; wait until it is gone"));
+    }
+    if installation.observed_generation.is_none_or(|observed| observed < generation) {
+        return Some(format!("KubeVirt's operator has not observed generation {generation} of {name} yet"));
+    }
+    (phase != "Deployed").then(|| format!("{name} is in phase {phase:?} and not yet \"Deployed\""))
+}
+
+/// Whether KubeVirt applies changes of sockets, memory and placement to running machines.
+///
+/// Only an explicit setting counts, because the default depends on the version of KubeVirt.
+pub fn live_updates(installations: &[InstallationObject]) -> bool {
+    let is_live =
+        |installation: &InstallationObject| installation.rollout_strategy.as_deref() == Some("LiveUpdate");
+    !installations.is_empty() && installations.iter().all(is_live)
+}
+
+#[cfg(test)]
+mod tests;

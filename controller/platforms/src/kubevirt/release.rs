@@ -1,0 +1,107 @@
+//! Finalizers, owner references and the storage of removed machines: JSON patches that change exactly one entry of a
+//! list, and fail if the list has changed.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde_json::{Map, Value, json};
+use vmpool_engine::model::{ObjectId, Uid};
+
+use super::keys::{FINALIZER, PRESERVED_ORDINAL, PRESERVED_POOL};
+use super::objects::Finalizers;
+
+/// An object to patch.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// `metadata.uid`.
+    pub uid: &'a str,
+    /// `metadata.resourceVersion`.
+    pub resource_version: &'a str,
+}
+
+/// The JSON patch that appends the finalizer of the pool to a pool or a machine; `None` if it is there. The finalizers
+/// of other clients stay.
+pub fn add_finalizer(target: Target<'_>, finalizers: Finalizers) -> Option<Value> {
+    if finalizers.position.is_some() {
+        return None;
+    }
+    let add = if finalizers.count == 0 {
+        json!({ "op": "add", "path": "/metadata/finalizers", "value": [FINALIZER] })
+    } else {
+        json!({ "op": "add", "path": "/metadata/finalizers/-", "value": FINALIZER })
+    };
+    // Without the version, the first form would replace the finalizer that another client has added meanwhile.
+    Some(json!([test("/metadata/uid", target.uid), version(target), add]))
+}
+
+/// The JSON patch that removes the finalizer of the pool from a pool or a machine; `None` if it is not there.
+///
+/// It does not depend on the version of the object, because a machine that is being deleted changes often.
+pub fn remove_finalizer(uid: &str, finalizers: Finalizers) -> Option<Value> {
+    Some(Value::Array([vec![test("/metadata/uid", uid)], without_finalizer(finalizers)?].concat()))
+}
+
+/// The JSON patch that releases a machine: it removes the owner reference of the pool and the finalizer of the pool, and
+/// nothing else. `None` if the machine has neither.
+///
+/// The revision labels stay. The one in the template cannot be removed without a change of the template of a running
+/// guest.
+pub fn release(uid: &str, owners: &[OwnerReference], finalizers: Finalizers, pool: &Uid) -> Option<Value> {
+    let owner = owners.iter().position(|owner| owner.uid == pool.as_str());
+    let owner = owner.map(|place| without_owner(place, pool.as_str())).unwrap_or_default();
+    let finalizer = without_finalizer(finalizers).unwrap_or_default();
+    let changes = [owner, finalizer].concat();
+    (!changes.is_empty()).then(|| Value::Array([vec![test("/metadata/uid", uid)], changes].concat()))
+}
+
+/// The JSON patch that makes a DataVolume or a claim outlive `machine`, which is being removed: it removes the owner
+/// reference of the machine, and records pool and ordinal in labels. `None` if the machine does not control the object.
+///
+/// Send it after the delete of the machine, because KubeVirt would otherwise adopt the object again, and before the
+/// finalizer of the machine is removed.
+pub fn preserve(object: &ObjectMeta, machine: &Uid, pool: &ObjectId, ordinal: Option<u64>) -> Option<Value> {
+    let owners = object.owner_references.as_deref().unwrap_or_default();
+    let place =
+        owners.iter().position(|owner| owner.controller == Some(true) && owner.uid == machine.as_str())?;
+    let target = Target {
+        uid: object.uid.as_deref().unwrap_or_default(),
+        resource_version: object.resource_version.as_deref().unwrap_or_default(),
+    };
+    let mut labels = Map::new();
+    labels.insert(PRESERVED_POOL.to_owned(), (*pool.name).into());
+    if let Some(ordinal) = ordinal {
+        labels.insert(PRESERVED_ORDINAL.to_owned(), ordinal.to_string().into());
+    }
+    let labels = if object.labels.as_ref().is_none_or(BTreeMap::is_empty) {
+        vec![version(target), json!({ "op": "add", "path": "/metadata/labels", "value": labels })]
+    } else {
+        let add = |(key, value): (String, Value)| {
+            let path = format!("/metadata/labels/{}", key.replace('~', "~0").replace('/', "~1"));
+            json!({ "op": "add", "path": path, "value": value })
+        };
+        labels.into_iter().map(add).collect()
+    };
+    let owner = without_owner(place, machine.as_str());
+    Some(Value::Array([vec![test("/metadata/uid", target.uid)], owner, labels].concat()))
+}
+
+fn without_finalizer(finalizers: Finalizers) -> Option<Vec<Value>> {
+    let path = format!("/metadata/finalizers/{}", finalizers.position?);
+    Some(vec![test(&path, FINALIZER), json!({ "op": "remove", "path": path })])
+}
+
+fn without_owner(place: usize, uid: &str) -> Vec<Value> {
+    let path = format!("/metadata/ownerReferences/{place}");
+    vec![test(&format!("{path}/uid"), uid), json!({ "op": "remove", "path": path })]
+}
+
+fn version(target: Target<'_>) -> Value {
+    test("/metadata/resourceVersion", target.resource_version)
+}
+
+fn test(path: &str, value: &str) -> Value {
+    json!({ "op": "test", "path": path, "value": value })
+}
+
+#[cfg(test)]
+mod tests;
