@@ -28,7 +28,9 @@ pub(super) fn is_complete(pool: Pool<'_>, findings: &mut Findings) -> bool {
         findings.refuse(Rule::NoTemplate, "spec.template", pool.template(), REASON, way_out);
         return false;
     }
-    if pool.instance().is_null() {
+    // A part of another type is an error of the decoder.
+    let is_map = |value: &Value| value.is_object() || value.is_null();
+    if pool.instance().is_null() && is_map(pool.template()) && is_map(pool.machine()) {
         let way_out = "add the template of the VirtualMachineInstances";
         findings.refuse(Rule::NoInstanceTemplate, INSTANCE, pool.instance(), REASON, way_out);
         return false;
