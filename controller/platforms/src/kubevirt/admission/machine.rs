@@ -22,15 +22,19 @@ const KUBEVIRT: [&str; 4] = [
 /// Whether the template has the parts that all other rules are about.
 pub(super) fn is_complete(pool: Pool<'_>, findings: &mut Findings) -> bool {
     const REASON: &str = "missing virtual machine template";
-    if pool.template().is_null() {
+    // A part of another type is an error of the decoder.
+    let is_map = |value: &Value| value.is_object() || value.is_null();
+    if pool.template().is_null() && is_map(pool.spec()) {
         // KubeVirt reports this field, although it has another name.
         let way_out = "add spec.virtualMachineTemplate";
         findings.refuse(Rule::NoTemplate, "spec.template", pool.template(), REASON, way_out);
         return false;
     }
-    // A part of another type is an error of the decoder.
-    let is_map = |value: &Value| value.is_object() || value.is_null();
-    if pool.instance().is_null() && is_map(pool.template()) && is_map(pool.machine()) {
+    if pool.instance().is_null()
+        && !pool.template().is_null()
+        && is_map(pool.template())
+        && is_map(pool.machine())
+    {
         let way_out = "add the template of the VirtualMachineInstances";
         findings.refuse(Rule::NoInstanceTemplate, INSTANCE, pool.instance(), REASON, way_out);
         return false;
