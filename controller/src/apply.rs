@@ -6,30 +6,31 @@ mod delete;
 mod disk;
 mod outcome;
 mod pool;
+mod record;
+mod rejected_disks;
 mod repair;
 mod revision;
 mod update;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use vmpool_engine::failure::{Failure, FailureReason};
-use vmpool_engine::ledger::Seen;
 use vmpool_engine::limits::shorten;
 use vmpool_engine::plan::{DeleteReason, Stage};
 use vmpool_engine::{Action, Memory};
+use vmpool_platforms::Platform;
 
-use crate::context::{Context, PoolEntry};
+use crate::context::Context;
 use crate::events::PoolEvent;
 use crate::observe::Snapshot;
-use crate::platform::{ApiObject, Platform};
-use crate::revisions::{Change, Templates};
-use crate::watch::version;
+use crate::pool_entry::PoolEntry;
+use crate::revisions::known::Change;
+use crate::revisions::templates::Templates;
 use crate::write::WriteError;
 use basis::Basis;
-use outcome::{Outcome, Step};
+use outcome::Outcome;
 
 /// The result of applying a plan.
 #[derive(Default)]
@@ -108,7 +109,7 @@ async fn run_stage<P: Platform>(
             })
             .buffer_unordered(context.settings.writes_in_flight);
         while let Some((action, outcome)) = outcomes.next().await {
-            let step = outcome.record(context, pool, memory);
+            let step = record::record(outcome, context, pool, memory);
             applied.events.extend(step.events);
             applied.outdated |= step.outdated;
             applied.revisions.extend(step.revision);
@@ -212,8 +213,4 @@ async fn perform<P: Platform>(
         Action::DeleteDisk { disk, reason } => disk::delete(context, pool, basis, disk, *reason).await,
         Action::PruneRecord { gone, expired } => pool::prune_record(context, pool, gone, expired).await,
     }
-}
-
-fn seen<K: ApiObject, T>(object: &K, read: fn(&K) -> T) -> Seen<T> {
-    Seen { facts: Arc::new(read(object)), version: version(object) }
 }

@@ -12,17 +12,18 @@ use parking_lot::Mutex;
 use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 use vmpool_engine::Uid;
+use vmpool_platforms::Platform;
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::health::Heartbeat;
 use vmpool_runtime::lease::Fence;
 
-use crate::context::{Context, Settings};
+use crate::context::Context;
 use crate::events::Events;
 use crate::metrics::{Live, Metrics, PassResult, PoolCounts, WatchResource};
-use crate::platform::Platform;
 use crate::queue::{Queue, Requeue};
 use crate::reconcile::reconcile;
+use crate::settings::Settings;
 use crate::watches::{self, is_synced};
 use crate::write::Writer;
 

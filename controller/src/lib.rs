@@ -10,6 +10,20 @@
 //!
 //! The crate uses time, randomness, tasks and the API server only through [`Dependencies`]. Its lints ban all other
 //! access to them.
+//!
+//! # Layers
+//!
+//! A file imports only files of lower layers, or files of its own layer that do not import it. The files have no import
+//! cycle. From the lowest layer:
+//!
+//! 1. `settings`, `object`, `list`, `response_body`, `status_conflict`, and [`metrics`];
+//! 2. `write`, `queue`, `cache`;
+//! 3. `events`, `pool_entry`, the data of `revisions`, `watch`;
+//! 4. `context`: the state that all passes share;
+//! 5. `live` (reads from the API server), the functions of `revisions`, `watches`;
+//! 6. the steps of a pass: `observe`, then `apply`, then `report`;
+//! 7. `reconcile`: a pass;
+//! 8. `lead`, [`options`] and `run`: a leadership, and the process.
 
 mod apply;
 mod cache;
@@ -17,15 +31,19 @@ mod context;
 mod events;
 mod lead;
 mod list;
+mod live;
 pub mod metrics;
+mod object;
 mod observe;
 pub mod options;
+mod pool_entry;
 mod queue;
 mod reconcile;
 mod report;
 mod response_body;
 mod revisions;
 mod run;
+mod settings;
 mod status_conflict;
 #[cfg(test)]
 mod testing;
@@ -35,8 +53,8 @@ mod write;
 
 pub use vmpool_platforms as platform;
 
-pub use context::Settings;
 pub use events::Reason;
 pub use lead::{Dependencies, LeaderHealth, lead};
 pub use run::{RunError, run, serve};
+pub use settings::Settings;
 pub use write::{WriteError, Writer};

@@ -7,6 +7,9 @@ use kube::Client;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+/// Number of objects in one page of a list.
+pub(crate) const PAGE: u32 = 500;
+
 /// The metadata of a page of a list.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -9,12 +9,14 @@ use vmpool_engine::ledger::{Fact, Ledger, Seen, UnconfirmedCreate};
 use vmpool_engine::model::DiskState;
 use vmpool_engine::plan::Observed;
 use vmpool_engine::{Disk, Machine, Memory, Pool};
+use vmpool_platforms::{ApiObject, Platform};
 
 use crate::cache::{Cached, Key};
-use crate::context::{Context, Names, PoolEntry, ReadError};
+use crate::context::{Context, Names};
+use crate::live::ReadError;
 use crate::metrics::{DiskCounts, LedgerResource};
-use crate::platform::{ApiObject, Platform};
-use crate::watch::version;
+use crate::object::version;
+use crate::pool_entry::PoolEntry;
 
 /// Maximum number of entries of one ledger that a pass resolves with live reads, so that the pass stays short.
 pub(crate) const MOST_SETTLED: usize = 32;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Parser;
 use vmpool_runtime::args::{ArgsError, GateArgs, LeaseArgs, ProgramArgs, ReservationArgs};
 
-use crate::context::Settings;
+use crate::settings::Settings;
 
 /// Controller for pools of identical virtual machines: creates, updates and deletes machines and their disks until each
 /// pool matches its spec.

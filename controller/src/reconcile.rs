@@ -1,6 +1,7 @@
 //! One pass over one pool: observe, plan, apply, report.
 
 mod decision;
+mod ended;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,21 +10,19 @@ use tracing::Instrument;
 use vmpool_engine::failure::Failure;
 use vmpool_engine::status::detached;
 use vmpool_engine::{Plan, Pool, Uid, status};
+use vmpool_platforms::Platform;
 
 use self::decision::{Decision, observe_and_plan};
+use self::ended::{AFTER_OUTDATED, Ended, after_outdated};
 use crate::apply::{Applied, apply};
-use crate::context::{Context, Names, PoolEntry, PoolMemory};
+use crate::context::{Context, Names, PoolMemory};
 use crate::metrics::{PassResult, PassStep, PassTimer, PoolReport};
+use crate::object::version;
 use crate::observe::Snapshot;
-use crate::platform::Platform;
+use crate::pool_entry::PoolEntry;
 use crate::queue::Requeue;
 use crate::report::{detached_disk_events, invalid_settings_event, report};
-use crate::watch::version;
 
-/// Time until the next pass after the state differed from the plan, so that the watch can show the difference.
-const AFTER_OUTDATED: Duration = Duration::from_millis(50);
-/// The maximum of this time after several consecutive differences.
-const AFTER_MANY_OUTDATED: Duration = Duration::from_secs(5);
 /// Time until the next pass after the lease was too short for a write. By then it is renewed or lost.
 const AFTER_FENCE: Duration = Duration::from_secs(1);
 
@@ -57,13 +56,6 @@ pub(crate) async fn reconcile<P: Platform>(context: &Context<P>, uid: &Uid) -> (
         context.metrics.queue.requeued.inc();
     }
     (Requeue::After(again.unwrap_or(context.settings.resync)), effort)
-}
-
-/// The end of a pass.
-struct Ended {
-    result: PassResult,
-    /// When to start the next pass, if earlier than the resync.
-    again: Option<Duration>,
 }
 
 async fn pass<P: Platform>(
@@ -176,13 +168,6 @@ fn planned(after: Duration, result: PassResult) -> Option<Duration> {
         PassResult::Idle => Some(after.max(AFTER_OUTDATED)),
         _ => Some(after),
     }
-}
-
-/// The watch may be stalled, so the time doubles with every consecutive difference.
-fn after_outdated(state: &mut PoolMemory) -> Duration {
-    let pause = AFTER_OUTDATED.saturating_mul(1 << state.outdated_passes.min(16)).min(AFTER_MANY_OUTDATED);
-    state.outdated_passes = state.outdated_passes.saturating_add(1);
-    pause
 }
 
 #[cfg(test)]

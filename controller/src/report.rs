@@ -9,14 +9,15 @@ use serde_json::json;
 use vmpool_engine::condition::{Condition, INVALID_SETTINGS};
 use vmpool_engine::status::Detached;
 use vmpool_engine::{Pool, Status, Uid};
+use vmpool_platforms::Platform;
 
 use crate::apply::Applied;
-use crate::context::{Context, LastStatus, PoolEntry, PoolMemory, collection};
+use crate::context::{Context, LastStatus, PoolMemory};
 use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
-use crate::platform::Platform;
+use crate::object::{collection, version};
+use crate::pool_entry::PoolEntry;
 use crate::status_conflict;
-use crate::watch::version;
 use crate::write::WriteError;
 
 /// Publishes the events, and publishes `status` if it differs from the published one. Returns the time until a retry,

@@ -3,116 +3,64 @@
 //! Only the leader writes them, so it lists them once per pool and leadership. It keeps only the fingerprints of their
 //! contents, and reads a revision again when it updates machines from or to it.
 
-mod stored;
+pub(crate) mod known;
+pub(crate) mod stored;
+pub(crate) mod templates;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use kube::api::ListParams;
+use vmpool_engine::Action;
 use vmpool_engine::limits::shorten;
 use vmpool_engine::model::ScaleDownPolicy;
-use vmpool_engine::revision::{Fingerprint, HELD, History, Resolved, RevisionId};
-use vmpool_engine::{Action, ObjectId};
+use vmpool_engine::revision::{Fingerprint, HELD, Resolved, RevisionId};
+use vmpool_platforms::{Platform, Text};
 
-use crate::context::{Context, PoolEntry, ReadError};
-use crate::platform::{Platform, Text};
+use crate::context::Context;
+use crate::live::ReadError;
+use crate::pool_entry::PoolEntry;
+use known::{Change, Revisions};
+use stored::{RevisionEntry, RevisionObject};
+use templates::Templates;
 
-pub(crate) use stored::{RevisionEntry, RevisionObject, body};
-
-/// A change of the stored revisions.
-#[derive(Debug)]
-pub(crate) enum Change {
-    /// The revision is stored.
-    Stored(RevisionEntry),
-    /// The revision is not stored any more.
-    Gone(RevisionId),
+/// The content of a stored revision; `None` if a client deleted it.
+async fn content<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    revisions: &mut Revisions,
+    id: &RevisionId,
+) -> Result<Option<Text>, ReadError> {
+    if let Some(content) = revisions.contents.get(id) {
+        return Ok(Some(content.clone()));
+    }
+    let Some(object) = revisions.objects.get(id) else { return Ok(None) };
+    let live = context.get_live::<RevisionObject>(&pool.facts.namespace, &object.name).await?;
+    let live = live.filter(|live| live.metadata.uid.as_deref() == Some(object.uid.as_str()));
+    let Some(live) = live else {
+        tracing::warn!(revision = id.as_str(), "a stored revision was deleted");
+        revisions.record(Change::Gone(id.clone()));
+        return Ok(None);
+    };
+    let content = live.data;
+    revisions.contents.insert(id.clone(), content.clone());
+    Ok(Some(content))
 }
 
-/// The stored revisions of one pool.
-#[derive(Debug, Default)]
-pub(crate) struct Revisions {
-    history: History,
-    objects: HashMap<RevisionId, ObjectId>,
-    /// Contents that passes use.
-    contents: HashMap<RevisionId, Text>,
-    /// Generation and fingerprint of the template in the spec.
-    template: Option<(i64, Fingerprint)>,
-    /// Generation and template hash that another controller had published in the status before vmpool took over.
-    elsewhere: Option<(i64, RevisionId)>,
-}
-
-impl Revisions {
-    /// Records a change.
-    pub(crate) fn record(&mut self, change: Change) {
-        match change {
-            Change::Stored(entry) => {
-                self.objects.insert(entry.stored.id.clone(), entry.object);
-                self.history.add(entry.stored);
-            }
-            Change::Gone(id) => {
-                self.objects.remove(&id);
-                self.contents.remove(&id);
-                self.history.remove(&id);
-            }
+/// The last current revision and its content; `None` if there is none that machines can be created from.
+async fn last_in_force<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    revisions: &mut Revisions,
+    shown: Option<&RevisionId>,
+) -> Result<Option<(RevisionId, Text)>, ReadError> {
+    while let Some(id) = revisions.history.last_in_force(shown).cloned() {
+        if let Some(content) = content(context, pool, revisions, &id).await? {
+            let known = |name: &String| pool.facts.disks.iter().any(|disk| *disk.name == **name);
+            return Ok(P::disk_templates(&content.value()).iter().all(known).then_some((id, content)));
         }
+        revisions.record(Change::Gone(id));
     }
-
-    /// The identities, oldest first.
-    pub(crate) fn ids(&self) -> Vec<RevisionId> {
-        self.history.ids()
-    }
-
-    fn fingerprint<P: Platform>(&mut self, pool: &PoolEntry<P>) -> Fingerprint {
-        let generation = pool.facts.generation;
-        match self.template {
-            Some((known, fingerprint)) if known == generation => fingerprint,
-            _ => {
-                let fingerprint = Fingerprint::of(&P::canonical(&P::template(&pool.object)));
-                self.template = Some((generation, fingerprint));
-                fingerprint
-            }
-        }
-    }
-
-    /// The content of a stored revision; `None` if a client deleted it.
-    async fn content<P: Platform>(
-        &mut self,
-        context: &Context<P>,
-        pool: &PoolEntry<P>,
-        id: &RevisionId,
-    ) -> Result<Option<Text>, ReadError> {
-        if let Some(content) = self.contents.get(id) {
-            return Ok(Some(content.clone()));
-        }
-        let Some(object) = self.objects.get(id) else { return Ok(None) };
-        let live = context.get_live::<RevisionObject>(&pool.facts.namespace, &object.name).await?;
-        let live = live.filter(|live| live.metadata.uid.as_deref() == Some(object.uid.as_str()));
-        let Some(live) = live else {
-            tracing::warn!(revision = id.as_str(), "a stored revision was deleted");
-            self.record(Change::Gone(id.clone()));
-            return Ok(None);
-        };
-        let content = live.data;
-        self.contents.insert(id.clone(), content.clone());
-        Ok(Some(content))
-    }
-
-    /// The last current revision and its content; `None` if there is none that machines can be created from.
-    async fn last_in_force<P: Platform>(
-        &mut self,
-        context: &Context<P>,
-        pool: &PoolEntry<P>,
-        shown: Option<&RevisionId>,
-    ) -> Result<Option<(RevisionId, Text)>, ReadError> {
-        while let Some(id) = self.history.last_in_force(shown).cloned() {
-            if let Some(content) = self.content(context, pool, &id).await? {
-                let known = |name: &String| pool.facts.disks.iter().any(|disk| *disk.name == **name);
-                return Ok(P::disk_templates(&content.value()).iter().all(known).then_some((id, content)));
-            }
-            self.record(Change::Gone(id));
-        }
-        Ok(None)
-    }
+    Ok(None)
 }
 
 /// Lists the revisions of a pool live.
@@ -152,7 +100,7 @@ pub(crate) async fn resolve<P: Platform>(
     let (mut pinned, mut held, mut unknown) = (facts.rollout.pinned.clone(), facts.rollout.held, None);
     let mut content = None;
     if let Some(id) = &pinned {
-        content = revisions.content(context, &pool, id).await?;
+        content = self::content(context, &pool, revisions, id).await?;
         if content.is_none() {
             unknown = Some(shorten(format!(
                 "revision {id} is not stored, so {HELD}; set a stored revision, or none"
@@ -161,7 +109,7 @@ pub(crate) async fn resolve<P: Platform>(
         }
     }
     if held {
-        (pinned, content) = revisions.last_in_force(context, &pool, shown).await?.unzip();
+        (pinned, content) = last_in_force(context, &pool, revisions, shown).await?.unzip();
     }
     let stored = |id| Resolved { id, stored: true };
     let resolved = pinned.clone().map_or_else(|| revisions.history.resolve(&template, shown), stored);
@@ -192,31 +140,6 @@ pub(crate) async fn resolve<P: Platform>(
         facts.validation_errors.append(&mut validation_errors);
     }
     Ok(Arc::new(PoolEntry { facts, object: pool.object.clone() }))
-}
-
-/// The templates that the writes of a pass need.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Templates {
-    /// The current template.
-    pub(crate) wanted: Text,
-    /// Its fingerprint.
-    pub(crate) fingerprint: Option<Fingerprint>,
-    /// The templates of earlier revisions that are merge bases.
-    pub(crate) earlier: HashMap<RevisionId, Text>,
-    /// The objects of all stored revisions.
-    pub(crate) stored: HashMap<RevisionId, ObjectId>,
-    /// The number of the next revision.
-    pub(crate) number: i64,
-    /// The template hash of another controller for the current template. A machine with this hash has the current
-    /// template.
-    pub(crate) elsewhere: Option<RevisionId>,
-}
-
-impl Templates {
-    /// The template of a revision; `None` if it is no longer stored.
-    pub(crate) fn of(&self, id: &RevisionId, current: &RevisionId) -> Option<&Text> {
-        if id == current { Some(&self.wanted) } else { self.earlier.get(id) }
-    }
 }
 
 /// Reads the templates that `actions` need. The pool must be resolved.
@@ -250,14 +173,14 @@ pub(crate) async fn templates<P: Platform>(
     }
     templates.wanted = match pinned {
         Some(id) => {
-            let content = revisions.content(context, pool, id).await?;
+            let content = content(context, pool, revisions, id).await?;
             content.expect("what a pool is held at was read when that was resolved")
         }
         None => Text::of(&P::template(&pool.object)),
     };
     templates.fingerprint = Some(Fingerprint::of(&P::canonical(&templates.wanted.value())));
     for base in bases {
-        if let Some(content) = revisions.content(context, pool, &base).await? {
+        if let Some(content) = content(context, pool, revisions, &base).await? {
             templates.earlier.insert(base, content);
         }
     }

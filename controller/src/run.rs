@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use vmpool_feature_gates::Feature;
+use vmpool_platforms::Dvp;
 use vmpool_runtime::Env;
 use vmpool_runtime::args::ArgsError;
 use vmpool_runtime::client::ConnectError;
@@ -13,7 +14,6 @@ use vmpool_runtime::lease::{Candidate, LeaseConfig};
 use crate::lead::{Dependencies, LeaderHealth, lead};
 use crate::metrics::{LeadershipChange, Metrics};
 use crate::options::{Options, OptionsError};
-use crate::platform::Dvp;
 
 /// Duration after which a pass counts as stuck. The longest regular pass has some hundred writes.
 const STUCK: Duration = Duration::from_mins(5);

@@ -8,14 +8,14 @@ use kube::Api;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::{Request, Status};
 use vmpool_engine::ledger::Seen;
+use vmpool_platforms::{ApiObject, intern};
 use vmpool_runtime::Env;
 use vmpool_runtime::telemetry::with_causes;
 
 use crate::cache::{Cache, Cached, Concerned, Located};
-use crate::context::PAGE;
-use crate::list;
+use crate::list::{self, PAGE};
 use crate::metrics::{Metrics, WatchResource};
-use crate::platform::{ApiObject, intern};
+use crate::object::version;
 
 /// Duration of one watch request, in seconds.
 const WATCH_SECONDS: u32 = 45;
@@ -177,11 +177,6 @@ pub(crate) fn locate<K: ApiObject, T>(object: K, read: fn(K) -> T) -> Located<T>
     let namespace = intern(object.meta().namespace.as_deref().unwrap_or_default());
     let version = version(&object);
     Located { namespace, seen: Seen { facts: Arc::new(read(object)), version } }
-}
-
-/// `metadata.resourceVersion` as an integer, which Kubernetes allows.
-pub(crate) fn version<K: ApiObject>(object: &K) -> u64 {
-    object.meta().resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use kube::{Api, Client};
 use vmpool_engine::Uid;
+use vmpool_platforms::{ApiObject, Platform};
 use vmpool_runtime::env::Task;
 
 use crate::cache::{Cache, Cached, Concerned, Key};
-use crate::context::{Context, PoolEntry};
+use crate::context::Context;
 use crate::metrics::WatchResource;
-use crate::platform::{ApiObject, Platform};
+use crate::pool_entry::PoolEntry;
 use crate::watch::watch;
 
 /// Whether the first lists of all watches are complete.

@@ -20,7 +20,7 @@ use vmpool_engine::ObjectId;
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::Fence;
 
-use crate::metrics::{WriteKind, WriteMetrics};
+use crate::metrics::{WriteKind, WriteMetrics, WriteOutcome};
 use crate::response_body::ResponseBodies;
 
 /// Why a write failed.
@@ -179,7 +179,7 @@ impl Writer {
         request: Result<Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, WriteError> {
         let result = self.exchange(request).await;
-        self.metrics.ended(kind, &result);
+        self.metrics.ended(kind, outcome(&result));
         result
     }
 
@@ -210,6 +210,16 @@ impl Writer {
             Ok(result) => result,
             Err(elapsed) => Err(WriteError::Unconfirmed(elapsed.to_string())),
         }
+    }
+}
+
+fn outcome<T>(result: &Result<T, WriteError>) -> WriteOutcome {
+    match result {
+        Ok(_) => WriteOutcome::Done,
+        Err(WriteError::Refused { .. }) => WriteOutcome::Refused,
+        Err(WriteError::Unconfirmed(_)) => WriteOutcome::Unconfirmed,
+        Err(WriteError::Fenced) => WriteOutcome::Fenced,
+        Err(WriteError::Invalid(_)) => WriteOutcome::Invalid,
     }
 }
 

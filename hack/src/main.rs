@@ -46,7 +46,8 @@ enum Command {
         #[arg(long)]
         write: bool,
     },
-    /// Look for ignored tests, files that no module declares, forbidden dependencies, and words that hide the actor
+    /// Look for ignored tests, files that no module declares, forbidden dependencies, import cycles, and words that hide
+    /// the actor
     Hygiene,
     /// Mutation tests: remove the guards in hack/mutations.yaml, one at a time, and check that `make faults` detects each
     Mutations(mutations::Options),

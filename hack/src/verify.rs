@@ -5,6 +5,7 @@
 
 mod hygiene;
 mod junit;
+mod layers;
 mod output;
 mod packages;
 mod prose;
@@ -24,13 +25,15 @@ use self::report::Report;
 use self::steps::{Outcome, STEPS};
 use crate::workspace::Workspace;
 
-/// Looks for problems that the compiler accepts: tests that never run, forbidden dependencies, and words that hide the actor.
+/// Looks for problems that the compiler accepts: tests that never run, forbidden dependencies, import cycles, and words
+/// that hide the actor.
 ///
 /// # Errors
 /// The first kind of problem that was found, after all problems of that kind were listed.
 pub(crate) fn hygiene(workspace: &Workspace) -> Result<()> {
     hygiene::check(workspace)?;
     walls::check(workspace)?;
+    layers::check(workspace)?;
     prose::check(workspace)
 }
 

@@ -10,6 +10,7 @@
 //!                       └> missing: claim of that name        └> DataSource, by labels or by its source ─> claim, snapshot
 //! ```
 
+mod lookup;
 mod source;
 
 #[cfg(test)]
@@ -22,73 +23,7 @@ use crate::model::{FailurePolicy, Family, Matcher};
 use crate::tree::{self, Malformed};
 use source::{Place, Search};
 
-/// The kind of an object that inference reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
-    /// A PersistentVolumeClaim.
-    Claim,
-    /// A DataVolume.
-    DataVolume,
-    /// A DataSource.
-    DataSource,
-    /// A VolumeSnapshot.
-    Snapshot,
-}
-
-impl Source {
-    /// The kind of the object.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Claim => "PersistentVolumeClaim",
-            Self::DataVolume => "DataVolume",
-            Self::DataSource => "DataSource",
-            Self::Snapshot => "VolumeSnapshot",
-        }
-    }
-}
-
-/// An object that inference needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lookup {
-    /// Its kind.
-    pub source: Source,
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-}
-
-/// Why nothing was inferred.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InferenceError {
-    /// The machine has no volume of that name.
-    #[error("the machine has no volume {0:?}")]
-    NoVolume(String),
-    /// An object that the volume leads to does not exist.
-    #[error("{kind} {namespace}/{name} was not found", kind = .0.source.as_str(), namespace = .0.namespace, name = .0.name)]
-    NotFound(Lookup),
-    /// The volume, or what it leads to, is of a kind that has no labels for inference.
-    #[error("{0} is not supported for inference")]
-    Unsupported(String),
-    /// The object at the end has no label with a name.
-    #[error("{object} has no label {label}")]
-    NoLabel {
-        /// The object.
-        object: String,
-        /// The label.
-        label: &'static str,
-    },
-    /// A field has the wrong type.
-    #[error(transparent)]
-    Malformed(#[from] Malformed),
-}
-
-impl InferenceError {
-    /// Whether the failure policy `Ignore` applies. Failed lookups are never ignored: another attempt may find the object.
-    pub const fn is_ignorable(&self) -> bool {
-        matches!(self, Self::Unsupported(_) | Self::NoLabel { .. })
-    }
-}
+pub use lookup::{InferenceError, Lookup, Source};
 
 /// The result of inference.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,21 +14,21 @@
 //! with at least one disk template if the platform has disks.
 
 mod disks;
+mod sample;
 mod updates;
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use kube::Resource;
 use serde_json::{Value, json};
 use vmpool_engine::failure::{Failure, FailureReason};
-use vmpool_engine::model::{Activity, DiskDraft, Draft, Lifetime, Naming};
+use vmpool_engine::model::{Activity, DiskDraft, Naming};
 use vmpool_engine::names::NameBlock;
-use vmpool_engine::plan::{NamesInUse, Observed};
 use vmpool_engine::removal::RemovalRecord;
-use vmpool_engine::{Machine, Memory, ObjectId, Pool, Status};
+use vmpool_engine::{Machine, ObjectId, Pool};
 
 use super::Platform;
+use sample::{MACHINE_UID, Sample, created, decode};
 
 pub use disks::{
     a_repointed_machine_reads_back, a_transferred_disk_belongs_to_the_machine, an_expanded_disk_reads_back,
@@ -39,9 +39,6 @@ pub use updates::{
     a_machine_is_taken_over_as_it_is, a_machine_of_the_same_template_changes_its_marker_only,
     a_template_is_the_pools, what_a_template_adds_goes_with_it,
 };
-
-/// UID of the sample's machines.
-const MACHINE_UID: &str = "0b1f2a60-5f2f-4f1e-9c39-7d1c3f8e2b55";
 
 /// The complete contract.
 ///
@@ -271,97 +268,7 @@ pub fn the_revision_follows_nothing_but_the_template<P: Platform>(pool: &Value) 
     assert_eq!((facts.desired, facts.generation), (17, 99));
 }
 
-/// The sample pool and its facts.
-struct Sample<P: Platform> {
-    pool: P::Pool,
-    facts: Pool,
-}
-
-impl<P: Platform> Sample<P> {
-    fn new(pool: &Value) -> Self {
-        let pool: P::Pool = decode(pool);
-        let facts = P::read_pool(&pool);
-        assert!(
-            facts.validation_errors.is_empty(),
-            "the sample must be a good pool: {:?}",
-            facts.validation_errors
-        );
-        assert!(
-            !facts.id.uid.as_str().is_empty() && !facts.namespace.is_empty(),
-            "the sample must be a stored one"
-        );
-        Self { pool, facts }
-    }
-
-    fn draft(&self, suffix: &str, number: u64) -> Draft {
-        let name: Arc<str> = format!("{}-{suffix}", self.facts.id.name).into();
-        let own = self.facts.disks.iter().filter(|template| template.lifetime == Lifetime::Ephemeral);
-        let disks = own
-            .map(|template| DiskDraft::new(format!("{name}-{}", template.name).into(), template.name.clone()))
-            .collect();
-        Draft { name, number, revision: self.facts.revision.clone(), disks }
-    }
-
-    fn template(&self) -> Value {
-        P::template(&self.pool)
-    }
-
-    /// A drafted machine as the API server stores it.
-    fn body(&self, draft: &Draft) -> Value {
-        let mut body = P::machine(&self.pool, &self.template(), draft);
-        body["metadata"]["uid"] = json!(MACHINE_UID);
-        body["metadata"]["resourceVersion"] = json!("1");
-        body["metadata"]["creationTimestamp"] = json!(created().to_string());
-        body
-    }
-
-    fn machine(&self, draft: &Draft) -> P::Machine {
-        decode(&self.body(draft))
-    }
-
-    /// The status of the pool without machines.
-    fn status(&self, failure: Option<&Failure>) -> Status {
-        let memory = Memory::default();
-        let observed = Observed {
-            now: created(),
-            uptime: std::time::Duration::ZERO,
-            pool: &self.facts,
-            machines: Vec::new(),
-            disks: [].into(),
-            pool_disks: Vec::new(),
-            other_users: [].into(),
-            collection_grace: vmpool_engine::plan::COLLECTION_GRACE,
-            stored: Vec::new(),
-            unconfirmed_creates: Vec::new(),
-            memory: &memory,
-            names_in_use: &Nothing,
-        };
-        vmpool_engine::status(&observed, failure)
-    }
-}
-
-/// No name is in use.
-struct Nothing;
-
-impl NamesInUse for Nothing {
-    fn has_machine(&self, _: &str) -> bool {
-        false
-    }
-    fn has_disk(&self, _: &str) -> bool {
-        false
-    }
-}
-
 fn assert_marked(pool: &Pool, machine: &Machine) {
     assert_eq!(machine.pool_uid_label.as_ref(), Some(&pool.id.uid), "the label with the pool's UID");
     assert_eq!(machine.pool_label.as_ref(), Some(&pool.id.name), "the label with the pool's name");
-}
-
-fn decode<K: serde::de::DeserializeOwned>(body: &Value) -> K {
-    serde_json::from_value(body.clone()).expect("the platform reads what it writes")
-}
-
-/// In whole seconds, as the API server stores it.
-fn created() -> Timestamp {
-    Timestamp::constant(1_893_456_000, 0)
 }

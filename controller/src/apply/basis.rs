@@ -8,11 +8,13 @@ use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::{DiskDraft, DiskSource};
 use vmpool_engine::plan::DeleteReason;
 use vmpool_engine::{Action, Disk, Memory, ObjectId, Pool, Uid};
+use vmpool_platforms::Platform;
 
-use crate::context::{Context, PoolEntry};
+use crate::context::Context;
+use crate::live::ReadError;
 use crate::observe::Snapshot;
-use crate::platform::Platform;
-use crate::revisions::Templates;
+use crate::pool_entry::PoolEntry;
+use crate::revisions::templates::Templates;
 
 /// Names of disks, each with the name of a user.
 type Users = HashMap<Arc<str>, Arc<str>>;
@@ -122,7 +124,7 @@ impl Basis {
         }
         let namespace = &*pool.facts.namespace;
         let mut users = HashMap::new();
-        let mut look = async || {
+        let mut read_users = async || {
             let by_machine = |machine: P::Machine| {
                 let machine = P::read_machine(&machine);
                 for disk in machine.held_disks().filter(|disk| doomed.contains(disk)) {
@@ -141,9 +143,9 @@ impl Basis {
             }
             Ok(())
         };
-        let looked: Result<(), crate::context::ReadError> = look().await;
-        let looked = looked.map_err(|error| vmpool_runtime::telemetry::with_causes(&error));
-        self.users = Some(looked.map(|()| users));
+        let read: Result<(), ReadError> = read_users().await;
+        let read = read.map_err(|error| vmpool_runtime::telemetry::with_causes(&error));
+        self.users = Some(read.map(|()| users));
     }
 
     /// The user of a disk to delete.

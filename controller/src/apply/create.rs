@@ -3,46 +3,20 @@
 
 use std::time::Duration;
 
-use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::{DiskDraft, DiskSource, Draft, Lifetime};
-use vmpool_engine::{Disk, Machine, Memory, ObjectId, Uid};
+use vmpool_engine::{Disk, Memory, ObjectId, Uid};
+use vmpool_platforms::Platform;
 
 use super::basis::Basis;
-use super::{Outcome, Step, disk, seen};
-use crate::context::{Context, PoolEntry, collection};
+use super::disk;
+use super::outcome::{CreateResult, MadeDisk, Outcome, Unit};
+use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
-use crate::metrics::{Metrics, WriteKind};
-use crate::platform::Platform;
+use crate::metrics::WriteKind;
+use crate::object::{collection, seen};
+use crate::pool_entry::PoolEntry;
 use crate::write::WriteError;
-
-/// The result of creating a machine with its disks.
-pub(super) struct Unit {
-    draft: Draft,
-    machine: CreateResult,
-    /// The results of its new disks.
-    disks: Vec<Made>,
-}
-
-struct Made {
-    draft: DiskDraft,
-    /// UID of the expected owner.
-    owner: Uid,
-    result: Result<Seen<Disk>, WriteError>,
-}
-
-enum CreateResult {
-    /// It exists and the pool owns it.
-    Exists(Seen<Machine>),
-    /// An object that the pool does not own has the name.
-    NameTaken(Seen<Machine>),
-    /// Another object had the name and was just deleted.
-    NameFreed,
-    /// It may exist.
-    Unknown(WriteError),
-    /// It does not exist.
-    Refused(WriteError),
-}
 
 pub(super) async fn unit<P: Platform>(
     context: &Context<P>,
@@ -53,13 +27,13 @@ pub(super) async fn unit<P: Platform>(
     let (claimed, stop) = disk::claim(context, pool, basis, &draft.disks, &draft.name).await;
     let outcome = match stop {
         Some(stop) => stop,
-        None => Outcome::Unit(promised(context, pool, basis, draft).await),
+        None => Outcome::Unit(create_with_disks(context, pool, basis, draft).await),
     };
     outcome.after(claimed)
 }
 
 /// Creates a machine after all its existing disks were allocated to it, and then its new disks.
-async fn promised<P: Platform>(
+async fn create_with_disks<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     basis: &Basis,
@@ -78,7 +52,7 @@ async fn promised<P: Platform>(
             let id = &machine.facts.id;
             let result = disk(context, pool, id, wanted).await;
             let failed = result.is_err();
-            unit.disks.push(Made { draft: wanted.clone(), owner: owner(pool, id, wanted), result });
+            unit.disks.push(MadeDisk { draft: wanted.clone(), owner: owner(pool, id, wanted), result });
             // A later pass creates the rest as repairs, with their backoff.
             if failed {
                 break;
@@ -167,7 +141,8 @@ pub(super) fn owner<P: Platform>(pool: &PoolEntry<P>, machine: &ObjectId, draft:
     }
 }
 
-fn machine_failure(draft: &Draft, error: &WriteError) -> PoolEvent {
+/// The event about a machine that could not be created.
+pub(super) fn machine_failure(draft: &Draft, error: &WriteError) -> PoolEvent {
     PoolEvent {
         reason: Reason::FailedCreate,
         name: draft.name.to_string(),
@@ -181,67 +156,5 @@ pub(super) fn disk_failure(draft: &DiskDraft, error: &WriteError) -> PoolEvent {
         reason: Reason::FailedDisk,
         name: draft.name.to_string(),
         note: format!("creating disk {}: {error}", draft.name),
-    }
-}
-
-impl Unit {
-    pub(super) fn record(self, metrics: &Metrics, memory: &mut Memory, uptime: Duration) -> Step {
-        let Self { draft, machine, disks } = self;
-        // A rejected create had no effect, so its number can be used again. Any other number is used up.
-        if !matches!(machine, CreateResult::Refused(_)) {
-            memory.next_number = memory.next_number.max(draft.number + 1);
-        }
-        let machine = match machine {
-            CreateResult::Exists(machine) => machine,
-            CreateResult::NameTaken(machine) => {
-                // This also resolves an earlier unconfirmed create: another object has the name.
-                memory.machines.name_taken(&draft.name);
-                // The machine may have belonged to the pool when it was created. Then it uses disks of the pool, which
-                // are not free.
-                memory.machines.written(machine, uptime);
-                return Step::outdated();
-            }
-            // The API server may still carry out an earlier unconfirmed create.
-            CreateResult::NameFreed => return Step::outdated(),
-            CreateResult::Unknown(error) => {
-                memory.machines.create_unconfirmed(&draft.name, draft.number, uptime);
-                return Step::failed(machine_failure(&draft, &error), error);
-            }
-            CreateResult::Refused(error) => {
-                disk::record_rejected_disks(memory, &draft.disks, &error, uptime);
-                return Step::failed(machine_failure(&draft, &error), error);
-            }
-        };
-        let id = machine.facts.id.clone();
-        tracing::info!(machine = &*id.name, machine_uid = id.uid.as_str(), "created a machine");
-        memory.machines.written(machine, uptime);
-        memory.accept_disks(draft.disks.iter().map(|disk| &disk.name));
-        let created = PoolEvent {
-            reason: Reason::SuccessfulCreate,
-            name: id.name.to_string(),
-            note: format!("created machine {id}"),
-        };
-        let mut step = Step::done(Some(created));
-        step.events.extend(disk::reused(metrics, &draft.disks, &id));
-        for Made { draft, owner, result } in disks {
-            match result {
-                Ok(disk) => {
-                    // The machine cannot use a foreign disk. The next plan chooses another name.
-                    if disk.facts.owner.as_ref().is_none_or(|found| found.uid != owner) {
-                        step.done = false;
-                        step.outdated = true;
-                    }
-                    memory.disks.written(disk, uptime);
-                }
-                Err(error) => {
-                    if owner != id.uid {
-                        record_unconfirmed_disk(memory, &draft, &error, uptime);
-                    }
-                    step.fail(disk_failure(&draft, &error), error);
-                    step.reason = Some(FailureReason::DiskFailure);
-                }
-            }
-        }
-        step
     }
 }

@@ -2,12 +2,14 @@
 
 use vmpool_engine::ObjectId;
 use vmpool_engine::plan::DeleteReason;
+use vmpool_platforms::Platform;
 
-use super::{Outcome, seen};
-use crate::context::{Context, PoolEntry, collection};
+use super::outcome::Outcome;
+use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
-use crate::platform::Platform;
+use crate::object::{collection, seen};
+use crate::pool_entry::PoolEntry;
 use crate::write::WriteError;
 
 /// Deletes a target of a targeted removal in any state. The target is identified by its UID.

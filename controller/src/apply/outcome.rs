@@ -1,20 +1,18 @@
-//! The outcome of an action, and its effect on the memory.
+//! The outcomes of actions.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::Seen;
-use vmpool_engine::model::DiskDraft;
-use vmpool_engine::plan::{DeleteReason, UpdateOutcome};
+use vmpool_engine::model::{DiskDraft, Draft};
+use vmpool_engine::plan::DeleteReason;
+use vmpool_engine::removal::Entry;
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{Disk, Machine, Memory, ObjectId};
+use vmpool_engine::{Disk, Machine, ObjectId, Uid};
 
-use super::{create, delete, disk, pool, update};
-use crate::context::{Context, PoolEntry};
-use crate::events::{PoolEvent, Reason};
-use crate::platform::Platform;
-use crate::revisions::Change;
+use crate::events::PoolEvent;
+use crate::revisions::known::Change;
 use crate::write::WriteError;
 
 /// The outcome of one action.
@@ -22,7 +20,7 @@ pub(super) enum Outcome {
     /// It was not started, because another action of the stage failed or the pool changed.
     Skipped,
     /// A machine and its disks.
-    Unit(create::Unit),
+    Unit(Unit),
     /// A machine was changed.
     Machine(Seen<Machine>, Vec<PoolEvent>),
     /// A machine was not written to, because its spec differs from the revision.
@@ -46,13 +44,13 @@ pub(super) enum Outcome {
     /// A deletion is unconfirmed.
     MaybeDeleted(ObjectId, WriteError),
     /// An attempt to write a revision to a machine.
-    Updated(update::Update),
+    Updated(Update),
     /// A stored revision was changed or found. `done` is whether it has the expected content.
     Revision { change: Change, done: bool },
     /// A name block was recorded.
     Opened,
     /// The removal record was pruned.
-    PrunedRecord(pool::PrunedRecord),
+    PrunedRecord(PrunedRecord),
     /// The object changed since the plan.
     Outdated,
     /// It failed.
@@ -101,99 +99,57 @@ impl Outcome {
     pub(super) fn after(self, disks: Vec<Seen<Disk>>) -> Self {
         if disks.is_empty() { self } else { Self::After(disks, Box::new(self)) }
     }
-
-    /// Records the outcome in the memory.
-    pub(super) fn record<P: Platform>(
-        self,
-        context: &Context<P>,
-        pool: &PoolEntry<P>,
-        memory: &mut Memory,
-    ) -> Step {
-        let uptime = context.env.uptime();
-        match self {
-            Self::Skipped | Self::Outdated => Step::outdated(),
-            Self::Opened => Step::done(None),
-            Self::Machine(seen, events) => {
-                memory.machines.written(seen, uptime);
-                Step { events, ..Step::done(None) }
-            }
-            Self::DisksRefused(disks, event, error) => {
-                disk::record_rejected_disks(memory, &disks, &error, uptime);
-                Step::failed(event, error)
-            }
-            Self::Differs(seen, revision) => {
-                memory.rollout_attempts.record(&seen.facts.id.uid, &revision, UpdateOutcome::Differs, uptime);
-                memory.machines.written(seen, uptime);
-                Step::outdated()
-            }
-            Self::Changed(seen) => {
-                memory.machines.written(seen, uptime);
-                Step::outdated()
-            }
-            Self::Disk(seen, event) => {
-                memory.disks.written(seen, uptime);
-                Step::done(event)
-            }
-            Self::DiskChanged(seen) => {
-                memory.disks.written(seen, uptime);
-                Step::outdated()
-            }
-            Self::DiskDeleted(disk, event) => {
-                memory.disks.deleted(&disk, uptime);
-                Step::done(event)
-            }
-            Self::After(disks, rest) => {
-                for disk in disks {
-                    memory.disks.written(disk, uptime);
-                }
-                rest.record(context, pool, memory)
-            }
-            Self::Deleted(id, reason) => {
-                forget_live(context, pool, memory, &id, uptime);
-                tracing::info!(
-                    machine = &*id.name,
-                    machine_uid = id.uid.as_str(),
-                    ?reason,
-                    "deleted a machine"
-                );
-                context.metrics.removals.deleted(reason);
-                // The event about a target is sent when its entry is removed from the record, because other programs
-                // delete most targets.
-                let told = (reason == DeleteReason::Surplus).then(|| PoolEvent {
-                    reason: Reason::SuccessfulDelete,
-                    name: id.name.to_string(),
-                    note: format!("deleted machine {id}"),
-                });
-                Step::done(told)
-            }
-            Self::Gone(id) => {
-                forget_live(context, pool, memory, &id, uptime);
-                Step::done(None)
-            }
-            // While the deletion is unconfirmed, the plan deletes no other machine in its place.
-            Self::MaybeDeleted(id, error) => {
-                memory.delete_unconfirmed(&id.uid, uptime);
-                Step::failed(delete::failure(&id, &error), error)
-            }
-            Self::Unit(unit) => unit.record(&context.metrics, memory, uptime),
-            Self::Updated(update) => update.record(memory, uptime),
-            Self::Revision { change, done } => {
-                Step { revision: Some(change), done, outdated: !done, ..Step::default() }
-            }
-            Self::PrunedRecord(pruned) => pruned.record(&context.metrics, memory, uptime),
-            Self::Failed(event, error) => Step::failed(event, error),
-        }
-    }
 }
 
-fn forget_live<P: Platform>(
-    context: &Context<P>,
-    pool: &PoolEntry<P>,
-    memory: &mut Memory,
-    id: &ObjectId,
-    uptime: Duration,
-) {
-    if let Some(known) = context.known_machine(&pool.facts, memory, id) {
-        memory.machines.deleted(&known, uptime);
-    }
+/// The result of creating a machine with its disks.
+pub(super) struct Unit {
+    pub(super) draft: Draft,
+    pub(super) machine: CreateResult,
+    /// The results of its new disks.
+    pub(super) disks: Vec<MadeDisk>,
+}
+
+/// The result of creating a machine.
+pub(super) enum CreateResult {
+    /// It exists and the pool owns it.
+    Exists(Seen<Machine>),
+    /// An object that the pool does not own has the name.
+    NameTaken(Seen<Machine>),
+    /// Another object had the name and was just deleted.
+    NameFreed,
+    /// It may exist.
+    Unknown(WriteError),
+    /// It does not exist.
+    Refused(WriteError),
+}
+
+/// A new disk of a created machine.
+pub(super) struct MadeDisk {
+    pub(super) draft: DiskDraft,
+    /// UID of the expected owner.
+    pub(super) owner: Uid,
+    pub(super) result: Result<Seen<Disk>, WriteError>,
+}
+
+/// The result of writing a revision to a machine.
+pub(super) struct Update {
+    pub(super) machine: ObjectId,
+    pub(super) to: RevisionId,
+    /// The disks of the machine; after a failure only those that the machine did not have before.
+    pub(super) disks: Vec<DiskDraft>,
+    pub(super) result: Result<(Seen<Machine>, Vec<PoolEvent>), WriteError>,
+}
+
+/// The result of pruning the removal record.
+pub(super) struct PrunedRecord {
+    /// Targets that a live read found and the snapshot did not show.
+    pub(super) here: Vec<Seen<Machine>>,
+    /// The accepted entries that were removed.
+    pub(super) removed: Vec<Entry>,
+    /// Targets that exist and that the pool no longer owns. They were released and not deleted.
+    pub(super) released: BTreeSet<Uid>,
+    /// Requests whose reservations were dropped, each with its targets.
+    pub(super) expired: Vec<(Arc<str>, Vec<ObjectId>)>,
+    /// Whether the pool was written.
+    pub(super) written: bool,
 }

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::{StreamExt, stream};
 use kube::Resource;
@@ -12,14 +11,17 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::names::NameBlock;
-use vmpool_engine::removal::{Entry, State};
-use vmpool_engine::{Machine, Memory, ObjectId, Uid};
+use vmpool_engine::removal::State;
+use vmpool_engine::{Machine, ObjectId, Uid};
+use vmpool_platforms::Platform;
 
-use super::{Outcome, Step, seen};
-use crate::context::{Context, PoolEntry, ReadError, collection};
+use super::outcome::{Outcome, PrunedRecord};
+use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
-use crate::metrics::{Metrics, WriteKind};
-use crate::platform::Platform;
+use crate::live::ReadError;
+use crate::metrics::WriteKind;
+use crate::object::{collection, seen};
+use crate::pool_entry::PoolEntry;
 use crate::write::WriteError;
 
 /// Records a name block.
@@ -36,20 +38,6 @@ pub(super) async fn open_name_block<P: Platform>(
             failed(pool, Reason::FailedCreate, note, error)
         }
     }
-}
-
-/// The result of pruning the removal record.
-pub(super) struct PrunedRecord {
-    /// Targets that a live read found and the snapshot did not show.
-    here: Vec<Seen<Machine>>,
-    /// The accepted entries that were removed.
-    removed: Vec<Entry>,
-    /// Targets that exist and that the pool no longer owns. They were released and not deleted.
-    released: BTreeSet<Uid>,
-    /// Requests whose reservations were dropped, each with its targets.
-    expired: Vec<(Arc<str>, Vec<ObjectId>)>,
-    /// Whether the pool was written.
-    written: bool,
 }
 
 /// Removes entries from the record in one write: accepted targets that a live read confirms as gone or released, and
@@ -150,46 +138,4 @@ async fn write<P: Platform>(
     let (writer, name, patch) = (&context.writer, &pool.facts.id.name, Patch::Merge(patch));
     // The response can be large and is not needed.
     writer.patch::<IgnoredAny, _>(WriteKind::PatchPool, path, name, None, patch).await.map(|_| ())
-}
-
-impl PrunedRecord {
-    /// Records the result in the memory and in the metrics.
-    pub(super) fn record(self, metrics: &Metrics, memory: &mut Memory, uptime: Duration) -> Step {
-        let surprised = !self.here.is_empty();
-        for live in self.here {
-            memory.machines.written(live, uptime);
-        }
-        if !self.written {
-            return Step { outdated: surprised, done: true, ..Step::default() };
-        }
-        let expired = self.expired.iter().map(|(_, targets)| targets.len()).sum();
-        metrics.removals.settled(self.removed.len(), expired);
-        let removed = self.removed.iter().filter(|entry| !self.released.contains(&entry.target.uid));
-        let mut events: Vec<PoolEvent> = removed.map(removed_by_name).collect();
-        events.extend(self.expired.into_iter().map(|(request, targets)| {
-            tracing::warn!(request = &*request, targets = targets.len(), "dropped a reservation of machines");
-            let names: Vec<&str> = targets.iter().map(|target| &*target.name).collect();
-            PoolEvent {
-                reason: Reason::ReservationExpired,
-                name: names.join(", "),
-                note: format!(
-                    "the targeted removal of {} was neither accepted nor withdrawn in time: no machine was \
-                     removed; send the request again",
-                    names.join(", ")
-                ),
-            }
-        }));
-        Step { events, outdated: surprised, done: true, ..Step::default() }
-    }
-}
-
-/// The event about a deleted target. Its entry is removed with one write, so there is one event for each target,
-/// whichever program deleted it. Names of users are untrusted, so their control characters are escaped.
-fn removed_by_name(entry: &Entry) -> PoolEvent {
-    let Entry { target, by, .. } = entry;
-    let (name, why) = match by {
-        Some(by) => (format!("{target} (requested by {by:?})"), format!("as requested by {by:?}")),
-        None => (target.to_string(), "in a targeted removal".to_owned()),
-    };
-    PoolEvent { reason: Reason::SuccessfulDelete, name, note: format!("removed machine {target} {why}") }
 }

@@ -7,13 +7,16 @@ use kube::api::Patch;
 use serde_json::{Value, json};
 use vmpool_engine::ObjectId;
 use vmpool_engine::model::DiskDraft;
+use vmpool_platforms::Platform;
 
 use super::basis::Basis;
-use super::{Outcome, create, disk, seen};
-use crate::context::{Context, PoolEntry, collection};
+use super::outcome::Outcome;
+use super::{create, disk};
+use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
-use crate::platform::Platform;
+use crate::object::{collection, seen};
+use crate::pool_entry::PoolEntry;
 use crate::write::WriteError;
 
 /// Sends a merge patch for a machine at the version of a live read.

@@ -2,14 +2,17 @@
 
 use vmpool_engine::ObjectId;
 use vmpool_engine::revision::RevisionId;
+use vmpool_platforms::Platform;
 
-use super::Outcome;
 use super::basis::Basis;
-use crate::context::{Context, PoolEntry, collection};
+use super::outcome::Outcome;
+use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
-use crate::platform::Platform;
-use crate::revisions::{Change, RevisionEntry, RevisionObject, body};
+use crate::object::collection;
+use crate::pool_entry::PoolEntry;
+use crate::revisions::known::Change;
+use crate::revisions::stored::{RevisionEntry, RevisionObject, body};
 use crate::write::WriteError;
 
 /// Stores the current revision.

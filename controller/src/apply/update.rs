@@ -4,23 +4,25 @@
 //! If another client changes the machine in between, the controller tries again and does not overwrite the change.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::api::Patch;
 use serde_json::{Value, json};
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::limits;
 use vmpool_engine::model::{Activity, DiskDraft};
-use vmpool_engine::plan::{Disruption, UpdateOutcome};
+use vmpool_engine::plan::Disruption;
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{Machine, Memory, ObjectId};
+use vmpool_engine::{Machine, ObjectId};
+use vmpool_platforms::{Platform, Text};
 
 use super::basis::Basis;
-use super::{Outcome, Step, disk, seen};
-use crate::context::{Context, PoolEntry, collection};
+use super::disk;
+use super::outcome::{Outcome, Update};
+use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
-use crate::platform::{Platform, Text};
+use crate::object::{collection, seen};
+use crate::pool_entry::PoolEntry;
 use crate::write::WriteError;
 
 /// Number of attempts for a machine that other clients change continuously, before the next pass tries again.
@@ -35,15 +37,6 @@ pub(super) struct Wanted<'a> {
     pub(super) disks: &'a [DiskDraft],
     /// The disruption that the plan allows.
     pub(super) disruption: Disruption,
-}
-
-/// The result of writing a revision to a machine.
-pub(super) struct Update {
-    machine: ObjectId,
-    to: RevisionId,
-    /// The disks of the machine; after a failure only those that the machine did not have before.
-    disks: Vec<DiskDraft>,
-    result: Result<(Seen<Machine>, Vec<PoolEvent>), WriteError>,
 }
 
 /// The disks that the machine does not refer to yet. Only one of these can be the reason for a rejection.
@@ -134,46 +127,10 @@ fn applied(machine: &ObjectId, to: &RevisionId, before: &Machine, after: &Machin
     events
 }
 
-impl Update {
-    /// Tells the memory.
-    pub(super) fn record(self, memory: &mut Memory, uptime: Duration) -> Step {
-        let Self { machine, to, disks, result } = self;
-        let answer = match &result {
-            Ok(_) => Some(UpdateOutcome::Accepted),
-            Err(WriteError::Unconfirmed(_)) => Some(UpdateOutcome::Unconfirmed),
-            Err(error) if is_verdict(error) => Some(UpdateOutcome::Refused),
-            Err(_) => None,
-        };
-        if let Some(answer) = answer {
-            memory.rollout_attempts.record(&machine.uid, &to, answer, uptime);
-        }
-        match result {
-            Ok((written, events)) => {
-                tracing::info!(
-                    machine = &*machine.name,
-                    revision = to.as_str(),
-                    "wrote a revision to a machine"
-                );
-                memory.machines.written(written, uptime);
-                memory.accept_disks(disks.iter().map(|disk| &disk.name));
-                Step { events, ..Step::done(None) }
-            }
-            Err(error) => {
-                disk::record_rejected_disks(memory, &disks, &error, uptime);
-                Step::failed(failure(&machine, &to, &error), error)
-            }
-        }
-    }
-}
-
-fn failure(machine: &ObjectId, to: &RevisionId, error: &WriteError) -> PoolEvent {
+/// The event about a machine that could not be updated.
+pub(super) fn failure(machine: &ObjectId, to: &RevisionId, error: &WriteError) -> PoolEvent {
     let note = format!("writing revision {to} of the template to machine {machine}: {error}");
     PoolEvent { reason: Reason::FailedTemplateUpdate, name: machine.name.to_string(), note }
-}
-
-/// Whether the API server validated the update. A busy server did not.
-fn is_verdict(error: &WriteError) -> bool {
-    matches!(error, WriteError::Refused { status, .. } if status.code != 429)
 }
 
 /// Records on a machine that the revision which was last written is in effect.

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use vmpool_engine::{Disk, Machine, Uid};
-
-use crate::platform::Attachment;
+use vmpool_platforms::Attachment;
 
 /// A key of an object besides its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

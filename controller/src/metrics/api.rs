@@ -13,12 +13,12 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use tower::{Layer, Service};
+use vmpool_platforms::Platform;
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::Registry;
 
 use super::label_values::{Code, Resource, Verb};
 use super::labels::{DurationLabels, RequestLabels};
-use crate::platform::Platform;
 
 /// From a fast API server on the same node to the deadline of a request.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 8.0];

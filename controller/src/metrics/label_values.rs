@@ -1,11 +1,15 @@
 //! The label values of metrics. Every label has a fixed set of values, except the HTTP status.
 
+mod disks;
+
 use std::fmt::{self, Write as _};
 
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 use vmpool_engine::failure::FailureReason;
 use vmpool_runtime::metrics::{Values, Word};
 use vmpool_runtime::words;
+
+pub(crate) use disks::{ClaimOutcome, Collection, DiskUse};
 
 words!(
     /// The verb of a request to the API server.

@@ -5,10 +5,10 @@ use std::hash::Hash;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 use vmpool_runtime::label_set;
 
-use super::disks::{ClaimOutcome, Collection, DiskUse};
 use super::label_values::{
-    Code, Deletion, Failed, LeadershipChange, LedgerResource, MachineState, PassResult, PassStep, PoolState,
-    RemovalState, Resource, SettledOutcome, Verb, WakeOutcome, WatchResource, WriteKind, WriteOutcome,
+    ClaimOutcome, Code, Collection, Deletion, DiskUse, Failed, LeadershipChange, LedgerResource,
+    MachineState, PassResult, PassStep, PoolState, RemovalState, Resource, SettledOutcome, Verb, WakeOutcome,
+    WatchResource, WriteKind, WriteOutcome,
 };
 
 label_set!(pub(super) RequestLabels { verb: Verb, resource: Resource, code: Code });
@@ -42,4 +42,9 @@ where
         drop(family.get_or_create(&labels));
     }
     family
+}
+
+/// A count as the value of a gauge.
+pub(super) fn gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -9,8 +9,8 @@ use vmpool_runtime::Env;
 use vmpool_runtime::metrics::Registry;
 
 use super::label_values::WatchResource;
-use super::labels::{WatchLabels, each};
-use super::pools::{PoolGauges, Totals, gauge};
+use super::labels::{WatchLabels, each, gauge};
+use super::pools::{PoolGauges, Totals};
 
 /// The contents of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

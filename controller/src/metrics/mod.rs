@@ -28,9 +28,11 @@ use vmpool_runtime::lease::LeaseHealth;
 use vmpool_runtime::metrics::{Description, FloatGauge, Page, Registry};
 
 pub use api::{ApiMetrics, RequestLayer};
-pub(crate) use disks::{ClaimOutcome, DiskCounts, DiskMetrics};
+pub(crate) use disks::{DiskCounts, DiskMetrics};
 pub use label_values::WriteKind;
-pub(crate) use label_values::{LeadershipChange, LedgerResource, PassResult, PassStep, WatchResource};
+pub(crate) use label_values::{
+    ClaimOutcome, LeadershipChange, LedgerResource, PassResult, PassStep, WatchResource, WriteOutcome,
+};
 pub(crate) use live::{Live, QueueState};
 pub(crate) use passes::{PassMetrics, PassTimer, QueueMetrics};
 pub(crate) use pools::{PoolCounts, PoolReport};

@@ -14,7 +14,7 @@ use vmpool_runtime::metrics::{FloatGauge, Registry};
 
 use super::disks::{DiskCounts, DiskGauges};
 use super::label_values::{LedgerResource, MachineState, PoolState, RemovalState};
-use super::labels::{LedgerLabels, MachineLabels, PoolLabels, RemovalLabels, each};
+use super::labels::{LedgerLabels, MachineLabels, PoolLabels, RemovalLabels, each, gauge};
 
 /// The counts of one pool after a pass.
 #[derive(Clone, Debug)]
@@ -214,9 +214,4 @@ impl PoolGauges {
         let age = totals.oldest.map(|oldest| self.env.uptime().saturating_sub(oldest));
         self.oldest.set(age.unwrap_or_default().as_secs_f64());
     }
-}
-
-/// A count as the value of a gauge.
-pub(super) fn gauge(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -7,7 +7,6 @@ use vmpool_runtime::metrics::Registry;
 
 use super::label_values::{Failed, WriteKind, WriteOutcome};
 use super::labels::{FailureLabels, WriteLabels, each};
-use crate::write::WriteError;
 
 /// Counters of writes. Clones count together.
 #[derive(Clone, Debug)]
@@ -42,14 +41,7 @@ impl WriteMetrics {
         Self::new(&mut Registry::new())
     }
 
-    pub(crate) fn ended<T>(&self, kind: WriteKind, result: &Result<T, WriteError>) {
-        let outcome = match result {
-            Ok(_) => WriteOutcome::Done,
-            Err(WriteError::Refused { .. }) => WriteOutcome::Refused,
-            Err(WriteError::Unconfirmed(_)) => WriteOutcome::Unconfirmed,
-            Err(WriteError::Fenced) => WriteOutcome::Fenced,
-            Err(WriteError::Invalid(_)) => WriteOutcome::Invalid,
-        };
+    pub(crate) fn ended(&self, kind: WriteKind, outcome: WriteOutcome) {
         self.writes.get_or_create(&WriteLabels { kind, outcome }).inc();
     }
 

@@ -6,14 +6,18 @@ use std::time::Duration;
 
 use vmpool_engine::failure::FailureReason;
 use vmpool_engine::{Action, Machine, Plan, Pool, Uid, plan};
+use vmpool_platforms::{Platform, controller_of};
 
-use super::{Ended, after_outdated};
-use crate::context::{Context, MetadataOnly, Names, PoolEntry, PoolMemory, ReadError};
+use super::ended::{Ended, after_outdated};
+use crate::context::{Context, Names, PoolMemory};
+use crate::live::{MetadataOnly, ReadError};
 use crate::metrics::{PassResult, PassStep, PassTimer};
+use crate::object::version;
 use crate::observe::{Snapshot, settle_overdue};
-use crate::platform::{Platform, controller_of};
-use crate::revisions::{self, Revisions, Templates};
-use crate::watch::version;
+use crate::pool_entry::PoolEntry;
+use crate::revisions;
+use crate::revisions::known::Revisions;
+use crate::revisions::templates::Templates;
 
 /// Time until the next pass after a failed read.
 const AFTER_FAILED_READ: Duration = Duration::from_secs(1);

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use vmpool_engine::limits;
 use vmpool_engine::revision::{Fingerprint, RevisionId, StoredRevision};
 use vmpool_engine::{ObjectId, Uid};
+use vmpool_platforms::{Platform, Text, controller_of, slim_metadata};
 
-use super::Templates;
-use crate::context::PoolEntry;
-use crate::platform::{Platform, Text, controller_of, slim_metadata};
+use super::templates::Templates;
+use crate::pool_entry::PoolEntry;
 
 /// The fields of a ControllerRevision that vmpool reads.
 #[derive(Clone, Debug, Deserialize)]

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use vmpool_platforms::Dvp;
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::lease::Fence;
 use vmpool_runtime::testing::{ManualClock, env, unfenced};
 
 use super::{Call, Server};
-use crate::context::Settings;
 use crate::lead::{Dependencies, LeaderHealth, lead};
 use crate::metrics::Metrics;
-use crate::platform::Dvp;
+use crate::settings::Settings;
 
 /// The namespace of all objects.
 pub(crate) const NAMESPACE: &str = "team-a";

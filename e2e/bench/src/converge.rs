@@ -8,8 +8,9 @@ use kube::runtime::{WatchStreamExt, watcher};
 use vmpool_installation::programs::Simulator;
 use vmpool_invariants::object::Object;
 
-use crate::lab::{Lab, POOL, patience, seconds};
+use crate::lab::{Lab, POOL, seconds};
 use crate::report::Report;
+use crate::tally::patience;
 
 const NAMESPACE: &str = "converge";
 

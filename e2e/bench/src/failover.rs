@@ -7,9 +7,9 @@ use vmpool_installation::programs::{Controller, ControllerOptions};
 use vmpool_invariants::object::Kind;
 use vmpool_test_cluster::usage;
 
-use crate::lab::{Lab, POOL, patience, seconds};
-use crate::one::{as_f64, pid};
-use crate::report::{Limit, Report};
+use crate::lab::{Lab, POOL, pid, seconds};
+use crate::report::{Limit, Report, as_f64};
+use crate::tally::patience;
 
 /// Maximum time beyond the lease duration until the new leader's first write.
 const BEYOND_LEASE_SECONDS: f64 = 2.0;

@@ -17,7 +17,7 @@ use vmpool_test_cluster::control_plane::{
 };
 
 use crate::options::Options;
-use crate::tally::Tally;
+use crate::tally::{Tally, patience};
 
 /// Name of the measured pool.
 pub(crate) const POOL: &str = "bench";
@@ -30,12 +30,6 @@ const QUIET: Duration = Duration::from_secs(2);
 
 /// Interval at which the API server's counters are read while waiting for quiet.
 const POLL: Duration = Duration::from_millis(500);
-
-/// Timeout of a step with this number of objects, on a slow and busy host.
-pub(crate) fn patience(objects: usize) -> Duration {
-    Duration::from_mins(1)
-        + Duration::from_millis(100).saturating_mul(u32::try_from(objects).unwrap_or(u32::MAX))
-}
 
 /// A control plane without audit log and platform simulator, and the programs that use it.
 pub(crate) struct Lab {
@@ -234,4 +228,9 @@ fn is_scale_request(key: &RequestKey) -> bool {
 /// Seconds between two moments.
 pub(crate) fn seconds(from: Instant, to: Instant) -> f64 {
     to.saturating_duration_since(from).as_secs_f64()
+}
+
+/// The process id of a running controller.
+pub(crate) fn pid(controller: &Controller) -> anyhow::Result<u32> {
+    controller.pid().ok_or_else(|| anyhow::anyhow!("the controller is not running"))
 }

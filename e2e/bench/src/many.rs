@@ -10,7 +10,6 @@ use anyhow::{Context, bail};
 use futures::{StreamExt, TryStreamExt};
 use kube::api::ListParams;
 use kube::runtime::{WatchStreamExt, watcher};
-use parking_lot::Mutex;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
@@ -19,11 +18,10 @@ use vmpool_invariants::object::{Kind, Object};
 use vmpool_test_cluster::control_plane::RequestCounts;
 use vmpool_test_cluster::usage;
 
-use self::change::{Changes, Target};
-use crate::lab::{Lab, is_write_of_controller, of_pools, seconds};
-use crate::one::{as_f64, lines, pid, whole};
+use self::change::{Changes, Target, Tracking};
+use crate::lab::{Lab, is_write_of_controller, of_pools, pid, seconds};
 use crate::options::Options;
-use crate::report::{Limit, Report};
+use crate::report::{Limit, Report, as_f64, lines, whole};
 use crate::tracker::{STARVED, Tracked, quantile};
 
 const NAMESPACE: &str = "many";
@@ -33,9 +31,6 @@ const CREATES: usize = 8;
 
 /// Interval of progress lines.
 const PROGRESS: Duration = Duration::from_secs(15);
-
-/// All pools, by name.
-type Tracking = Arc<Mutex<HashMap<String, Tracked>>>;
 
 /// Fills the pools, makes the changes, and reports the figures.
 pub(crate) async fn measure(

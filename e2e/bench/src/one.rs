@@ -8,40 +8,15 @@ use serde_json::json;
 use vmpool_installation::programs::Controller;
 use vmpool_invariants::object::Kind;
 use vmpool_test_cluster::control_plane::RequestCounts;
-use vmpool_test_cluster::usage::{self, Memory};
+use vmpool_test_cluster::usage;
 
 use crate::bare::Bare;
-use crate::lab::{Lab, POOL, of_pools, seconds};
-use crate::load::{Load, Snapshot};
+use crate::lab::{Lab, POOL, of_pools, pid, seconds};
+use crate::load::Snapshot;
 use crate::options::Options;
-use crate::report::{Limit, Report};
+use crate::report::{Limit, Report, as_f64, lines, whole};
 use crate::{converge, failover};
-
-/// Scale-up by the controller from 0 to all machines.
-#[derive(Debug)]
-struct Up {
-    /// From the scale request until the last object is observed.
-    seconds: f64,
-    /// CPU usage during that time.
-    load: Load,
-    /// The controller's CPU time until the last object is observed.
-    cpu_seconds: f64,
-    /// The controller's CPU time until no requests arrive.
-    cpu_seconds_until_quiet: f64,
-    /// All requests during that time.
-    requests: RequestCounts,
-    /// The controller's memory once no requests arrive.
-    memory: Memory,
-}
-
-/// Scale-down by the controller to 0.
-#[derive(Debug)]
-struct Down {
-    /// From the scale request until the last machine is observed as deleted.
-    seconds: f64,
-    /// The same for the last disk, which the garbage collector deletes.
-    disks_seconds: f64,
-}
+use figures::{Down, Up};
 
 /// Runs all measurements and reports the figures.
 pub(crate) async fn measure(lab: &Lab, options: &Options, report: &mut Report) -> anyhow::Result<()> {
@@ -138,24 +113,4 @@ async fn down(lab: &Lab, namespace: &str, members: usize) -> anyhow::Result<Down
         down.seconds, down.disks_seconds
     ));
     Ok(down)
-}
-
-/// The process id of a running controller.
-pub(crate) fn pid(controller: &Controller) -> anyhow::Result<u32> {
-    controller.pid().ok_or_else(|| anyhow::anyhow!("the controller is not running"))
-}
-
-/// The counters, one per line.
-pub(crate) fn lines(requests: &RequestCounts) -> Vec<String> {
-    requests.iter().map(|(key, count)| format!("{count} {key}")).collect()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]
-pub(crate) fn as_f64(count: usize) -> f64 {
-    count as f64
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]
-pub(crate) fn whole(count: u64) -> f64 {
-    count as f64
 }

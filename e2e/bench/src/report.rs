@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde_json::{Map, Value, json};
+use vmpool_test_cluster::control_plane::RequestCounts;
 
 use crate::catalogue::{self, Entry};
 
@@ -109,4 +110,19 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
+}
+
+/// The counters, one per line.
+pub(crate) fn lines(requests: &RequestCounts) -> Vec<String> {
+    requests.iter().map(|(key, count)| format!("{count} {key}")).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]
+pub(crate) fn as_f64(count: usize) -> f64 {
+    count as f64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^53")]
+pub(crate) fn whole(count: u64) -> f64 {
+    count as f64
 }

@@ -15,8 +15,6 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use vmpool_invariants::object::Kind;
 
-use crate::lab::patience;
-
 /// Interval of progress lines during a long wait.
 const PROGRESS: Duration = Duration::from_secs(5);
 
@@ -102,4 +100,10 @@ async fn follow(client: Client, kind: Kind, namespace: String, sender: watch::Se
             });
         }
     }
+}
+
+/// Timeout of a step with this number of objects, on a slow and busy host.
+pub(crate) fn patience(objects: usize) -> Duration {
+    Duration::from_mins(1)
+        + Duration::from_millis(100).saturating_mul(u32::try_from(objects).unwrap_or(u32::MAX))
 }

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::fault::{ReadFault, WriteFault};
-use crate::operation::{Operation, Removal, WATCHED};
+use crate::manifest::WATCHED;
+use crate::operation::{Operation, Removal};
 use crate::schedule::{Schedule, Verdict};
 use crate::webhook::WebhookState;
 use crate::world::Options;

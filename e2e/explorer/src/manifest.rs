@@ -2,6 +2,16 @@
 
 use serde_json::{Value, json};
 
+/// The resource of machines.
+pub(crate) const MACHINES: &str = "virtualmachines.virtualization.deckhouse.io";
+/// The resource of disks.
+pub(crate) const DISKS: &str = "virtualdisks.virtualization.deckhouse.io";
+/// The resource of pools.
+pub(crate) const POOLS: &str = "virtualmachinepools.virtualization.deckhouse.io";
+/// Resources that the controllers watch.
+pub const WATCHED: [&str; 4] =
+    [POOLS, MACHINES, DISKS, "virtualmachineblockdeviceattachments.virtualization.deckhouse.io"];
+
 /// Name of the only pool.
 pub const POOL: &str = "web";
 

@@ -6,17 +6,10 @@ use vmpool_api::labels;
 use vmpool_model::{PatchKind, Verb, WatchDelay, WatchEnd};
 
 use crate::instance::Program;
-use crate::manifest::{POOL, disk, pool, templates};
+use crate::manifest::{DISKS, MACHINES, POOL, POOLS, WATCHED, disk, pool, templates};
 use crate::removal_client::Target;
 use crate::webhook::WebhookState;
 use crate::world::{NAMESPACE, World};
-
-const MACHINES: &str = "virtualmachines.virtualization.deckhouse.io";
-const DISKS: &str = "virtualdisks.virtualization.deckhouse.io";
-const POOLS: &str = "virtualmachinepools.virtualization.deckhouse.io";
-/// Resources that the controllers watch.
-pub const WATCHED: [&str; 4] =
-    [POOLS, MACHINES, DISKS, "virtualmachineblockdeviceattachments.virtualization.deckhouse.io"];
 
 /// One step. Numbers select an object or a process among those that exist at that moment.
 #[derive(Clone, Debug, PartialEq)]

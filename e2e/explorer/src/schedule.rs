@@ -8,7 +8,8 @@ use vmpool_runtime::testing::Idle;
 
 use crate::checks::{SETTLED_AFTER, invariant_violations, settled_violations};
 use crate::fault::{InjectedFaults, ReadFault, WriteFault};
-use crate::operation::{Operation, WATCHED};
+use crate::manifest::WATCHED;
+use crate::operation::Operation;
 use crate::webhook::WebhookState;
 use crate::world::{Options, World};
 
@@ -39,7 +40,7 @@ pub struct Verdict {
     pub writes: usize,
     /// Number of reads of the project's processes, without leases.
     pub reads: usize,
-    /// Number of changes of each resource in [`crate::operation::WATCHED`].
+    /// Number of changes of each resource in [`crate::manifest::WATCHED`].
     pub events: [usize; WATCHED.len()],
     /// Whether a replaced leader resumed.
     pub former_leader_resumed: bool,

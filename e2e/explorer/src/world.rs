@@ -23,7 +23,7 @@ use vmpool_runtime::testing::{Idle, ManualClock, env};
 use crate::aggregation::{self, AggregatedApi};
 use crate::fault_injector::{FaultInjector, InjectorState};
 use crate::instance::{Instance, Program};
-use crate::operation::WATCHED;
+use crate::manifest::WATCHED;
 use crate::platform::{Platform, image};
 use crate::removal_client::Attempt;
 use crate::webhook::{Webhook, WebhookState};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use vmpool_api::v1alpha2::API_VERSION;
 
-pub use guard::{Guard, GuardOptions, UNGUARDED, connect};
-pub(crate) use guard::{until_available, until_pools_are_validated};
+pub(crate) use guard::until_pools_are_validated;
+pub use guard::{CLASS, Guard, GuardOptions, UNGUARDED, connect};
 
 use vmpool_test_cluster::control_plane::{AuditLog, ControlPlane, Options, apply};
 use vmpool_test_cluster::error::{Error, Result};
@@ -19,9 +19,6 @@ use crate::workspace_root;
 
 /// The ClusterVirtualImage from which pools of scenarios boot.
 pub const IMAGE: &str = "alpine";
-
-/// The class of the machines in scenarios.
-pub const CLASS: &str = "generic";
 
 /// The audit policy of clusters on which invariants are checked.
 ///

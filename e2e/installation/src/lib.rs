@@ -13,12 +13,16 @@
 
 use std::path::Path;
 
+mod api_service;
 pub mod fault_proxy;
 pub mod installation;
 pub mod metrics_api;
 pub mod node_install;
 pub mod programs;
 pub mod release;
+
+/// The namespace of the release.
+pub const SYSTEM_NAMESPACE: &str = "vmpool-system";
 
 /// The root of this workspace.
 pub fn workspace_root() -> &'static Path {

@@ -27,7 +27,7 @@ use vmpool_runtime::tls::{ClientCas, Identity};
 use vmpool_test_cluster::control_plane::{ControlPlane, apply};
 use vmpool_test_cluster::error::{Error, Result};
 
-use crate::installation::until_available;
+use crate::api_service::until_available;
 
 /// Name of the Service through which the API server reaches this server.
 const SERVICE: &str = "e2e-metrics";

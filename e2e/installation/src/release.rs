@@ -16,7 +16,8 @@ use vmpool_test_cluster::control_plane::apply;
 use vmpool_test_cluster::error::{Error, Result};
 
 use self::helm::Helm;
-use crate::installation::{until_available, until_pools_are_validated};
+use crate::api_service::until_available;
+use crate::installation::until_pools_are_validated;
 use crate::programs::SYSTEM_NAMESPACE;
 use crate::workspace_root;
 

@@ -28,77 +28,18 @@ pub mod targeted_removal;
 
 mod removal_record;
 mod timeline;
+mod user_actions;
+mod violation;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-
 use vmpool_test_cluster::control_plane::AuditEntry;
 
-use crate::object::Object;
 use crate::recorder::History;
 
-/// A violated invariant.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Violation {
-    /// Its number, such as `I1`.
-    pub invariant: &'static str,
-    /// The violation, with the object's name and the revision of the store.
-    pub what: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.invariant, self.what)
-    }
-}
-
-/// Actions of the scenario that the checks must take into account.
-#[derive(Debug, Clone, Default)]
-pub struct UserActions {
-    /// UIDs of the objects that the scenario deleted.
-    pub deleted: BTreeSet<String>,
-    /// By UID, the number of targeted removals of the machine that may have had an effect: accepted, open and
-    /// unconfirmed ones. Refused ones do not count.
-    pub removal_requests: BTreeMap<String, usize>,
-    /// Machines whose targeted removal was answered with a success: their names by UID.
-    pub completed_removals: BTreeMap<String, String>,
-    /// For each pool UID, the number of additional machines that a killed or paused leader may create with its open
-    /// requests.
-    pub in_flight: BTreeMap<String, usize>,
-    /// Names of the machines in such requests: they may be created whenever the request arrives.
-    pub late_creates: BTreeSet<String>,
-    /// Foreign objects by UID, as the scenario last wrote them.
-    pub foreign: BTreeMap<String, Object>,
-}
-
-impl UserActions {
-    /// Whether the scenario deleted this machine or requested its removal.
-    pub fn is_removed_by_user(&self, uid: &str) -> bool {
-        self.deleted.contains(uid) || self.removal_requests.contains_key(uid)
-    }
-
-    /// Records that a targeted removal of these machines is about to be sent.
-    pub fn request_removal(&mut self, uids: &[String]) {
-        for uid in uids {
-            *self.removal_requests.entry(uid.clone()).or_default() += 1;
-        }
-    }
-
-    /// Records that a targeted removal of these machines was refused.
-    pub fn removal_refused(&mut self, uids: &[String]) {
-        for uid in uids {
-            let left = self.removal_requests.get(uid).copied().unwrap_or_default().saturating_sub(1);
-            if left == 0 {
-                self.removal_requests.remove(uid);
-            } else {
-                self.removal_requests.insert(uid.clone(), left);
-            }
-        }
-    }
-}
+pub use user_actions::UserActions;
+pub use violation::Violation;
 
 /// All violations in the recorded history. I3 and I8 need more input and are checked separately.
 pub fn violations(

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use vmpool_api::{annotations, labels};
 
 use super::*;
-use crate::object::Kind;
+use crate::object::{Kind, Object};
 use crate::recorder::Change;
 
 const CONTROLLER: &str = "system:serviceaccount:vmpool-system:vmpool-controller";

@@ -39,7 +39,7 @@ impl Fragments {
 
     /// Fragments that no expanded file refers to, by name relative to the source directory.
     pub(crate) fn unused(&self) -> anyhow::Result<Vec<String>> {
-        let files = crate::yaml_files(&self.dir.join("fragments"))?;
+        let files = crate::files::yaml_files(&self.dir.join("fragments"))?;
         let all: BTreeSet<String> = files
             .iter()
             .filter_map(|path| path.file_name())

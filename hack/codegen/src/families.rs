@@ -1,6 +1,6 @@
 //! The families of CRDs, and what is generated for each.
 
-use crate::types::{Options, Shared};
+use crate::options::{Options, Shared};
 
 /// CRDs whose types are one Rust module and whose reference pages are one folder.
 pub(crate) struct Family {

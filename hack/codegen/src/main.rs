@@ -14,7 +14,9 @@
 
 mod expand;
 mod families;
+mod files;
 mod lint;
+mod options;
 mod outputs;
 mod reference;
 mod schema;
@@ -31,12 +33,10 @@ use clap::Parser;
 use crate::{
     expand::Fragments,
     families::{FAMILIES, Family},
+    files::{REGENERATE, join, yaml_files},
     outputs::Outputs,
     schema::Crd,
 };
-
-/// The command that brings the generated files up to date.
-const REGENERATE: &str = "cargo xtask generate";
 
 /// The only kind whose CRD the chart installs; the platform installs the others.
 const CHART_KIND: &str = "VirtualMachinePool";
@@ -142,24 +142,4 @@ fn add_family(outputs: &mut Outputs, family: &Family, crds: &[Crd], root: &Path)
     }
     outputs.add(format!("{types}/mod.rs"), types::index(family, crds, root)?);
     Ok(())
-}
-
-/// A path below a folder, which may be empty, and so may be the path.
-fn join(folder: &str, path: &str) -> String {
-    let separator = if folder.is_empty() || path.is_empty() { "" } else { "/" };
-    format!("{folder}{separator}{path}")
-}
-
-/// The YAML files directly inside `dir`, sorted by name.
-fn yaml_files(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(dir).with_context(|| format!("listing {}", dir.display()))?;
-    let mut files = Vec::new();
-    for entry in entries {
-        let path = entry.with_context(|| format!("listing {}", dir.display()))?.path();
-        if path.extension().is_some_and(|extension| extension == "yaml") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
 }

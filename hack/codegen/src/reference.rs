@@ -5,9 +5,8 @@ use std::fmt::Write;
 use serde_yaml_ng::Value;
 
 use crate::{
-    REGENERATE,
     families::Family,
-    join,
+    files::{REGENERATE, join},
     schema::{Crd, Field, fields, rules, sequence},
 };
 

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use serde_yaml_ng::Value;
 
-use crate::REGENERATE;
+use crate::files::REGENERATE;
 
 #[cfg(test)]
 mod tests;

@@ -12,9 +12,9 @@ use kopium::{Config, Derive, SchemaMode, TypeGenerator};
 use serde_json::{Value, json};
 
 use crate::{
-    REGENERATE,
     families::{FAMILIES, Family},
-    join,
+    files::{REGENERATE, join},
+    options::{Options, Shared},
     schema::Crd,
 };
 
@@ -26,49 +26,6 @@ const FLAGS: &str = "--docs --schema=disabled --derive=Default --derive=PartialE
 
 /// The property that [`keep_unknown_fields`] adds to schemas, in its spellings in the schema and in kopium's output.
 const UNKNOWN_FIELDS: (&str, &str) = ("unknownFields", r#"#[serde(rename = "unknownFields")]"#);
-
-/// How the types of a family are generated.
-#[derive(Clone, Copy)]
-pub(crate) struct Options {
-    /// Whether every type has a field for the fields of the object that its schema does not describe.
-    ///
-    /// A program then writes an object of a newer platform back as it was. Conditions of such a family can lack fields
-    /// that Kubernetes' own condition type requires, so they have a type of their own.
-    pub(crate) keep_unknown_fields: bool,
-    /// Parts of schemas for which no types are generated.
-    pub(crate) shared: &'static [Shared],
-}
-
-/// A part of one kind's schema for which another Rust type exists.
-pub(crate) struct Shared {
-    /// The kind whose schema contains the part.
-    pub(crate) kind: &'static str,
-    /// Path of the part in the schema. For a list, its entries are meant.
-    pub(crate) part: &'static str,
-    /// The type that is used instead: a path, or a name in the same module.
-    pub(crate) target: &'static str,
-}
-
-impl Shared {
-    /// The name that kopium's analysis gives the part; the names of types inside it start with this.
-    fn prefix(&self) -> String {
-        let part = self.part.split('.').map(|field| {
-            let (first, rest) = field.split_at(1);
-            format!("{}{rest}", first.to_uppercase())
-        });
-        format!("{}{}", self.kind, part.collect::<String>())
-    }
-
-    /// The name by which kopium's output refers to the part: without the `Spec` of the kind.
-    fn alias(&self) -> String {
-        self.prefix().replacen(&format!("{}Spec", self.kind), self.kind, 1)
-    }
-
-    /// The name of the target without its path.
-    fn target_name(&self) -> &str {
-        self.target.rsplit("::").next().unwrap_or(self.target)
-    }
-}
 
 /// Fields that contain a number of machines or a percentage. All other int-or-string fields are quantities.
 const PERCENTAGES: [&str; 1] = ["max_unavailable"];

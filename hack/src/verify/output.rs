@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::runner::STARVED;
-
 #[cfg(test)]
 mod tests;
+
+/// The text in the report of a test that failed because its machine was busy (`vmpool_test_cluster::deadline::STARVED`).
+pub(super) const STARVED: &str = "the machine was starved";
 
 /// The result of one test.
 #[derive(Debug, Clone, PartialEq, Eq)]

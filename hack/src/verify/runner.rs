@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-use super::output::{Case, TestOutput};
+use super::output::{Case, STARVED, TestOutput};
 use super::stall;
 
 #[cfg(test)]
@@ -26,9 +26,6 @@ pub(super) const MOST_REPEATED: usize = 2;
 
 /// The same limit for tests that failed because the CPUs were busy with other work.
 pub(super) const MOST_STARVED: usize = 8;
-
-/// The text in the report of such a failure (`vmpool_test_cluster::deadline::STARVED`).
-pub(super) const STARVED: &str = "the machine was starved";
 
 /// How long a test binary may print nothing. Every test ends long before.
 pub(super) const PATIENCE: Duration = Duration::from_mins(10);

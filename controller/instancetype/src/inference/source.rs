@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{InferenceError, Lookup, Source};
+use super::lookup::{InferenceError, Lookup, Source};
 use crate::model::Family;
 use crate::tree::{self, Malformed};
 

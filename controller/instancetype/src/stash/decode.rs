@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::convert;
 use super::name::{Recorded, recorded};
-use super::{Stash, reduced};
+use super::object::{Stash, reduced};
 use crate::model::{self, Family, GROUP, Kind, Object, ObjectError, VERSION};
 use crate::tree::Malformed;
 

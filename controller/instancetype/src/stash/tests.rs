@@ -4,6 +4,7 @@ mod writing;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::model::Object;
 use crate::testing;
 
 const UID: &str = "7f0c9f0e-3d0c-4a53-9f1e-0a1b2c3d4e5f";

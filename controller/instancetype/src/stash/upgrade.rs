@@ -3,9 +3,8 @@
 use serde_json::{Value, json};
 
 use super::name::join;
-use super::{
-    Decoded, Owner, Recorded, Stash, StoredVersion, compose, labels, object_labels, recorded, reduced,
-};
+use super::object::{object_labels, reduced};
+use super::{Decoded, Owner, Recorded, Stash, StoredVersion, compose, labels, recorded};
 use crate::model::{Family, VERSION};
 
 /// What to do with a stash in view of its version.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use vmpool_engine::ObjectId;
 use vmpool_engine::model::{DiskAnnotations, DiskDraft, StoredTime};
 
-use super::{MACHINE_UID, Sample, created, decode};
+use super::sample::{MACHINE_UID, Sample, created, decode};
 use crate::Platform;
 
 /// A disk as the API server stores it, for every template of the sample.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use vmpool_engine::model::DiskDraft;
 use vmpool_engine::revision::{Fingerprint, RevisionId};
 
-use super::{Sample, decode};
+use super::sample::{Sample, decode};
 use crate::Platform;
 
 /// The key of a label and an annotation that a template can set.

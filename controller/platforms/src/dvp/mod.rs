@@ -2,6 +2,7 @@
 
 pub mod admission;
 mod devices;
+mod names;
 mod objects;
 mod read;
 pub mod removal;
@@ -19,9 +20,6 @@ use vmpool_engine::{Disk, Machine, Pool, Status};
 use super::{Attachment, Platform};
 
 pub use objects::{AttachmentObject, DiskObject, MachineObject, PoolObject};
-
-/// `apiVersion` of pools, machines and disks.
-const API_VERSION: &str = "virtualization.deckhouse.io/v1alpha2";
 
 /// Deckhouse DVP.
 #[derive(Clone, Copy, Debug)]
@@ -110,12 +108,6 @@ impl Platform for Dvp {
     fn status(pool: &PoolObject, status: &Status) -> Value {
         write::status(pool, status)
     }
-}
-
-/// The label selector in the status of a pool. It matches the machines and their pods, because the platform copies the
-/// labels of a machine to its pod.
-fn selector(pool_uid: &str) -> String {
-    format!("{}={pool_uid}", vmpool_api::labels::POOL_UID)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use vmpool_engine::model::{Activity, DiskTemplate, Lifetime, ScaleDownPolicy};
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::status::Summary;
 
+use super::names::API_VERSION;
 use super::*;
 use crate::contract;
 

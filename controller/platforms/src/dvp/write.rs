@@ -12,8 +12,9 @@ use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 
+use super::names::{API_VERSION, selector};
 use super::objects::{DiskObject, MachineObject, PoolObject};
-use super::{API_VERSION, devices, selector, update};
+use super::{devices, update};
 
 /// The object of a new machine, with all labels and annotations and with resolved disks. A machine with the name of a
 /// template as a disk name would refer to any disk of the namespace with that name.

@@ -126,7 +126,7 @@ mod tests {
         Event::deleted("rec", "herd-0", "u"),
         "Normal SuccessfulDelete Deleted VM rec/herd-0 with uid u"
     )]
-    #[case::deleted_many(Event::deleted_many("rec", &["herd-0"]), "Normal SuccessfulDelete Deleted 1 VMs in rec: herd-0")]
+    #[case::deleted_many(Event::deleted_many("rec", &["herd-0", "herd-1"]), "Normal SuccessfulDelete Deleted 2 VMs in rec: herd-0, herd-1")]
     #[case::delete_failed(
         Event::delete_failed("rec", "herd-0", "conflict"),
         "Warning FailedDelete Failed to delete VM rec/herd-0: conflict"

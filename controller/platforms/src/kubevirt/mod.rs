@@ -8,8 +8,9 @@
 //! 1. `keys`, `labels`, `selectors`: values
 //! 2. `objects`: the fields of stored objects that vmpool reads
 //! 3. `read`: stored objects as plain types
-//! 4. `machine`, `release`, `status`, `coexistence`: objects, patches and verdicts from these types
-//! 5. `template`, `revision`, `events`: comparisons of templates, stored templates, and the texts of events
+//! 4. `machine`, `release`, `status`, `healing`, `coexistence`: objects, patches and verdicts from these types
+//! 5. `template`, `revision`, `storage`, `events`: comparisons of templates, stored templates, storage that a new
+//!    machine would share, and the texts of events
 //! 6. `restart`, `update`: what brings a changed template to an existing machine
 //!
 //! `admission` contains the rules of the webhook. It uses `selectors`.
@@ -19,6 +20,7 @@ pub mod coexistence;
 pub mod events;
 #[cfg(test)]
 mod fixtures;
+pub mod healing;
 pub mod keys;
 pub mod labels;
 pub mod machine;
@@ -29,5 +31,6 @@ pub mod restart;
 pub mod revision;
 pub mod selectors;
 pub mod status;
+pub mod storage;
 pub mod template;
 pub mod update;

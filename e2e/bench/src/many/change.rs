@@ -1,16 +1,22 @@
 //! The changes: mostly machines that start or stop, and sometimes the number of replicas.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
 use futures::future::BoxFuture;
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
+use parking_lot::Mutex;
 use serde_json::json;
 use vmpool_invariants::object::Kind;
 
-use super::Tracking;
 use crate::lab::Lab;
+use crate::tracker::Tracked;
+
+/// All pools, by name.
+pub(super) type Tracking = Arc<Mutex<HashMap<String, Tracked>>>;
 
 /// One of this many changes is a scale request.
 const SCALE_EVERY: usize = 10;

@@ -1,13 +1,40 @@
 //! The figures of one large pool.
 
 use serde_json::json;
-use vmpool_test_cluster::control_plane::RequestKey;
+use vmpool_test_cluster::control_plane::{RequestCounts, RequestKey};
+use vmpool_test_cluster::usage::Memory;
 
-use super::{Down, Up, as_f64, lines, whole};
 use crate::bare::{Run, WIDTHS};
 use crate::lab::{is_write_of_controller, of_pools};
+use crate::load::Load;
 use crate::options::Options;
-use crate::report::{Limit, Report};
+use crate::report::{Limit, Report, as_f64, lines, whole};
+
+/// Scale-up by the controller from 0 to all machines.
+#[derive(Debug)]
+pub(super) struct Up {
+    /// From the scale request until the last object is observed.
+    pub(super) seconds: f64,
+    /// CPU usage during that time.
+    pub(super) load: Load,
+    /// The controller's CPU time until the last object is observed.
+    pub(super) cpu_seconds: f64,
+    /// The controller's CPU time until no requests arrive.
+    pub(super) cpu_seconds_until_quiet: f64,
+    /// All requests during that time.
+    pub(super) requests: RequestCounts,
+    /// The controller's memory once no requests arrive.
+    pub(super) memory: Memory,
+}
+
+/// Scale-down by the controller to 0.
+#[derive(Debug)]
+pub(super) struct Down {
+    /// From the scale request until the last machine is observed as deleted.
+    pub(super) seconds: f64,
+    /// The same for the last disk, which the garbage collector deletes.
+    pub(super) disks_seconds: f64,
+}
 
 /// Adds all figures to the report.
 pub(super) fn add(options: &Options, raw: &[Run], ups: &[Up], downs: &[Down], report: &mut Report) {

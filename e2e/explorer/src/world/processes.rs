@@ -149,7 +149,7 @@ impl World {
     pub fn disconnect(&mut self, which: usize) {
         let Some(place) = self.place(Program::Controller, which) else { return };
         let name = self.instances[place].name.clone();
-        for resource in crate::operation::WATCHED {
+        for resource in crate::manifest::WATCHED {
             self.server.delay_watches(&name, resource, WatchDelay::Held);
         }
         self.injector.lock().disconnected.insert(name.clone());
@@ -163,7 +163,7 @@ impl World {
         }
         let disconnected = std::mem::take(&mut self.injector.lock().disconnected);
         for name in disconnected {
-            for resource in crate::operation::WATCHED {
+            for resource in crate::manifest::WATCHED {
                 self.server.delay_watches(&name, resource, WatchDelay::None);
             }
             self.log(|| format!("{name} is reconnected"));

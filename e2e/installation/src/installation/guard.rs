@@ -1,24 +1,23 @@
 //! The webhook and the aggregated API of a cluster.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use kube::api::{ApiResource, DynamicObject, PostParams};
 use kube::{Api, Client, Resource};
 use serde_json::{Value, json};
 use vmpool_api::annotations;
 use vmpool_api::v1alpha2::{API_VERSION, VirtualMachinePool};
-use vmpool_test_cluster::control_plane::{ControlPlane, apply, get_text};
+use vmpool_test_cluster::control_plane::{ControlPlane, apply};
 use vmpool_test_cluster::error::{Error, Result, chain};
 use vmpool_test_cluster::poll;
 
+use crate::api_service::{REACHED_DEADLINE, until_available};
 use crate::fault_proxy::FaultProxy;
 use crate::metrics_api::MetricsApi;
 use crate::programs::{Chart, Component, SYSTEM_NAMESPACE, Service, ServiceOptions};
 
-/// How long it may take until the API server reaches the programs. Their certificates must be created, written into the
-/// registrations, and loaded.
-const REACHED_DEADLINE: Duration = Duration::from_mins(1);
+/// The class of the machines in scenarios.
+pub const CLASS: &str = "generic";
 
 /// A label of namespaces that the webhook skips, so that scenarios can store objects that it would refuse: those of an
 /// earlier version, of another platform, or of a cluster without the webhook. The chart does not have this label.
@@ -239,7 +238,7 @@ fn probe() -> Result<DynamicObject> {
             "virtualDiskTemplates": [{
                 "name": "root", "spec": { "persistentVolumeClaim": { "size": "64Mi" } } }],
             "virtualMachineTemplate": { "spec": {
-                "virtualMachineClassName": super::CLASS,
+                "virtualMachineClassName": CLASS,
                 "cpu": { "cores": 1, "coreFraction": "5%" },
                 "memory": { "size": "512Mi" },
                 "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": "root" }],
@@ -247,35 +246,4 @@ fn probe() -> Result<DynamicObject> {
         },
     });
     serde_json::from_value(probe).map_err(Error::json("writing a probe"))
-}
-
-/// Waits until an aggregated API is available and the API server proxies requests to it, which it does shortly after it
-/// has set the condition.
-///
-/// # Errors
-/// [`Error::Api`], [`Error::Deadline`] with the reason in the condition.
-pub(crate) async fn until_available(client: &Client, name: &str) -> Result<()> {
-    let resource = ApiResource {
-        group: "apiregistration.k8s.io".to_owned(),
-        version: "v1".to_owned(),
-        api_version: "apiregistration.k8s.io/v1".to_owned(),
-        kind: "APIService".to_owned(),
-        plural: "apiservices".to_owned(),
-    };
-    let api = Api::<DynamicObject>::all_with(client.clone(), &resource);
-    let (version, group) = name.split_once('.').unwrap_or_default();
-    let path = format!("/apis/{group}/{version}");
-    let what = || format!("the APIService {name} is available");
-    poll::until(what, REACHED_DEADLINE, async || {
-        let service = api.get(name).await.map_err(Error::api(format!("reading the APIService {name}")))?;
-        let conditions = service.data.pointer("/status/conditions").and_then(Value::as_array);
-        let available =
-            conditions.into_iter().flatten().find(|condition| condition["type"] == "Available").cloned();
-        let available = available.unwrap_or_default();
-        if available["status"] != "True" {
-            return Ok(Err(available.to_string()));
-        }
-        Ok(get_text(client, &path).await.map(drop).map_err(|error| chain(&error)))
-    })
-    .await
 }

@@ -14,13 +14,10 @@ use vmpool_test_cluster::error::{Error, Result};
 use vmpool_test_cluster::process;
 
 use crate::release::helm_program;
-use crate::workspace_root;
+use crate::{SYSTEM_NAMESPACE, workspace_root};
 
 #[cfg(test)]
 mod tests;
-
-/// The namespace of the release.
-pub const SYSTEM_NAMESPACE: &str = "vmpool-system";
 
 /// The controller's service account in [`SYSTEM_NAMESPACE`].
 pub const CONTROLLER_ACCOUNT: &str = "vmpool-controller";

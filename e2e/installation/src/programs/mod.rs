@@ -7,7 +7,8 @@ mod program;
 mod service;
 mod simulator;
 
-pub use chart::{Accounts, CONTROLLER_ACCOUNT, Chart, SYSTEM_NAMESPACE};
+pub use crate::SYSTEM_NAMESPACE;
+pub use chart::{Accounts, CONTROLLER_ACCOUNT, Chart};
 pub use controller::{Controller, ControllerOptions};
 pub use program::Program;
 pub use service::{Component, Replica, Service, ServiceOptions};

@@ -1,9 +1,11 @@
 //! Decoding, accepting and upgrading stashes.
 
+use std::collections::BTreeMap;
+
 use rstest::rstest;
 
 use super::*;
-use crate::model::{Family, Instancetype, ObjectError};
+use crate::model::{Family, Instancetype, Kind, ObjectError};
 
 const KIND: Kind = Kind::ClusterInstancetype;
 

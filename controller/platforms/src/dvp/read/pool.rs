@@ -13,8 +13,9 @@ use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::status::Summary;
 
+use super::super::names::selector;
 use super::super::objects::{self, PoolObject, PoolSpec, PoolStatus};
-use super::super::{selector, template};
+use super::super::template;
 use super::{annotation, rollout};
 
 pub(in super::super) fn pool(object: &PoolObject) -> Pool {

@@ -172,6 +172,10 @@ fn a_volume_that_a_user_removed_is_not_attached_again() {
     let volumes = machine["spec"]["template"]["spec"]["volumes"].as_array().unwrap();
     assert_eq!(volumes.len(), 2);
     assert_eq!(volumes[1]["secret"]["secretName"], "other-0");
+    // It also stays detached if the template changes this volume.
+    to["spec"]["template"]["spec"]["volumes"][1]["configMap"]["name"] = "other".into();
+    let machine = updated(&live, Some(&template(&json!({}))), &to);
+    assert_eq!(machine["spec"]["template"]["spec"]["volumes"].as_array().unwrap().len(), 2);
 }
 
 #[rstest]
@@ -208,6 +212,7 @@ fn a_disk_of_another_kind_keeps_nothing_that_the_server_filled_in() {
 fn the_source_of_a_data_volume_template_is_replaced_as_a_whole() {
     let mut live = fixtures::machine();
     live["spec"]["dataVolumeTemplates"][0]["metadata"]["annotations"] = json!({ "theirs": "1" });
+    live["spec"]["dataVolumeTemplates"][0]["spec"]["source"]["registry"]["pullMethod"] = "pod".into();
     let mut to = template(&json!({}));
     to["spec"]["dataVolumeTemplates"][0]["spec"] =
         json!({ "source": { "blank": {} }, "pvc": { "volumeMode": "Block" } });

@@ -11,8 +11,9 @@ use rustix::process::{Pid, Signal};
 use vmpool_installation::{programs, release};
 use vmpool_test_cluster::{control_plane, node, process};
 
+use super::output::say;
 use super::place::{Found, Kind, POLL, Place, Ready, Record};
-use super::talk::{self, Progress, say};
+use super::talk::{self, Progress};
 
 /// How long a start may take on a busy host. It only limits failures.
 const START_PATIENCE: Duration = Duration::from_mins(5);

@@ -18,6 +18,7 @@
 //! process that has got its process id.
 
 mod commands;
+mod output;
 mod parts;
 mod place;
 mod supervisor;

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use vmpool_test_cluster::control_plane::target_directory;
 
-use super::talk::say;
+use super::output::say;
 
 /// How long the removal of files may fail after the processes were killed.
 const REMOVAL_PATIENCE: Duration = Duration::from_secs(10);

@@ -7,14 +7,12 @@ use jiff::Timestamp;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+use super::output::PROGRESS;
 use super::parts::Parts;
 use super::place::{Place, Ready, Record};
 
 /// How often the programs are checked. A program that exits at once is therefore restarted at most this often.
 const REFRESH: Duration = Duration::from_secs(1);
-
-/// The prefix of log lines that `up` prints.
-pub(crate) const PROGRESS: &str = "==> ";
 
 /// Runs a playground until a signal arrives or a component of the control plane exits.
 ///

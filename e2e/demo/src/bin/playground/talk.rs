@@ -5,17 +5,8 @@ use std::path::Path;
 
 use jiff::Timestamp;
 
+use super::output::{PROGRESS, say};
 use super::place::{Kind, Place, Ready};
-use super::supervisor::PROGRESS;
-
-/// `println!` that ignores a closed pipe, so that `make up | head` does not fail.
-macro_rules! say {
-    ($($words:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stdout(), $($words)*);
-    }};
-}
-pub(crate) use say;
 
 /// Prints how to use the playground, and commands to try.
 pub(crate) fn what_to_try(place: &Place, ready: &Ready) {

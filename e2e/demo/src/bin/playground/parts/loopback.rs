@@ -7,8 +7,8 @@ use vmpool_installation::programs::{
 };
 use vmpool_test_cluster::control_plane::{AuditLog, ControlPlane, Options};
 
+use crate::output::PROGRESS;
 use crate::place::{Part, Place};
-use crate::supervisor::PROGRESS;
 
 /// As in the chart: a leader and a standby.
 const CONTROLLERS: usize = 2;

@@ -4,8 +4,8 @@ use vmpool_installation::node_install as install;
 use vmpool_test_cluster::control_plane::{AuditLog, ControlPlane};
 use vmpool_test_cluster::node::{NodeCluster, NodeOptions};
 
+use crate::output::PROGRESS;
 use crate::place::Place;
-use crate::supervisor::PROGRESS;
 
 /// All running programs. Dropping this kills them.
 pub(crate) struct OnNode {

@@ -1,0 +1,105 @@
+//! The sample pool of a platform, with machines and statuses made from it.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use vmpool_engine::failure::Failure;
+use vmpool_engine::model::{DiskDraft, Draft, Lifetime};
+use vmpool_engine::plan::{NamesInUse, Observed};
+use vmpool_engine::{Memory, Pool, Status};
+
+use crate::Platform;
+
+/// UID of the sample's machines.
+pub(super) const MACHINE_UID: &str = "0b1f2a60-5f2f-4f1e-9c39-7d1c3f8e2b55";
+
+/// The sample pool and its facts.
+pub(super) struct Sample<P: Platform> {
+    pub(super) pool: P::Pool,
+    pub(super) facts: Pool,
+}
+
+impl<P: Platform> Sample<P> {
+    pub(super) fn new(pool: &Value) -> Self {
+        let pool: P::Pool = decode(pool);
+        let facts = P::read_pool(&pool);
+        assert!(
+            facts.validation_errors.is_empty(),
+            "the sample must be a good pool: {:?}",
+            facts.validation_errors
+        );
+        assert!(
+            !facts.id.uid.as_str().is_empty() && !facts.namespace.is_empty(),
+            "the sample must be a stored one"
+        );
+        Self { pool, facts }
+    }
+
+    pub(super) fn draft(&self, suffix: &str, number: u64) -> Draft {
+        let name: Arc<str> = format!("{}-{suffix}", self.facts.id.name).into();
+        let own = self.facts.disks.iter().filter(|template| template.lifetime == Lifetime::Ephemeral);
+        let disks = own
+            .map(|template| DiskDraft::new(format!("{name}-{}", template.name).into(), template.name.clone()))
+            .collect();
+        Draft { name, number, revision: self.facts.revision.clone(), disks }
+    }
+
+    pub(super) fn template(&self) -> Value {
+        P::template(&self.pool)
+    }
+
+    /// A drafted machine as the API server stores it.
+    pub(super) fn body(&self, draft: &Draft) -> Value {
+        let mut body = P::machine(&self.pool, &self.template(), draft);
+        body["metadata"]["uid"] = json!(MACHINE_UID);
+        body["metadata"]["resourceVersion"] = json!("1");
+        body["metadata"]["creationTimestamp"] = json!(created().to_string());
+        body
+    }
+
+    pub(super) fn machine(&self, draft: &Draft) -> P::Machine {
+        decode(&self.body(draft))
+    }
+
+    /// The status of the pool without machines.
+    pub(super) fn status(&self, failure: Option<&Failure>) -> Status {
+        let memory = Memory::default();
+        let observed = Observed {
+            now: created(),
+            uptime: std::time::Duration::ZERO,
+            pool: &self.facts,
+            machines: Vec::new(),
+            disks: [].into(),
+            pool_disks: Vec::new(),
+            other_users: [].into(),
+            collection_grace: vmpool_engine::plan::COLLECTION_GRACE,
+            stored: Vec::new(),
+            unconfirmed_creates: Vec::new(),
+            memory: &memory,
+            names_in_use: &Nothing,
+        };
+        vmpool_engine::status(&observed, failure)
+    }
+}
+
+/// No name is in use.
+struct Nothing;
+
+impl NamesInUse for Nothing {
+    fn has_machine(&self, _: &str) -> bool {
+        false
+    }
+    fn has_disk(&self, _: &str) -> bool {
+        false
+    }
+}
+
+pub(super) fn decode<K: serde::de::DeserializeOwned>(body: &Value) -> K {
+    serde_json::from_value(body.clone()).expect("the platform reads what it writes")
+}
+
+/// In whole seconds, as the API server stores it.
+pub(super) fn created() -> Timestamp {
+    Timestamp::constant(1_893_456_000, 0)
+}

@@ -1,0 +1,116 @@
+//! DataVolumes and claims that a new machine would share with another machine.
+//!
+//! The name of a DataVolume contains the ordinal and not the pool. Two pools of a namespace whose templates have the same
+//! name would therefore use the same DataVolumes.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use vmpool_engine::model::ObjectId;
+
+use super::keys::PRESERVED_POOL;
+use super::machine::{Template, numbered};
+use crate::controller_reference;
+
+/// Names of the DataVolumes that KubeVirt creates for the machine with this ordinal.
+pub fn data_volumes(template: Template<'_>, ordinal: u64) -> Vec<String> {
+    let spec = numbered(template, ordinal);
+    let templates = spec["dataVolumeTemplates"].as_array().into_iter().flatten();
+    let names = templates.filter_map(|template| template["metadata"]["name"].as_str());
+    names.map(str::to_owned).collect()
+}
+
+/// The kind of a storage object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StorageKind {
+    /// A DataVolume.
+    DataVolume,
+    /// A PersistentVolumeClaim.
+    Claim,
+}
+
+/// Why a machine of `pool` must not be created while this stored DataVolume or claim has the name of one of its
+/// DataVolumes: another machine or pool uses it, or used it last. `None` if nothing is against it. `is_ours` says whether
+/// a UID is that of a machine of the pool.
+///
+/// Without this check, the machine would never start, or take over the storage of another pool. An object without a
+/// controller and without a record of its pool may be used, because users prepare storage in this way.
+pub fn conflict(
+    kind: StorageKind,
+    object: &ObjectMeta,
+    pool: &ObjectId,
+    is_ours: impl Fn(&str) -> bool,
+) -> Option<String> {
+    let name = object.name.as_deref().unwrap_or_default();
+    let what = match kind {
+        StorageKind::DataVolume => format!("DataVolume {name}"),
+        StorageKind::Claim => format!("PersistentVolumeClaim {name}"),
+    };
+    if let Some(owner) = controller_reference(object) {
+        let of_its_data_volume =
+            kind == StorageKind::Claim && owner.kind == "DataVolume" && owner.name == name;
+        let is_free = of_its_data_volume || is_ours(&owner.uid);
+        return (!is_free).then(|| format!("{what} is controlled by {} {}", owner.kind, owner.name));
+    }
+    let last = object.labels.as_ref()?.get(PRESERVED_POOL)?;
+    (**last != *pool.name).then(|| format!("{what} holds the preserved data of a machine of pool {last}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::super::fixtures;
+    use super::super::read::NameGeneration;
+    use super::*;
+
+    #[test]
+    fn the_names_of_data_volumes_contain_the_ordinal() {
+        let content = &fixtures::spec()["virtualMachineTemplate"];
+        let template = Template { content, names: NameGeneration::default() };
+        assert_eq!(data_volumes(template, 4), ["root-4"]);
+        let none = Template { content: &Value::Null, names: NameGeneration::default() };
+        assert!(data_volumes(none, 4).is_empty());
+    }
+
+    fn owned(kind: &str, name: &str, uid: &str) -> Value {
+        json!({ "ownerReferences": [
+            { "apiVersion": "v1", "kind": kind, "name": name, "uid": uid, "controller": true },
+        ] })
+    }
+
+    #[rstest]
+    #[case::no_owner(json!({}), None, None)]
+    #[case::a_machine_of_the_pool(owned("VirtualMachine", "herd-0", "ours"), None, None)]
+    #[case::another_machine(
+        owned("VirtualMachine", "flock-0", "theirs"),
+        Some("DataVolume root-0 is controlled by VirtualMachine flock-0"),
+        Some("PersistentVolumeClaim root-0 is controlled by VirtualMachine flock-0")
+    )]
+    #[case::its_data_volume(
+        owned("DataVolume", "root-0", "d"),
+        Some("DataVolume root-0 is controlled by DataVolume root-0"),
+        None
+    )]
+    #[case::another_data_volume(
+        owned("DataVolume", "other", "d"),
+        Some("DataVolume root-0 is controlled by DataVolume other"),
+        Some("PersistentVolumeClaim root-0 is controlled by DataVolume other")
+    )]
+    #[case::preserved_by_the_pool(json!({"labels": {"vmpool.dev/preserved-pool": "herd"}}), None, None)]
+    #[case::preserved_by_another_pool(
+        json!({"labels": {"vmpool.dev/preserved-pool": "flock"}}),
+        Some("DataVolume root-0 holds the preserved data of a machine of pool flock"),
+        Some("PersistentVolumeClaim root-0 holds the preserved data of a machine of pool flock"))]
+    fn storage_of_others_is_a_conflict(
+        #[case] metadata: Value,
+        #[case] data_volume: Option<&str>,
+        #[case] claim: Option<&str>,
+    ) {
+        let mut metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
+        metadata.name = Some("root-0".to_owned());
+        let pool = ObjectId::new("herd", fixtures::POOL_UID);
+        let conflict = |kind| conflict(kind, &metadata, &pool, |uid| uid == "ours");
+        assert_eq!(conflict(StorageKind::DataVolume).as_deref(), data_volume);
+        assert_eq!(conflict(StorageKind::Claim).as_deref(), claim);
+    }
+}

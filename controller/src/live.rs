@@ -1,0 +1,139 @@
+//! Live reads: requests to the API server that no cache answers.
+
+use futures::AsyncBufReadExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{GetParams, ListParams};
+use kube::core::Request;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use vmpool_platforms::{ApiObject, Platform, slim_metadata};
+
+use crate::context::Context;
+use crate::list::{self, PAGE};
+use crate::object::collection;
+use crate::response_body::ResponseBody;
+
+/// The name of a list in errors of reads.
+const ALL: &str = "(all)";
+
+/// The error of a live read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    #[error("reading {kind} {name}")]
+    Failed { kind: String, name: String, source: Box<kube::Error> },
+    #[error("reading {kind} {name}: {source}")]
+    TooLate { kind: String, name: String, source: vmpool_runtime::env::Elapsed },
+}
+
+/// An object with only the metadata that vmpool reads.
+#[derive(Debug, Deserialize)]
+pub(crate) struct MetadataOnly {
+    #[serde(deserialize_with = "slim_metadata")]
+    pub(crate) metadata: ObjectMeta,
+}
+
+impl<P: Platform> Context<P> {
+    /// Reads an object live: without a resourceVersion, so that the API server reads from the etcd quorum.
+    pub(crate) async fn get_live<K: ApiObject>(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<K>, ReadError> {
+        let object = async {
+            let body = self.fetch::<K>(namespace, name).await?;
+            body.map(|body| serde_json::from_slice(body.bytes())).transpose().map_err(kube::Error::SerdeError)
+        };
+        self.in_time::<K, _>(name, object).await
+    }
+
+    /// Reads an object live as text, with all its fields.
+    pub(crate) async fn get_text<K: ApiObject>(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<ResponseBody>, ReadError> {
+        self.in_time::<K, _>(name, self.fetch::<K>(namespace, name)).await
+    }
+
+    async fn fetch<K: ApiObject>(&self, namespace: &str, name: &str) -> kube::Result<Option<ResponseBody>> {
+        let request = Request::new(collection::<K>(namespace)).get(name, &GetParams::default());
+        let mut request = request.map_err(kube::Error::BuildRequest)?;
+        request.extensions_mut().insert("get");
+        let answer = match self.client.request_stream(request).await {
+            Ok(answer) => answer,
+            Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let (mut answer, mut body) = (std::pin::pin!(answer), self.writer.bodies().begin());
+        loop {
+            let chunk = answer.fill_buf().await.map_err(kube::Error::ReadEvents)?;
+            if chunk.is_empty() {
+                return Ok(Some(body));
+            }
+            body.push(chunk).await;
+            let read = chunk.len();
+            answer.consume_unpin(read);
+        }
+    }
+
+    /// Lists all objects of type `K` in `namespace` live and page by page, and passes each to `visit`. All pages show
+    /// the state at one time after the call.
+    pub(crate) async fn list_live<K: ApiObject>(
+        &self,
+        namespace: &str,
+        visit: impl FnMut(K),
+    ) -> Result<(), ReadError> {
+        self.list_live_where(namespace, ListParams::default(), visit).await
+    }
+
+    /// The same for the objects that `wanted` selects.
+    pub(crate) async fn list_live_where<K: ApiObject>(
+        &self,
+        namespace: &str,
+        wanted: ListParams,
+        visit: impl FnMut(K),
+    ) -> Result<(), ReadError> {
+        self.pages::<K, K>(wanted, visit, |page| Request::new(collection::<K>(namespace)).list(page)).await
+    }
+
+    /// As [`Context::list_live`], but only with the metadata.
+    pub(crate) async fn list_live_metadata<K: ApiObject>(
+        &self,
+        namespace: &str,
+        visit: impl FnMut(MetadataOnly),
+    ) -> Result<(), ReadError> {
+        let request = |page: &ListParams| Request::new(collection::<K>(namespace)).list_metadata(page);
+        self.pages::<K, MetadataOnly>(ListParams::default(), visit, request).await
+    }
+
+    async fn pages<K: ApiObject, T: DeserializeOwned>(
+        &self,
+        wanted: ListParams,
+        mut visit: impl FnMut(T),
+        request: impl Fn(&ListParams) -> Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<(), ReadError> {
+        let mut wanted = wanted.limit(PAGE);
+        loop {
+            let page = list::page(&self.client, request(&wanted), &mut visit);
+            let page = self.in_time::<K, _>(ALL, page).await?;
+            if page.next.is_empty() {
+                return Ok(());
+            }
+            wanted = wanted.continue_token(&page.next);
+        }
+    }
+
+    /// The result of a read, or an error after the deadline.
+    async fn in_time<K: ApiObject, T>(
+        &self,
+        name: &str,
+        read: impl Future<Output = kube::Result<T>>,
+    ) -> Result<T, ReadError> {
+        let (kind, name) = (K::kind(&()).into_owned(), name.to_owned());
+        match self.env.timeout(self.settings.request_deadline, read).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(source)) => Err(ReadError::Failed { kind, name, source: Box::new(source) }),
+            Err(source) => Err(ReadError::TooLate { kind, name, source }),
+        }
+    }
+}

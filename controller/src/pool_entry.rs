@@ -1,0 +1,52 @@
+//! A pool as the cache contains it.
+
+use std::sync::Arc;
+
+use kube::Resource;
+use vmpool_engine::{Pool, Uid};
+use vmpool_platforms::Platform;
+
+use crate::cache::{Cached, Key};
+use crate::events::Subject;
+
+/// A stored pool and its facts.
+pub(crate) struct PoolEntry<P: Platform> {
+    pub(crate) facts: Pool,
+    pub(crate) object: Arc<P::Pool>,
+}
+
+impl<P: Platform> PoolEntry<P> {
+    pub(crate) fn read(object: P::Pool) -> Self {
+        Self { facts: P::read_pool(&object), object: Arc::new(object) }
+    }
+
+    /// The subject of events about this pool.
+    pub(crate) fn subject(&self) -> Subject {
+        Subject {
+            api_version: P::Pool::api_version(&()).into_owned(),
+            kind: P::Pool::kind(&()).into_owned(),
+            namespace: self.facts.namespace.clone(),
+            id: self.facts.id.clone(),
+        }
+    }
+}
+
+/// Pools with equal facts are equal: no decision depends on other fields, and every change of the spec changes the
+/// generation.
+impl<P: Platform> PartialEq for PoolEntry<P> {
+    fn eq(&self, other: &Self) -> bool {
+        self.facts == other.facts
+    }
+}
+
+impl<P: Platform> Cached for PoolEntry<P> {
+    fn name(&self) -> &Arc<str> {
+        &self.facts.id.name
+    }
+    fn uid(&self) -> &Uid {
+        &self.facts.id.uid
+    }
+    fn keys(&self, _: &Arc<str>) -> Vec<Key> {
+        vec![Key::Pool(self.facts.id.uid.clone())]
+    }
+}

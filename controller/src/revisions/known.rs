@@ -1,0 +1,67 @@
+//! The stored revisions of a pool, as the leader knows them.
+
+use std::collections::HashMap;
+
+use vmpool_engine::ObjectId;
+use vmpool_engine::revision::{Fingerprint, History, RevisionId};
+use vmpool_platforms::{Platform, Text};
+
+use super::stored::RevisionEntry;
+use crate::pool_entry::PoolEntry;
+
+/// A change of the stored revisions.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// The revision is stored.
+    Stored(RevisionEntry),
+    /// The revision is not stored any more.
+    Gone(RevisionId),
+}
+
+/// The stored revisions of one pool.
+#[derive(Debug, Default)]
+pub(crate) struct Revisions {
+    pub(super) history: History,
+    pub(super) objects: HashMap<RevisionId, ObjectId>,
+    /// Contents that passes use.
+    pub(super) contents: HashMap<RevisionId, Text>,
+    /// Generation and fingerprint of the template in the spec.
+    template: Option<(i64, Fingerprint)>,
+    /// Generation and template hash that another controller had published in the status before vmpool took over.
+    pub(super) elsewhere: Option<(i64, RevisionId)>,
+}
+
+impl Revisions {
+    /// Records a change.
+    pub(crate) fn record(&mut self, change: Change) {
+        match change {
+            Change::Stored(entry) => {
+                self.objects.insert(entry.stored.id.clone(), entry.object);
+                self.history.add(entry.stored);
+            }
+            Change::Gone(id) => {
+                self.objects.remove(&id);
+                self.contents.remove(&id);
+                self.history.remove(&id);
+            }
+        }
+    }
+
+    /// The identities, oldest first.
+    pub(crate) fn ids(&self) -> Vec<RevisionId> {
+        self.history.ids()
+    }
+
+    /// The fingerprint of the template in the spec of the pool.
+    pub(super) fn fingerprint<P: Platform>(&mut self, pool: &PoolEntry<P>) -> Fingerprint {
+        let generation = pool.facts.generation;
+        match self.template {
+            Some((known, fingerprint)) if known == generation => fingerprint,
+            _ => {
+                let fingerprint = Fingerprint::of(&P::canonical(&P::template(&pool.object)));
+                self.template = Some((generation, fingerprint));
+                fingerprint
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The templates that a pass needs.
+
+use std::collections::HashMap;
+
+use vmpool_engine::ObjectId;
+use vmpool_engine::revision::{Fingerprint, RevisionId};
+use vmpool_platforms::Text;
+
+/// The templates that the writes of a pass need.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Templates {
+    /// The current template.
+    pub(crate) wanted: Text,
+    /// Its fingerprint.
+    pub(crate) fingerprint: Option<Fingerprint>,
+    /// The templates of earlier revisions that are merge bases.
+    pub(crate) earlier: HashMap<RevisionId, Text>,
+    /// The objects of all stored revisions.
+    pub(crate) stored: HashMap<RevisionId, ObjectId>,
+    /// The number of the next revision.
+    pub(crate) number: i64,
+    /// The template hash of another controller for the current template. A machine with this hash has the current
+    /// template.
+    pub(crate) elsewhere: Option<RevisionId>,
+}
+
+impl Templates {
+    /// The template of a revision; `None` if it is no longer stored.
+    pub(crate) fn of(&self, id: &RevisionId, current: &RevisionId) -> Option<&Text> {
+        if id == current { Some(&self.wanted) } else { self.earlier.get(id) }
+    }
+}

@@ -1,0 +1,42 @@
+//! Settings of the controller.
+
+use std::time::Duration;
+
+use vmpool_engine::plan::COLLECTION_GRACE;
+use vmpool_engine::removal::RESERVATION_AGE;
+
+/// Settings of the controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Maximum number of passes in parallel, each for another pool.
+    pub workers: usize,
+    /// Maximum number of writes in flight for all pools.
+    pub writes_in_flight: usize,
+    /// Deadline of a request. After it, the request is unconfirmed.
+    pub request_deadline: Duration,
+    /// Minimum time between two passes of a pool that events cause.
+    pub debounce: Duration,
+    /// Age at which the controller drops a reservation that is not accepted.
+    pub reservation_timeout: Duration,
+    /// Time between the mark and the deletion of a disk. In this time, a use that has just begun becomes visible.
+    pub collection_grace: Duration,
+    /// Minimum time between two writes of a pool's status.
+    pub status_interval: Duration,
+    /// Maximum time between two passes of a pool.
+    pub resync: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            workers: 4,
+            writes_in_flight: 64,
+            request_deadline: Duration::from_secs(8),
+            debounce: Duration::from_millis(100),
+            reservation_timeout: RESERVATION_AGE,
+            collection_grace: COLLECTION_GRACE,
+            status_interval: Duration::from_secs(1),
+            resync: Duration::from_mins(10),
+        }
+    }
+}
