@@ -56,7 +56,9 @@ label_values!(
         Snapshot => "snapshot",
         /// A stored revision of a machine template.
         Revision => "revision",
-        /// A pool, for the scale guard.
+        /// A storage class.
+        StorageClass => "storage_class",
+        /// A pool, for the scale guard, or all pools of a namespace, to compare a KubeVirt pool with them.
         Pool => "pool",
     }
 );
@@ -92,6 +94,7 @@ impl Resource {
             Subject::Image => Self::Image,
             Subject::Snapshot => Self::Snapshot,
             Subject::Revision => Self::Revision,
+            Subject::StorageClass => Self::StorageClass,
             Subject::Pool => Self::Pool,
         }
     }

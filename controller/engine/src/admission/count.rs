@@ -87,4 +87,12 @@ pub fn warn(terms: &Terms, change: &Change<'_>, warnings: &mut Vec<Warning>) {
         );
         warnings.push(Warning::new(Rule::LEAVING_EXPLICIT, terms.policy, detail));
     }
+    if let Some(current) = current.filter(|current| !old.explicit && new.explicit && *current > after) {
+        let surplus = current - after;
+        let detail = format!(
+            "the pool has {current} machines and replicas is {after}: with Explicit the controller keeps the surplus of \
+             {surplus}. Remove machines by name, and then raise replicas to the number that you want"
+        );
+        warnings.push(Warning::new(Rule::BECOMING_EXPLICIT, terms.policy, detail));
+    }
 }

@@ -13,6 +13,8 @@ pub enum Subject {
     Snapshot,
     /// A stored revision of a machine template.
     Revision,
+    /// A storage class.
+    StorageClass,
     /// A pool.
     Pool,
 }

@@ -34,6 +34,8 @@ impl Rule {
     pub const SCALE_GUARD: Self = Self::new("S", Severity::Forbidden);
     /// The policy does not change from explicit while there are more machines than desired.
     pub const LEAVING_EXPLICIT: Self = Self::new("W16", Severity::Warning);
+    /// The policy does not change to explicit while there are more machines than desired.
+    pub const BECOMING_EXPLICIT: Self = Self::new("W23", Severity::Warning);
     /// The number of machines is not lowered to zero.
     pub const EMPTIED_POOL: Self = Self::new("W17", Severity::Warning);
 

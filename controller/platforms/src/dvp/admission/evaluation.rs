@@ -126,7 +126,7 @@ fn needs(pool: Pool<'_>, template: Option<&Template<'_>>, changed: &[view::DiskT
     let mut needs = Needs::default();
     if let Some(template) = template {
         needs.class = Some(template.class());
-        needs.images.extend(devices::boot_image(pool));
+        devices::needs(pool, &mut needs);
     }
     for disk in changed {
         sources::needs(*disk, &mut needs);
@@ -164,6 +164,7 @@ fn with_facts(
     if let Some(template) = template {
         class::check(template, cluster.in_place_resize, facts.class.as_ref(), warnings)?;
         devices::check_boot(pool, facts)?;
+        devices::check_images(pool, facts, warnings);
     }
     for disk in changed {
         sources::check(*disk, facts, warnings);

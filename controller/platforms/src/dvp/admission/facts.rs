@@ -141,6 +141,8 @@ pub struct Needs {
     pub images: BTreeSet<ImageId>,
     /// Names of VirtualDiskSnapshots of the pool's namespace.
     pub snapshots: BTreeSet<String>,
+    /// Names of storage classes.
+    pub storage_classes: BTreeSet<String>,
     /// Possible names of a ControllerRevision in the pool's namespace, in order. The first one that belongs to the pool
     /// is used.
     pub revisions: Vec<String>,
@@ -152,6 +154,7 @@ impl Needs {
         self.class.is_none()
             && self.images.is_empty()
             && self.snapshots.is_empty()
+            && self.storage_classes.is_empty()
             && self.revisions.is_empty()
     }
 }
@@ -165,6 +168,8 @@ pub struct Facts {
     pub images: BTreeMap<ImageId, Found<Image>>,
     /// Snapshots by name.
     pub snapshots: BTreeMap<String, Found<Snapshot>>,
+    /// Storage classes by name.
+    pub storage_classes: BTreeMap<String, Found<()>>,
     /// The results for [`Needs::revisions`], in the same order.
     pub revisions: Vec<Found<Revision>>,
 }

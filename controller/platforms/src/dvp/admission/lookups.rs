@@ -27,13 +27,14 @@ impl Gathered {
 
     /// The lookups without a result. The volume snapshot of a disk snapshot follows when the disk snapshot was read.
     pub(super) fn lookups(&self) -> Vec<Lookup> {
-        let Needs { class, images, snapshots, revisions } = &self.needs;
+        let Needs { class, images, snapshots, storage_classes, revisions } = &self.needs;
         let snapshots = snapshots.iter().map(|name| match self.results.get(&disk_snapshot(name)) {
             Some(Some(Found::There(snapshot))) => volume_snapshot(snapshot),
             _ => disk_snapshot(name),
         });
         let all = class.iter().map(class_of).chain(revisions.iter().map(|name| revision(name)));
         let all = all.chain(images.iter().map(image)).chain(snapshots);
+        let all = all.chain(storage_classes.iter().map(|name| storage_class(name)));
         all.filter(|lookup| !self.results.contains_key(lookup)).collect()
     }
 
@@ -43,7 +44,7 @@ impl Gathered {
 
     /// The facts in the objects.
     pub(super) fn facts(&self) -> Facts {
-        let Needs { class, images, snapshots, revisions } = &self.needs;
+        let Needs { class, images, snapshots, storage_classes, revisions } = &self.needs;
         let revision = |name: &String| {
             let found = self.get(&revision(name)).unwrap_or(Found::Absent);
             found.map(|revision| Revision::read(&revision))
@@ -59,10 +60,15 @@ impl Gathered {
             };
             Some((name.clone(), found.map(|volume| read_volume_snapshot(&volume))))
         });
+        let storage_classes = storage_classes.iter().filter_map(|name| {
+            let found = self.get(&storage_class(name))?;
+            Some((name.clone(), found.map(drop)))
+        });
         Facts {
             class: class.as_ref().and_then(|name| self.class(name)),
             images: images.collect(),
             snapshots: snapshots.collect(),
+            storage_classes: storage_classes.collect(),
             revisions: revisions.iter().map(revision).collect(),
         }
     }
@@ -153,6 +159,18 @@ fn volume_snapshot(disk: &Value) -> Lookup {
         namespaced: true,
         name: Some(name.to_owned()),
         fields: &["status.restoreSize"],
+        reveals: true,
+    }
+}
+
+fn storage_class(name: &str) -> Lookup {
+    Lookup {
+        subject: Subject::StorageClass,
+        api_version: "storage.k8s.io/v1",
+        plural: "storageclasses",
+        namespaced: false,
+        name: Some(name.to_owned()),
+        fields: &["metadata.name"],
         reveals: true,
     }
 }

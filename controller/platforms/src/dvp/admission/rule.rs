@@ -115,6 +115,7 @@ rules! {
     AutoFraction "W5a" Invalid Template "coreFraction Auto needs in-place resize, and a class that leaves at least two fractions below 100%";
     Networks "W6" Invalid Template "The networks fit each other and the cluster";
     BootsFromImage "W7" Invalid Template "The device that machines boot from is not an image that is ready and no CD-ROM";
+    ImageUnknown "W7w" Warning Template "The images that machines have as devices exist";
     Gpus "W8" Invalid Template "GPUs are requested only if the cluster has them";
     UserData "W9" Warning Template "Inline user data looks like something that cloud-init understands";
     Identities "W10" Invalid Template "The template contains nothing that only one machine can use";
@@ -125,6 +126,8 @@ rules! {
     DiskSize "D1" Invalid DiskTemplate "A disk size is greater than zero, and present if there is no data source";
     DiskBelowSource "D2" Warning DiskTemplate "A disk is not smaller than its source";
     DiskFromIso "D3" Warning DiskTemplate "A disk is not created from the image of a CD-ROM";
+    SourceUnknown "D4" Warning DiskTemplate "The image or snapshot that a disk is created from exists";
+    StorageClassUnknown "D5" Warning DiskTemplate "The storage class of a disk exists";
     LeavingExplicit "W16" Warning Update "scaleDownPolicy does not change from Explicit while there are more \
     machines than replicas";
     EmptiedPool "W17" Warning Update "replicas does not go to zero";
@@ -134,6 +137,8 @@ rules! {
     RolloutHeld "W21" Warning Update "The machine template does not change while a revision is pinned or the \
     rollout is paused";
     MetadataKeys "W22" Invalid Template "Labels and annotations of machines have keys and values that Kubernetes allows";
+    BecomingExplicit "W23" Warning Update "scaleDownPolicy does not change to Explicit while there are more \
+    machines than replicas";
 }
 
 impl fmt::Display for Rule {

@@ -3,6 +3,7 @@ mod classes;
 mod corpus;
 mod details;
 mod laws;
+mod missing;
 mod page;
 mod ratchet;
 mod rollouts;
@@ -132,6 +133,18 @@ impl World {
         self
     }
 
+    /// The world in which admission finds no such image.
+    fn without_image(mut self, name: &str) -> Self {
+        let id = ImageId { kind: ImageKind::Cluster, name: name.to_owned() };
+        self.facts.images.insert(id, Found::Absent);
+        self
+    }
+
+    fn storage_class(mut self, name: &str, found: Found<()>) -> Self {
+        self.facts.storage_classes.insert(name.to_owned(), found);
+        self
+    }
+
     fn with_class(mut self, class: &Value) -> Self {
         self.facts.class = Some(Found::There(Class::read(class)));
         self
@@ -218,10 +231,10 @@ fn only_what_is_needed_is_read() {
         };
     let created = needs(None, &pool()).unwrap();
     assert_eq!(created.class, Some(super::ClassName::Named("small".to_owned())));
-    assert_eq!(created.images.len(), 1, "the source of a disk; toolbox is not the first device: {created:?}");
+    assert_eq!(created.images.len(), 2, "the source of a disk, and an image among the devices: {created:?}");
     assert_eq!(needs(Some(&pool()), &with(pool(), "/spec/replicas", json!(9))), None);
     let grown = needs(Some(&pool()), &disk(0, "/spec/persistentVolumeClaim/size", json!("11Gi"))).unwrap();
     assert_eq!((grown.class, grown.images.len()), (None, 1));
     let resized = needs(Some(&pool()), &machine("/cpu/cores", json!(4))).unwrap();
-    assert_eq!((resized.class.is_some(), resized.images.len()), (true, 0));
+    assert_eq!((resized.class.is_some(), resized.images.len()), (true, 1));
 }

@@ -190,6 +190,7 @@ pub(super) fn specimens() -> Vec<Specimen> {
                 ]),
             ),
         ),
+        create_in(Rule::ImageUnknown, World::complete().without_image("toolbox"), pool()),
         create_in(
             Rule::Gpus,
             World::without(|cluster| cluster.gpus = Known::No),
@@ -227,6 +228,12 @@ pub(super) fn specimens() -> Vec<Specimen> {
             Rule::DiskFromIso,
             World::complete().image("installer", Image { ready: true, cdrom: true, unpacked: None }),
             disk(0, "/spec/dataSource", from("ClusterVirtualImage", "installer")),
+        ),
+        create_in(Rule::SourceUnknown, World::complete().without_image("debian"), pool()),
+        create_in(
+            Rule::StorageClassUnknown,
+            World::complete().storage_class("fast", Found::Absent),
+            disk(1, "/spec/persistentVolumeClaim/storageClassName", json!("fast")),
         ),
         update(
             Rule::LeavingExplicit,
@@ -273,6 +280,12 @@ pub(super) fn specimens() -> Vec<Specimen> {
         create(
             Rule::MetadataKeys,
             with(pool(), "/spec/virtualMachineTemplate/metadata/labels/role", json!("web server")),
+        ),
+        update(
+            Rule::BecomingExplicit,
+            with(pool(), "/status/replicas", json!(5)),
+            with(explicit(), "/spec/replicas", json!(5)),
+            explicit(),
         ),
     ]
 }
