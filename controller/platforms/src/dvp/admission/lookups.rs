@@ -55,10 +55,15 @@ impl Gathered {
         });
         let snapshots = snapshots.iter().filter_map(|name| {
             let found = match self.get(&disk_snapshot(name))? {
-                Found::There(snapshot) => self.get(&volume_snapshot(&snapshot))?,
-                other => other,
+                // A disk snapshot without a volume snapshot exists, and its size is unknown.
+                Found::There(snapshot) => match self.get(&volume_snapshot(&snapshot))? {
+                    Found::Absent => Found::There(Snapshot::default()),
+                    volume => volume.map(|volume| read_volume_snapshot(&volume)),
+                },
+                Found::Absent => Found::Absent,
+                Found::Failed(reason) => Found::Failed(reason),
             };
-            Some((name.clone(), found.map(|volume| read_volume_snapshot(&volume))))
+            Some((name.clone(), found))
         });
         let storage_classes = storage_classes.iter().filter_map(|name| {
             let found = self.get(&storage_class(name))?;

@@ -56,7 +56,6 @@ const SCHEMA: &[&str] = &[
     "pool-container-path-dots",
     "pool-container-path-relative",
     "pool-container-path-writable",
-    "pool-max-unavailable-long",
     "pool-unknown-field",
 ];
 
