@@ -11,11 +11,13 @@ mod rejected_disks;
 mod repair;
 mod revision;
 mod update;
+mod window;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures::{StreamExt, stream};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use vmpool_engine::failure::{Failure, FailureReason};
 use vmpool_engine::limits::shorten;
 use vmpool_engine::plan::{DeleteReason, Stage};
@@ -31,6 +33,7 @@ use crate::revisions::templates::Templates;
 use crate::write::WriteError;
 use basis::Basis;
 use outcome::Outcome;
+use window::Window;
 
 /// The result of applying a plan.
 #[derive(Default)]
@@ -99,21 +102,28 @@ async fn run_stage<P: Platform>(
     let mut disks_refused = false;
     {
         let stop = &stop;
-        let mut outcomes = stream::iter(batch)
-            .map(|action| async move {
-                if stop.load(Ordering::Relaxed) || !is_current(context, pool) {
-                    return (action, Outcome::Skipped);
-                }
-                let outcome = perform(context, pool, basis, &action).await;
-                (action, outcome)
-            })
-            .buffer_unordered(context.settings.writes_in_flight);
-        while let Some((action, outcome)) = outcomes.next().await {
+        let is_slow = stage == Stage::Create && memory.creates_start_slowly(context.env.uptime());
+        let mut window = Window::new(context.settings.writes_in_flight, is_slow);
+        let (mut waiting, mut running) = (batch.into_iter(), FuturesUnordered::new());
+        loop {
+            for action in waiting.by_ref().take(window.free(running.len())) {
+                running.push(async move {
+                    if stop.load(Ordering::Relaxed) || !is_current(context, pool) {
+                        return (action, Outcome::Skipped);
+                    }
+                    let outcome = perform(context, pool, basis, &action).await;
+                    (action, outcome)
+                });
+            }
+            let Some((action, outcome)) = running.next().await else { break };
             let step = record::record(outcome, context, pool, memory);
             applied.events.extend(step.events);
             applied.outdated |= step.outdated;
             applied.revisions.extend(step.revision);
             complete &= step.done;
+            if step.done {
+                window.widen();
+            }
             if retries_refused_last(stage) && (step.done || step.error.is_some()) {
                 memory.record_result(action.object(), step.error.is_some());
             }
@@ -180,9 +190,7 @@ async fn perform<P: Platform>(
     action: &Action,
 ) -> Outcome {
     match action {
-        Action::Relabel { machine } => {
-            repair::patch(context, pool, machine, P::managed_labels(&pool.object)).await
-        }
+        Action::Relabel { machine } => repair::relabel(context, pool, machine).await,
         Action::Release { machine, shared } => repair::release(context, pool, machine, shared).await,
         Action::CreateDisk { machine, disk } => repair::disk(context, pool, machine, disk).await,
         Action::Repoint { machine, position, from, to } => {

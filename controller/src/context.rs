@@ -40,6 +40,8 @@ pub(crate) struct PoolMemory {
     pub(crate) revisions: Option<Revisions>,
     /// The message of the last event about invalid settings.
     pub(crate) warned: Option<String>,
+    /// The message of the last event about a machine that does not start.
+    pub(crate) problem: Option<String>,
     /// Detached disks that an event has reported, with their machines.
     pub(crate) detached: BTreeSet<(Uid, Arc<str>)>,
 }

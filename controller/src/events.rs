@@ -2,9 +2,9 @@
 //!
 //! A task sends them one after the other, independent of the passes, so that an event that cannot be stored does not
 //! delay a machine. Their number is limited: up to ten events per reason and pass are sent separately, one event lists
-//! the names of the rest, and a repeated event becomes a series.
+//! the names of the rest, a repeated event becomes a series, and a pool gets up to ten warnings per reason in ten minutes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ pub(crate) const INDIVIDUAL: usize = 10;
 const BACKLOG: usize = 1000;
 /// An event that is repeated within this time continues its series.
 const SERIES: Duration = Duration::from_mins(10);
+/// Maximum number of warnings per pool and reason in the time of [`SERIES`].
+const WARNINGS: usize = 10;
 /// Maximum number of series. A new series replaces the one that was not repeated for the longest time.
 const MOST_SERIES: usize = 1000;
 
@@ -63,6 +65,8 @@ pub enum Reason {
     ReservationExpired,
     /// A setting of the pool cannot be read.
     InvalidSettings,
+    /// The platform does not start a machine.
+    MachineNotStarted,
 }
 
 impl Reason {
@@ -85,6 +89,7 @@ impl Reason {
             Self::FailedTemplateUpdate => "FailedTemplateUpdate",
             Self::ReservationExpired => "ReservationExpired",
             Self::InvalidSettings => "InvalidSettings",
+            Self::MachineNotStarted => "MachineNotStarted",
         }
     }
 
@@ -103,6 +108,7 @@ impl Reason {
             Self::TemplateApplied | Self::FailedTemplateUpdate => "Update",
             Self::ReservationExpired => "Remove",
             Self::InvalidSettings => "Read",
+            Self::MachineNotStarted => "Start",
         }
     }
 
@@ -118,6 +124,7 @@ impl Reason {
                 | Self::FailedTemplateUpdate
                 | Self::ReservationExpired
                 | Self::InvalidSettings
+                | Self::MachineNotStarted
         )
     }
 }
@@ -156,7 +163,10 @@ impl Events {
     /// Creates the queue, and the task that sends its events.
     pub(crate) fn new(writer: Writer, env: Env, instance: String) -> (Self, impl Future<Output = ()> + Send) {
         let (sender, receiver) = mpsc::channel(BACKLOG);
-        (Self { sender }, Sender { writer, env, instance, series: HashMap::new() }.run(receiver))
+        (
+            Self { sender },
+            Sender { writer, env, instance, series: HashMap::new(), warnings: HashMap::new() }.run(receiver),
+        )
     }
 
     /// Queues the events of one pass.
@@ -170,26 +180,30 @@ impl Events {
     }
 }
 
-/// At most [`INDIVIDUAL`] notes per reason, and one note that lists the names of the rest. Equal notes are merged.
+/// Maximum length of the note that the event about the rest repeats, in bytes.
+const EXAMPLE: usize = 400;
+
+/// At most [`INDIVIDUAL`] notes per reason, and one note with the names of the rest and the note of the first of them.
+/// Equal notes are merged.
 fn condense(events: Vec<PoolEvent>) -> Vec<(Reason, String)> {
     let mut notes: Vec<(Reason, String)> = Vec::new();
-    let mut rest: Vec<(Reason, Vec<String>)> = Vec::new();
+    let mut rest: Vec<(Reason, String, Vec<String>)> = Vec::new();
     for PoolEvent { reason, name, note } in events {
         if notes.contains(&(reason, note.clone())) {
             continue;
         }
         if notes.iter().filter(|(other, _)| *other == reason).count() < INDIVIDUAL {
             notes.push((reason, note));
-        } else if let Some((_, names)) = rest.iter_mut().find(|(other, _)| *other == reason) {
+        } else if let Some((.., names)) = rest.iter_mut().find(|(other, ..)| *other == reason) {
             names.push(name);
         } else {
-            rest.push((reason, vec![name]));
+            rest.push((reason, note, vec![name]));
         }
     }
-    notes.extend(
-        rest.into_iter()
-            .map(|(reason, names)| (reason, format!("and {} more: {}", names.len(), names.join(", ")))),
-    );
+    notes.extend(rest.into_iter().map(|(reason, first, names)| {
+        let first = first.get(..first.floor_char_boundary(EXAMPLE)).unwrap_or_default();
+        (reason, format!("and {} more, the first: {first}; all: {}", names.len(), names.join(", ")))
+    }));
     notes.into_iter().map(|(reason, note)| (reason, shorten(note))).collect()
 }
 
@@ -198,6 +212,8 @@ struct Sender {
     env: Env,
     instance: String,
     series: HashMap<SeriesKey, Series>,
+    /// The uptimes of the last warnings of each pool and reason.
+    warnings: HashMap<(ObjectId, Reason), VecDeque<Duration>>,
 }
 
 /// The pool, the reason and the note.
@@ -213,7 +229,9 @@ impl Sender {
     async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
         while let Some(message) = messages.recv().await {
             let uptime = self.env.uptime();
-            self.series.retain(|_, series| uptime.saturating_sub(series.last) < SERIES);
+            let is_recent = |at: &Duration| uptime.saturating_sub(*at) < SERIES;
+            self.series.retain(|_, series| is_recent(&series.last));
+            self.warnings.retain(|_, warnings| warnings.back().is_some_and(is_recent));
             if let Err(error) = self.send(message, uptime).await {
                 tracing::debug!(%error, "an event was not stored");
             }
@@ -236,6 +254,10 @@ impl Sender {
                 Err(error) if error.is_gone() => {}
                 other => return other.map(|_| ()),
             }
+        }
+        if reason.is_warning() && !self.may_warn(&subject.id, reason, uptime) {
+            tracing::debug!(pool = &*subject.id.name, reason = reason.as_str(), note, "omitted a warning");
+            return Ok(());
         }
         let name = format!("{}.{:016x}", subject.id.name, self.env.random());
         let event = json!({
@@ -263,6 +285,18 @@ impl Sender {
             self.remember(key, Series { event: name, count: 1, last: uptime });
         }
         Ok(())
+    }
+
+    /// Whether the pool has had fewer than [`WARNINGS`] warnings of this reason in the time of [`SERIES`]. If so, this one
+    /// counts. Each of them is a new object, and the conditions of the pool contain the last failure anyway.
+    fn may_warn(&mut self, pool: &ObjectId, reason: Reason, uptime: Duration) -> bool {
+        let warnings = self.warnings.entry((pool.clone(), reason)).or_default();
+        warnings.retain(|at| uptime.saturating_sub(*at) < SERIES);
+        let may = warnings.len() < WARNINGS;
+        if may {
+            warnings.push_back(uptime);
+        }
+        may
     }
 
     fn remember(&mut self, key: SeriesKey, series: Series) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tracing::Instrument;
 use vmpool_engine::failure::Failure;
-use vmpool_engine::status::detached;
+use vmpool_engine::status::{detached, problem};
 use vmpool_engine::{Plan, Pool, Uid, status};
 use vmpool_platforms::Platform;
 
@@ -21,7 +21,7 @@ use crate::object::version;
 use crate::observe::Snapshot;
 use crate::pool_entry::PoolEntry;
 use crate::queue::Requeue;
-use crate::report::{detached_disk_events, invalid_settings_event, report};
+use crate::report::{detached_disk_events, invalid_settings_event, problem_event, report};
 
 /// Time until the next pass after the lease was too short for a write. By then it is renewed or lost.
 const AFTER_FENCE: Duration = Duration::from_secs(1);
@@ -137,11 +137,13 @@ async fn publish<P: Platform>(
     let names = Names { context, namespace: &pool.facts.namespace };
     let status_conflict = state.status_conflict.failure();
     let failure = status_conflict.as_ref().or(state.memory.failure()).or(plan_failure.as_ref());
-    let (status, detached) = {
+    let (status, detached, problem) = {
         let observed = snapshot.observed(&pool.facts, &state.memory, &names);
-        (status(&observed, failure), detached(&observed))
+        (status(&observed, failure), detached(&observed), problem(&observed))
     };
     applied.events.extend(detached_disk_events(&pool.facts, detached, &mut state.detached));
+    let problem = problem.filter(|_| status.summary.ready < pool.facts.desired);
+    applied.events.extend(problem_event(&pool.facts, problem, &mut state.problem));
     let facts = PoolReport::served(&pool.facts, &status, terminating, disks, &state.memory);
     context.pool_counts.record(&pool.facts.id.uid, facts);
     applied.events.extend(invalid_settings_event(&pool.facts, &status, &mut state.warned));

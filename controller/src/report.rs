@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube::api::Patch;
 use serde_json::json;
 use vmpool_engine::condition::{Condition, INVALID_SETTINGS};
-use vmpool_engine::status::Detached;
+use vmpool_engine::status::{Detached, Problem};
 use vmpool_engine::{Pool, Status, Uid};
 use vmpool_platforms::Platform;
 
@@ -103,6 +103,26 @@ pub(crate) fn detached_disk_events(
         conditions.any(|condition| condition.message.contains(note))
     };
     advices.filter(|event| !is_published(&event.note)).collect()
+}
+
+/// The event about a machine that does not start. Each message is reported once, also if the leader changes.
+pub(crate) fn problem_event(
+    pool: &Pool,
+    found: Option<Problem>,
+    reported: &mut Option<String>,
+) -> Option<PoolEvent> {
+    let Some(Problem { machine, message, .. }) = found else {
+        *reported = None;
+        return None;
+    };
+    if reported.as_ref() == Some(&message) {
+        return None;
+    }
+    *reported = Some(message.clone());
+    let mut conditions = pool.published.conditions.iter();
+    let is_published = conditions.any(|condition| condition.message.contains(&message));
+    let name = machine.to_string();
+    (!is_published).then_some(PoolEvent { reason: Reason::MachineNotStarted, name, note: message })
 }
 
 /// The event about invalid settings. Each message is reported once, also if the leader changes.

@@ -92,7 +92,7 @@ fn available(observed: &Observed<'_>, summary: &Summary, blocked: &Blocked) -> W
         _ if desired == 0 => "no machines are desired".to_owned(),
         _ => format!("{ready} of {} {} ready", machines(desired), are(desired)),
     };
-    let problem = problem(observed).filter(|_| !holds).map(|problem| problem.message);
+    let problem = problem(observed).filter(|_| !holds).map(Problem::sentence);
     let waits = if holds { &[] } else { &blocked.machines[..] };
     Wanted {
         kind: condition::AVAILABLE,

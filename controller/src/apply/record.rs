@@ -138,6 +138,7 @@ fn created(unit: Unit, metrics: &Metrics, memory: &mut Memory, uptime: Duration)
     let id = machine.facts.id.clone();
     tracing::info!(machine = &*id.name, machine_uid = id.uid.as_str(), "created a machine");
     memory.machines.written(machine, uptime);
+    memory.machine_created(uptime);
     memory.accept_disks(draft.disks.iter().map(|disk| &disk.name));
     let created = PoolEvent {
         reason: Reason::SuccessfulCreate,

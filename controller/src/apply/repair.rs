@@ -19,20 +19,54 @@ use crate::object::{collection, seen};
 use crate::pool_entry::PoolEntry;
 use crate::write::WriteError;
 
-/// Sends a merge patch for a machine at the version of a live read.
-pub(super) async fn patch<P: Platform>(
+/// One repair of a machine.
+struct Repair<'a> {
+    machine: &'a ObjectId,
+    /// The repair in words, with all its objects, for the event about its failure.
+    what: String,
+    /// The reason of that event.
+    reason: Reason,
+}
+
+impl<'a> Repair<'a> {
+    fn labels(machine: &'a ObjectId, what: &str) -> Self {
+        Self { machine, what: format!("{what} machine {machine}"), reason: Reason::FailedRepair }
+    }
+
+    fn disk(machine: &'a ObjectId, what: String) -> Self {
+        Self { machine, what, reason: Reason::FailedDisk }
+    }
+
+    fn failed(&self, error: WriteError) -> Outcome {
+        let note = format!("{}: {error}", self.what);
+        Outcome::Failed(PoolEvent { reason: self.reason, name: self.machine.name.to_string(), note }, error)
+    }
+}
+
+/// Restores the labels of a machine.
+pub(super) async fn relabel<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     machine: &ObjectId,
+) -> Outcome {
+    let repair = Repair::labels(machine, "restoring the labels of");
+    patch(context, pool, &repair, P::managed_labels(&pool.object)).await
+}
+
+/// Sends a merge patch for a machine at the version of a live read.
+async fn patch<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    repair: &Repair<'_>,
     mut patch: Value,
 ) -> Outcome {
-    let live = match live(context, pool, machine).await {
+    let live = match live(context, pool, repair).await {
         Ok(live) => live,
         Err(outcome) => return outcome,
     };
-    patch["metadata"]["uid"] = json!(machine.uid.as_str());
+    patch["metadata"]["uid"] = json!(repair.machine.uid.as_str());
     patch["metadata"]["resourceVersion"] = json!(live.meta().resource_version);
-    send(context, pool, machine, Patch::Merge(patch), Reason::FailedRepair).await
+    send(context, pool, repair, Patch::Merge(patch)).await
 }
 
 /// Removes the controller's labels and annotations from a released machine. First the machine becomes the owner of its
@@ -43,14 +77,15 @@ pub(super) async fn release<P: Platform>(
     machine: &ObjectId,
     shared: &[Arc<str>],
 ) -> Outcome {
-    let live = match live(context, pool, machine).await {
+    let repair = Repair::labels(machine, "removing the labels of the pool from");
+    let live = match live(context, pool, &repair).await {
         Ok(live) => P::read_machine(&live),
         Err(outcome) => return outcome,
     };
     let (handed, stop) = disk::transfer(context, pool, &live, shared).await;
     let outcome = match stop {
         Some(stop) => stop,
-        None => patch(context, pool, machine, P::remove_markers()).await,
+        None => patch(context, pool, &repair, P::remove_markers()).await,
     };
     outcome.after(handed)
 }
@@ -92,7 +127,11 @@ pub(super) async fn detach<P: Platform>(
     position: usize,
     disk: &str,
 ) -> Outcome {
-    let outcome = edit(context, pool, machine, |live| P::detach(live, position, disk)).await;
+    let repair = Repair::disk(
+        machine,
+        format!("detaching disk {disk} from machine {machine}, because another machine keeps it"),
+    );
+    let outcome = edit(context, pool, &repair, |live| P::detach(live, position, disk)).await;
     match outcome {
         Outcome::Machine(changed, mut events) => {
             events.push(disk::detached(disk, machine, "another machine keeps it"));
@@ -109,17 +148,23 @@ async fn point<P: Platform>(
     (position, from): (usize, &str),
     to: &DiskDraft,
 ) -> Outcome {
-    edit(context, pool, machine, |live| P::repoint(live, position, from, to)).await
+    let name = &to.name;
+    let what = if **name == *from {
+        format!("recording disk {name} in the disk map of machine {machine}")
+    } else {
+        format!("replacing disk {from} of machine {machine} by disk {name}")
+    };
+    edit(context, pool, &Repair::disk(machine, what), |live| P::repoint(live, position, from, to)).await
 }
 
 /// Sends the JSON patch that `operations` computes from the live machine.
 async fn edit<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    machine: &ObjectId,
+    repair: &Repair<'_>,
     operations: impl Fn(&P::Machine) -> Value,
 ) -> Outcome {
-    let live = match live(context, pool, machine).await {
+    let live = match live(context, pool, repair).await {
         Ok(live) => live,
         Err(outcome) => return outcome,
     };
@@ -127,14 +172,14 @@ async fn edit<P: Platform>(
     match serde_json::from_value(operations) {
         Ok(operations) => {
             let patch = Patch::<()>::Json(operations);
-            match send(context, pool, machine, patch, Reason::FailedDisk).await {
+            match send(context, pool, repair, patch).await {
                 Outcome::Failed(_, error) if error.is_unprocessable() => {
-                    refused(context, pool, machine, &live, error).await
+                    refused(context, pool, repair, &live, error).await
                 }
                 outcome => outcome,
             }
         }
-        Err(error) => failed(machine, Reason::FailedDisk, WriteError::Invalid(error.into())),
+        Err(error) => repair.failed(WriteError::Invalid(error.into())),
     }
 }
 
@@ -143,14 +188,12 @@ async fn edit<P: Platform>(
 async fn refused<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    machine: &ObjectId,
+    repair: &Repair<'_>,
     old: &P::Machine,
     error: WriteError,
 ) -> Outcome {
-    match live(context, pool, machine).await {
-        Ok(new) if new.meta().resource_version == old.meta().resource_version => {
-            failed(machine, Reason::FailedDisk, error)
-        }
+    match live(context, pool, repair).await {
+        Ok(new) if new.meta().resource_version == old.meta().resource_version => repair.failed(error),
         Ok(_) => Outcome::Outdated,
         Err(outcome) => outcome,
     }
@@ -164,7 +207,9 @@ pub(super) async fn disk<P: Platform>(
     draft: &DiskDraft,
 ) -> Outcome {
     // The machine may be gone by now, and its disk would have no owner until the garbage collector deletes it.
-    if let Err(outcome) = live(context, pool, machine).await {
+    let name = &draft.name;
+    let repair = Repair::disk(machine, format!("creating missing disk {name} of machine {machine}"));
+    if let Err(outcome) = live(context, pool, &repair).await {
         return outcome;
     }
     match create::disk(context, pool, machine, draft).await {
@@ -185,8 +230,9 @@ pub(super) async fn disk<P: Platform>(
 async fn live<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    machine: &ObjectId,
+    repair: &Repair<'_>,
 ) -> Result<P::Machine, Outcome> {
+    let machine = repair.machine;
     match context.get_live::<P::Machine>(&pool.facts.namespace, &machine.name).await {
         Ok(Some(live)) => {
             let meta = live.meta();
@@ -194,30 +240,24 @@ async fn live<P: Platform>(
             if same && meta.deletion_timestamp.is_none() { Ok(live) } else { Err(Outcome::Outdated) }
         }
         Ok(None) => Err(Outcome::Outdated),
-        Err(error) => Err(failed(machine, Reason::FailedRepair, WriteError::Unconfirmed(error.to_string()))),
+        Err(error) => Err(repair.failed(WriteError::Unconfirmed(error.to_string()))),
     }
 }
 
 async fn send<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    machine: &ObjectId,
+    repair: &Repair<'_>,
     patch: Patch<impl serde::Serialize + std::fmt::Debug>,
-    reason: Reason,
 ) -> Outcome {
     let path = collection::<P::Machine>(&pool.facts.namespace);
     match context
         .writer
-        .patch::<P::Machine, _>(WriteKind::PatchMachine, path, &machine.name, None, patch)
+        .patch::<P::Machine, _>(WriteKind::PatchMachine, path, &repair.machine.name, None, patch)
         .await
     {
         Ok(machine) => Outcome::Machine(seen(&machine, P::read_machine), Vec::new()),
         Err(error) if error.is_gone() || error.is_conflict() => Outcome::Outdated,
-        Err(error) => failed(machine, reason, error),
+        Err(error) => repair.failed(error),
     }
-}
-
-fn failed(machine: &ObjectId, reason: Reason, error: WriteError) -> Outcome {
-    let note = format!("repairing machine {machine}: {error}");
-    Outcome::Failed(PoolEvent { reason, name: machine.name.to_string(), note }, error)
 }

@@ -34,7 +34,22 @@ fn up_to_ten_events_are_single_and_the_rest_is_a_summary(#[case] happened: usize
 #[test]
 fn the_rest_lists_the_names() {
     let notes = condense(created(13));
-    assert_eq!(notes[10], (Reason::SuccessfulCreate, "and 3 more: web-10, web-11, web-12".to_owned()));
+    assert_eq!(
+        notes[10],
+        (
+            Reason::SuccessfulCreate,
+            "and 3 more, the first: created machine web-10; all: web-10, web-11, web-12".to_owned()
+        )
+    );
+}
+
+#[test]
+fn the_rest_contains_a_cause_and_the_names_although_the_cause_is_long() {
+    let cause = format!("creating machine: {}", "é".repeat(400));
+    let failed = (0..13).map(|n| event(Reason::FailedCreate, n, &format!("{n} {cause}"))).collect();
+    let (_, note) = condense(failed).remove(INDIVIDUAL);
+    assert!(note.starts_with("and 3 more, the first: 10 creating machine: é"), "{note}");
+    assert!(note.ends_with("; all: web-10, web-11, web-12"), "{note}");
 }
 
 #[test]
@@ -98,11 +113,15 @@ impl World {
     }
 
     async fn tell(&self, reason: Reason, note: &str) {
+        self.tell_of("web", reason, note).await;
+    }
+
+    async fn tell_of(&self, pool: &str, reason: Reason, note: &str) {
         let subject = Subject {
             api_version: "virtualization.deckhouse.io/v1alpha2".to_owned(),
             kind: "VirtualMachinePool".to_owned(),
             namespace: NAMESPACE.into(),
-            id: ObjectId::new("web", "uid of web"),
+            id: ObjectId::new(pool, &format!("uid of {pool}")),
         };
         self.events.publish(&subject, vec![event(reason, 1, note)]);
         self.clock.settle().await;
@@ -211,13 +230,39 @@ async fn events_of_successes_are_no_series() {
 async fn the_least_recent_series_is_evicted() {
     let world = World::new();
     for number in 0..=MOST_SERIES {
-        world.tell(Reason::FailedCreate, &format!("failure {number}")).await;
+        world.tell_of(&format!("web-{number}"), Reason::FailedCreate, "failure").await;
         world.clock.advance(Duration::from_millis(1)).await;
     }
     let events = || world.server.all("events").len();
     assert_eq!(events(), MOST_SERIES + 1);
-    world.tell(Reason::FailedCreate, "failure 1").await;
+    world.tell_of("web-1", Reason::FailedCreate, "failure").await;
     assert_eq!(events(), MOST_SERIES + 1, "still a series");
-    world.tell(Reason::FailedCreate, "failure 0").await;
+    world.tell_of("web-0", Reason::FailedCreate, "failure").await;
     assert_eq!(events(), MOST_SERIES + 2, "forgotten");
+}
+
+#[tokio::test]
+async fn a_pool_gets_ten_warnings_per_reason_in_ten_minutes() {
+    let world = World::new();
+    let count = || world.server.all("events").len();
+    for number in 0..30 {
+        world.tell(Reason::FailedCreate, &format!("creating machine web-{number}: exceeded quota")).await;
+        world.clock.advance(Duration::from_secs(10)).await;
+    }
+    assert_eq!(count(), WARNINGS);
+    // A warning that repeats an earlier one is no new event.
+    world.tell(Reason::FailedCreate, "creating machine web-0: exceeded quota").await;
+    assert_eq!(count(), WARNINGS);
+    assert_eq!(world.server.all("events").iter().filter(|event| event["series"]["count"] == 2).count(), 1);
+    // Another reason, another pool, and normal events are not limited by these.
+    world.tell(Reason::FailedDelete, "deleting machine web-1: protected").await;
+    world.tell_of("db", Reason::FailedCreate, "creating machine db-1: exceeded quota").await;
+    for number in 0..30 {
+        world.tell(Reason::SuccessfulDelete, &format!("removed machine web-{number}")).await;
+    }
+    assert_eq!(count(), WARNINGS + 32);
+    world.clock.advance(SERIES.saturating_sub(Duration::from_secs(299))).await;
+    world.tell(Reason::FailedCreate, "creating machine web-30: exceeded quota").await;
+    world.tell(Reason::FailedCreate, "creating machine web-31: exceeded quota").await;
+    assert_eq!(count(), WARNINGS + 33, "the first one was ten minutes ago, and the second one was not");
 }

@@ -6,6 +6,7 @@ mod failures;
 mod leaders;
 mod limits;
 mod other_clients;
+mod problems;
 mod revisions;
 mod rollouts;
 mod settings;

@@ -16,6 +16,7 @@ mod foreign_objects;
 mod gates;
 mod members;
 mod metrics;
+mod missing_objects;
 mod refusals;
 mod removal;
 mod requests;

@@ -189,3 +189,14 @@ fn a_disk_is_suspected_until_a_machine_is_accepted_with_it_and_refused_after_a_f
     assert_eq!(memory.suspect_disks([&a, &b], NOW), [b]);
     assert_eq!((memory.disk_refusal("a", NOW), memory.disk_refusal("b", NOW)), (None, Some(REFUSAL_AGE)));
 }
+
+#[test]
+fn creates_start_slowly_until_one_succeeded_in_the_last_half_minute() {
+    let mut memory = Memory::default();
+    let at = Duration::from_secs;
+    assert!(memory.creates_start_slowly(at(100)));
+    memory.machine_created(at(100));
+    assert!(!memory.creates_start_slowly(at(100)));
+    assert!(!memory.creates_start_slowly(at(129)));
+    assert!(memory.creates_start_slowly(at(130)));
+}

@@ -154,7 +154,7 @@ async fn a_large_removal_causes_ten_events_and_one_summary() {
     let notes = event_notes(&world, "SuccessfulDelete");
     assert_eq!(notes.len(), 11, "{notes:?}");
     assert!(notes.iter().all(|note| note.contains("\"jane\"")), "{notes:?}");
-    assert!(notes.iter().any(|note| note.starts_with("and 2 more: ")), "{notes:?}");
+    assert!(notes.iter().any(|note| note.starts_with("and 2 more, the first: ")), "{notes:?}");
 }
 
 #[tokio::test]

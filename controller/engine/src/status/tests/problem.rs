@@ -70,3 +70,14 @@ fn a_machine_that_waits_again_gets_the_same_time_again() {
     world.memory.observe_machines(machines.iter(), world.uptime);
     assert_eq!(message(&world), "False InsufficientReadyReplicas: 1 of 2 machines are ready");
 }
+
+#[test]
+fn a_published_problem_stays_after_a_change_of_the_leader() {
+    let before = waiting(1, &[0], PROBLEM_AGE);
+    let published = shown(&before).conditions;
+    let mut world = before.pool(|pool| pool.published.conditions = published);
+    world.memory = crate::Memory::default();
+    let machines = world.machines.clone();
+    world.memory.observe_machines(machines.iter(), world.uptime);
+    assert!(message(&world).contains(MISSING), "{}", message(&world));
+}

@@ -113,3 +113,25 @@ async fn a_disk_that_was_detached_by_hand_is_free_once_the_disk_map_does_not_nam
     assert!(annotation(&world.server.get("virtualdisks", &disks[1]).unwrap(), "free-since").is_some());
     assert_eq!(world.condition("Synced").unwrap()["status"], "True");
 }
+
+#[tokio::test]
+async fn the_rejected_removal_of_a_device_names_the_disk() {
+    use crate::testing::{Fate, Refusal};
+    let (world, machines, disks) = pair().await;
+    world.server.intercept(|call| {
+        if call.resource == "virtualmachines" && call.is_write() {
+            return Fate::Refuse(Refusal::new(403, "Forbidden", "no changes today"));
+        }
+        Fate::Serve
+    });
+    refer(&world, &machines[1], &json!([disk(&disks[1]), disk(&disks[0])]));
+    world.calm().await;
+    let failure = world.condition("ReplicaFailure").unwrap();
+    let message = failure["message"].as_str().unwrap();
+    let expected = format!(
+        "detaching disk {} from machine {}, because another machine keeps it: ",
+        disks[0], machines[1]
+    );
+    assert!(message.starts_with(&expected), "{message}");
+    assert!(message.contains("no changes today"), "{message}");
+}

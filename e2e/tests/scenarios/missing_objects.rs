@@ -1,0 +1,68 @@
+//! Pools whose template names objects that do not exist.
+
+use serde_json::json;
+use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::world::World;
+use vmpool_e2e::world::condition::{Condition, event, ready_replicas};
+use vmpool_test_cluster::control_plane::apply;
+
+/// `Available` is False, and its message contains `part`.
+fn unavailable_because(part: &str) -> Condition {
+    let part = part.to_owned();
+    Condition::new(format!("Available=False because {part:?}"), move |view| {
+        let available = view.pool().and_then(|pool| pool.condition("Available"));
+        available.is_some_and(|available| {
+            let message = available["message"].as_str().unwrap_or_default();
+            available["status"] == "False" && message.contains(&part)
+        })
+    })
+}
+
+/// A disk template with this spec.
+fn disk(spec: &serde_json::Value) -> serde_json::Value {
+    json!({ "spec": { "virtualDiskTemplates": [{ "name": "root", "spec": spec }] } })
+}
+
+async fn create_image(world: &World, name: &str) -> anyhow::Result<()> {
+    let image = json!({
+        "apiVersion": "virtualization.deckhouse.io/v1alpha2",
+        "kind": "VirtualImage",
+        "metadata": { "name": name, "namespace": world.namespace() },
+        "spec": { "dataSource": { "type": "HTTP", "http": { "url": "https://images.example/late.qcow2" } } },
+    });
+    apply(&world.client(), &[image], Some(world.namespace())).await?;
+    Ok(())
+}
+
+#[test]
+fn a_missing_image_is_named_in_condition_and_event_until_it_exists() {
+    scenario("a missing image is named in condition and event").run(async |world| {
+        // Given a pool whose disks are copied from an image that does not exist,
+        let source = json!({ "type": "ObjectRef", "objectRef": { "kind": "VirtualImage", "name": "late" } });
+        let root = disk(&json!({ "persistentVolumeClaim": { "size": "64Mi" }, "dataSource": source }));
+        let pool = world.pool("web").replicas(2).disk("root").with(&root).create().await?;
+        // then the condition and an event name the image.
+        pool.until(
+            unavailable_because("VirtualImage late does not exist")
+                .and(unavailable_because("1 more machine does not start"))
+                .and(event("MachineNotStarted")),
+        )
+        .await?;
+        // When the image exists, the machines start.
+        create_image(world, "late").await?;
+        pool.until(ready_replicas(2)).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn a_missing_storage_class_is_named_in_condition_and_event() {
+    scenario("a missing storage class is named in condition and event").run(async |world| {
+        let claim = json!({ "size": "64Mi", "storageClassName": "absent" });
+        let root = disk(&json!({ "persistentVolumeClaim": claim }));
+        let pool = world.pool("web").replicas(1).disk("root").with(&root).create().await?;
+        let named = unavailable_because("StorageClass absent does not exist");
+        pool.until(named.and(event("MachineNotStarted"))).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
