@@ -4,11 +4,13 @@ mod basis;
 mod create;
 mod delete;
 mod disk;
+mod finalizer;
 mod outcome;
 mod pool;
 mod record;
 mod rejected_disks;
 mod repair;
+mod restart;
 mod revision;
 mod update;
 mod window;
@@ -22,7 +24,7 @@ use vmpool_engine::failure::{Failure, FailureReason};
 use vmpool_engine::limits::shorten;
 use vmpool_engine::plan::{DeleteReason, Stage};
 use vmpool_engine::{Action, Memory};
-use vmpool_platforms::Platform;
+use vmpool_platforms::{Instances, Platform};
 
 use crate::context::Context;
 use crate::events::PoolEvent;
@@ -179,7 +181,9 @@ fn is_current<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>) -> bool {
     context.pools.get(&planned.namespace, &planned.id.name).is_some_and(|cached| {
         let cached = &cached.facts.facts;
         // The cache can be behind the live read that the plan used, but not ahead of it.
-        cached.id == planned.id && !cached.deleting && cached.generation <= planned.generation
+        cached.id == planned.id
+            && (planned.deleting || !cached.deleting)
+            && cached.generation <= planned.generation
     })
 }
 
@@ -191,6 +195,13 @@ async fn perform<P: Platform>(
 ) -> Outcome {
     match action {
         Action::Relabel { machine } => repair::relabel(context, pool, machine).await,
+        Action::AddPoolFinalizer => finalizer::add_to_pool(context, pool).await,
+        Action::RemovePoolFinalizer => finalizer::remove_from_pool(context, pool).await,
+        Action::AddFinalizer { machine } => repair::add_finalizer(context, pool, machine).await,
+        Action::RemoveFinalizer { machine, preserve_storage } => {
+            finalizer::remove(context, pool, machine, *preserve_storage).await
+        }
+        Action::Restart { machine, instance } => restart::restart(context, pool, machine, instance).await,
         Action::Release { machine, shared } => repair::release(context, pool, machine, shared).await,
         Action::CreateDisk { machine, disk } => repair::disk(context, pool, machine, disk).await,
         Action::Repoint { machine, position, from, to } => {
@@ -199,15 +210,16 @@ async fn perform<P: Platform>(
         Action::Detach { machine, position, disk } => {
             repair::detach(context, pool, machine, *position, disk).await
         }
-        Action::Delete { machine, reason: DeleteReason::Targeted } => {
-            delete::targeted(context, pool, machine).await
-        }
         Action::Delete { machine, reason: DeleteReason::Surplus } => {
             delete::surplus(context, pool, machine, basis.machine(machine)).await
         }
+        Action::Delete { machine, reason } => delete::by_uid(context, pool, machine, *reason).await,
         Action::Update { machine, base, to, disks, disruption } => {
             let wanted = update::Wanted { machine, base: base.as_ref(), to, disks, disruption: *disruption };
             update::update(context, pool, basis, &wanted).await
+        }
+        Action::RecordRevision { machine, to } if P::Instances::EXIST => {
+            restart::record_revision(context, pool, machine, to).await
         }
         Action::RecordRevision { machine, to } => update::record_revision(context, pool, machine, to).await,
         Action::StoreRevision { revision } => revision::store(context, pool, basis, revision).await,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube::Client;
 use parking_lot::Mutex;
-use vmpool_engine::model::Published;
+use vmpool_engine::model::{Instance, Published};
 use vmpool_engine::plan::NamesInUse;
 use vmpool_engine::{Disk, Machine, Memory, ObjectId, Pool, Status, Uid};
 use vmpool_platforms::{Attachment, Platform};
@@ -83,6 +83,7 @@ pub(crate) struct Context<P: Platform> {
     pub(crate) machines: Arc<Cache<Machine>>,
     pub(crate) disks: Arc<Cache<Disk>>,
     pub(crate) attachments: Arc<Cache<Attachment>>,
+    pub(crate) instances: Arc<Cache<Instance>>,
     pub(crate) states: Mutex<HashMap<Uid, PoolMemory>>,
     pub(crate) settings: Settings,
     pub(crate) metrics: Arc<Metrics>,

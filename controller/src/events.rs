@@ -59,6 +59,8 @@ pub enum Reason {
     FailedRepair,
     /// A changed template was written to a machine.
     TemplateApplied,
+    /// The controller requested a restart of a machine, so that a changed template takes effect.
+    RestartRequested,
     /// Writing a changed template to a machine failed.
     FailedTemplateUpdate,
     /// A reservation of a targeted removal expired.
@@ -86,6 +88,7 @@ impl Reason {
             Self::FailedDisk => "FailedDisk",
             Self::FailedRepair => "FailedRepair",
             Self::TemplateApplied => "TemplateApplied",
+            Self::RestartRequested => "RestartRequested",
             Self::FailedTemplateUpdate => "FailedTemplateUpdate",
             Self::ReservationExpired => "ReservationExpired",
             Self::InvalidSettings => "InvalidSettings",
@@ -105,7 +108,7 @@ impl Reason {
             | Self::DiskResized
             | Self::FailedDisk => "Disk",
             Self::FailedRepair => "Repair",
-            Self::TemplateApplied | Self::FailedTemplateUpdate => "Update",
+            Self::TemplateApplied | Self::RestartRequested | Self::FailedTemplateUpdate => "Update",
             Self::ReservationExpired => "Remove",
             Self::InvalidSettings => "Read",
             Self::MachineNotStarted => "Start",

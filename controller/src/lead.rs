@@ -53,19 +53,19 @@ pub struct Dependencies {
 #[derive(Clone)]
 pub struct LeaderHealth {
     env: Env,
-    state: Arc<Mutex<LeaderState>>,
+    /// The state of each platform that is reconciled.
+    states: Arc<Mutex<Vec<Arc<LeaderState>>>>,
 }
 
-#[derive(Default)]
 struct LeaderState {
-    synced: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
+    synced: Arc<dyn Fn() -> bool + Send + Sync>,
     workers: Vec<Heartbeat>,
 }
 
 impl LeaderHealth {
     /// Creates the health of a standby.
     pub fn new(env: &Env) -> Self {
-        Self { env: env.clone(), state: Arc::default() }
+        Self { env: env.clone(), states: Arc::default() }
     }
 
     /// Whether the first lists of the caches are complete, so that passes run. A standby reports success, because it
@@ -74,11 +74,10 @@ impl LeaderHealth {
     /// # Errors
     /// A sentence for the response of the probe.
     pub fn synced(&self) -> Result<(), String> {
-        match &self.state.lock().synced {
-            Some(synced) if !synced() => {
-                Err("the first list of pools, machines, disks and attachments is not complete".into())
-            }
-            _ => Ok(()),
+        if self.states.lock().iter().all(|state| (state.synced)()) {
+            Ok(())
+        } else {
+            Err("the first list of pools, machines, disks, attachments and instances is not complete".into())
         }
     }
 
@@ -87,47 +86,92 @@ impl LeaderHealth {
     /// # Errors
     /// A sentence for the response of the probe.
     pub fn working(&self, limit: Duration) -> Result<(), String> {
-        let stuck = self.state.lock().workers.iter().filter(|worker| worker.age() > limit).count();
+        let states = self.states.lock();
+        let workers = states.iter().flat_map(|state| &state.workers);
+        let stuck = workers.filter(|worker| worker.age() > limit).count();
         if stuck == 0 { Ok(()) } else { Err(format!("{stuck} workers are stuck in a pass for {limit:?}")) }
     }
 
-    fn begin(&self, vital: LeaderState) -> Leading {
-        *self.state.lock() = vital;
-        Leading(self.clone())
+    fn begin(&self, state: LeaderState) -> Leading {
+        let state = Arc::new(state);
+        self.states.lock().push(state.clone());
+        Leading { health: self.clone(), state }
     }
 }
 
 /// Resets the health when the leadership ends. If the lease is lost, the workers are dropped in the middle of a pass,
 /// and they must not count as stuck while this instance is a standby.
-struct Leading(LeaderHealth);
+struct Leading {
+    health: LeaderHealth,
+    state: Arc<LeaderState>,
+}
 
 impl Drop for Leading {
     fn drop(&mut self) {
-        *self.0.state.lock() = LeaderState::default();
+        self.health.states.lock().retain(|state| !Arc::ptr_eq(state, &self.state));
     }
 }
 
-/// Reconciles all pools of one platform until `stop`, and finishes the passes in progress. If one of its watches ends,
-/// it logs an error and stops as well, so that the next leader starts with new caches.
-///
-/// The caller must hold the lease of `fence`, and must drop the future when the lease is lost. The caches are filled
-/// from new lists, because a watch of a standby may lack the last writes of the former leader.
+/// What all platforms of one leadership share: one lease, one limit of writes in flight, and one sender of events.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    dependencies: Dependencies,
+    writer: Writer,
+    events: Events,
+    leader_health: LeaderHealth,
+}
+
+impl Shared {
+    /// What the platforms share, and the task that sends their events.
+    pub(crate) fn new(dependencies: Dependencies, fence: Fence, leader_health: LeaderHealth) -> (Self, Task) {
+        let Dependencies { env, client, instance, settings, metrics, .. } = &dependencies;
+        let writer = Writer::new(
+            client.clone(),
+            env.clone(),
+            fence,
+            settings.writes_in_flight,
+            settings.request_deadline,
+            metrics.writes.clone(),
+        );
+        let (events, send_events) = Events::new(writer.clone(), env.clone(), instance.clone());
+        let sender = env.spawn("events", send_events);
+        (Self { dependencies, writer, events, leader_health }, sender)
+    }
+
+    /// Time, randomness and tasks.
+    pub(crate) fn env(&self) -> &Env {
+        &self.dependencies.env
+    }
+
+    /// The client of the API server.
+    pub(crate) fn client(&self) -> &Client {
+        &self.dependencies.client
+    }
+}
+
+/// Reconciles all pools of one platform until `stop`. See [`reconcile_platform`].
 pub async fn lead<P: Platform>(
     dependencies: Dependencies,
     fence: Fence,
     leader_health: LeaderHealth,
     stop: CancellationToken,
 ) {
-    let Dependencies { env, client, namespace, instance, settings, metrics } = dependencies;
-    let writer = Writer::new(
-        client.clone(),
-        env.clone(),
-        fence,
-        settings.writes_in_flight,
-        settings.request_deadline,
-        metrics.writes.clone(),
-    );
-    let (events, send_events) = Events::new(writer.clone(), env.clone(), instance);
+    let (shared, events) = Shared::new(dependencies, fence, leader_health);
+    reconcile_platform::<P>(shared, vec![events], stop).await;
+}
+
+/// Reconciles all pools of one platform until `stop`, and finishes the passes in progress. If one of its watches or of
+/// `tasks` ends, it logs an error and stops as well, so that the next leader starts with new caches.
+///
+/// The caller must hold the lease, and must drop the future when the lease is lost. The caches are filled from new lists,
+/// because a watch of a standby may lack the last writes of the former leader.
+pub(crate) async fn reconcile_platform<P: Platform>(
+    shared: Shared,
+    mut tasks: Vec<Task>,
+    stop: CancellationToken,
+) {
+    let Shared { dependencies, writer, events, leader_health } = shared;
+    let Dependencies { env, client, namespace, settings, metrics, .. } = dependencies;
     let context = Arc::new(Context::<P> {
         queue: Queue::new(env.clone(), settings.debounce, metrics.queue.clone()),
         env: env.clone(),
@@ -138,6 +182,7 @@ pub async fn lead<P: Platform>(
         machines: Arc::default(),
         disks: Arc::default(),
         attachments: Arc::default(),
+        instances: Arc::default(),
         states: Mutex::new(HashMap::new()),
         settings,
         metrics: metrics.clone(),
@@ -149,15 +194,13 @@ pub async fn lead<P: Platform>(
     });
     // A child token, because the end of this leadership must not stop the process.
     let stop = stop.child_token();
-    let mut tasks = vec![env.spawn("events", send_events)];
     tasks.extend(watches::begin(&context, namespace.as_deref()));
     let synced = {
         let context = Arc::downgrade(&context);
         move || context.upgrade().is_none_or(|context| is_synced(&context))
     };
     let workers: Vec<Heartbeat> = (0..settings.workers).map(|_| Heartbeat::new(&leader_health.env)).collect();
-    let _leading =
-        leader_health.begin(LeaderState { synced: Some(Arc::new(synced)), workers: workers.clone() });
+    let _leading = leader_health.begin(LeaderState { synced: Arc::new(synced), workers: workers.clone() });
 
     let workers: Vec<_> = workers
         .into_iter()
@@ -192,6 +235,7 @@ fn live<P: Platform>(context: &Context<P>) -> Live {
         WatchResource::Machines => context.machines.len(),
         WatchResource::Disks => context.disks.len(),
         WatchResource::Attachments => context.attachments.len(),
+        WatchResource::Instances => context.instances.len(),
     });
     Live::new(context.queue.state(), context.pool_counts.totals(), cached)
 }

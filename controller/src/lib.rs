@@ -23,7 +23,7 @@
 //! 5. `live` (reads from the API server), the functions of `revisions`, `watches`;
 //! 6. the steps of a pass: `observe`, then `apply`, then `report`;
 //! 7. `reconcile`: a pass;
-//! 8. `lead`, [`options`] and `run`: a leadership, and the process.
+//! 8. `lead`, `platforms`, [`options`] and `run`: a leadership, and the process.
 
 mod apply;
 mod cache;
@@ -36,6 +36,7 @@ pub mod metrics;
 mod object;
 mod observe;
 pub mod options;
+mod platforms;
 mod pool_entry;
 mod queue;
 mod reconcile;
@@ -55,6 +56,7 @@ pub use vmpool_platforms as platform;
 
 pub use events::Reason;
 pub use lead::{Dependencies, LeaderHealth, lead};
+pub use platforms::lead_all;
 pub use run::{RunError, run, serve};
 pub use settings::Settings;
 pub use write::{WriteError, Writer};

@@ -9,7 +9,7 @@ use vmpool_engine::ledger::{Fact, Ledger, Seen, UnconfirmedCreate};
 use vmpool_engine::model::DiskState;
 use vmpool_engine::plan::Observed;
 use vmpool_engine::{Disk, Machine, Memory, Pool};
-use vmpool_platforms::{ApiObject, Platform};
+use vmpool_platforms::{ApiObject, DiskOf, Disks, Instances, Platform};
 
 use crate::cache::{Cached, Key};
 use crate::context::{Context, Names};
@@ -40,7 +40,13 @@ impl Snapshot {
         memory.machines.settle(&context.machines.of(namespace));
         memory.disks.settle(&context.disks.of(namespace));
         let mut machines = context.machines.by_key(&Key::Pool(pool.id.uid.clone()));
+        let released = Key::PoolName(namespace.into(), pool.id.name.clone());
+        machines.extend(context.machines.by_key(&released));
         memory.machines.overlay(&mut machines);
+        if P::Instances::EXIST {
+            join_instances(context, namespace, &mut machines);
+            memory.restarts.observe(machines.iter());
+        }
         let disks = machines
             .iter()
             .flat_map(|machine| {
@@ -53,7 +59,7 @@ impl Snapshot {
                 Some((name.clone(), disk))
             })
             .collect();
-        let pool_disks = if P::HAS_DISKS { pool_disks(context, pool, memory) } else { Vec::new() };
+        let pool_disks = if P::Disks::EXIST { pool_disks(context, pool, memory) } else { Vec::new() };
         Self {
             now: context.env.now(),
             uptime: context.env.uptime(),
@@ -149,6 +155,19 @@ impl Snapshot {
     }
 }
 
+/// Adds the instances to their machines.
+fn join_instances<P: Platform>(context: &Context<P>, namespace: &str, machines: &mut [Arc<Machine>]) {
+    for machine in machines {
+        let instance = context.instances.get(namespace, &machine.id.name).map(|seen| seen.facts);
+        let instance = instance.filter(|instance| instance.machine.as_ref() == Some(&machine.id.uid));
+        if let Some(instance) = instance {
+            let machine = Arc::make_mut(machine);
+            machine.revision.clone_from(&instance.revision);
+            machine.instance = Some(instance);
+        }
+    }
+}
+
 /// The disks that the pool owns, and those with its label that failed or whose template was removed. The other disks
 /// belong to machines and are found through them.
 fn pool_disks<P: Platform>(context: &Context<P>, pool: &Pool, memory: &Memory) -> Vec<Arc<Disk>> {
@@ -201,8 +220,8 @@ pub(crate) async fn settle_overdue<P: Platform>(
         LedgerResource::Machines,
     )
     .await?;
-    if P::HAS_DISKS {
-        settle::<_, P::Disk, _>(context, pool, &mut memory.disks, P::read_disk, LedgerResource::Disks)
+    if P::Disks::EXIST {
+        settle::<_, DiskOf<P>, _>(context, pool, &mut memory.disks, P::Disks::read, LedgerResource::Disks)
             .await?;
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use vmpool_runtime::args::{ArgsError, GateArgs, LeaseArgs, ProgramArgs, ReservationArgs};
 
 use crate::settings::Settings;
@@ -20,6 +20,17 @@ pub struct Options {
     /// Feature gates.
     #[command(flatten)]
     pub gates: GateArgs,
+
+    /// Platforms whose pools to reconcile, while the cluster serves them.
+    #[arg(
+        long,
+        env = "VMPOOL_PLATFORMS",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "dvp",
+        value_name = "NAMES"
+    )]
+    pub platforms: Vec<PlatformName>,
 
     /// Reconcile only the pools of this namespace. Default: all namespaces.
     #[arg(long, env = "VMPOOL_WATCH_NAMESPACE", value_name = "NAMESPACE")]
@@ -60,6 +71,15 @@ pub struct Options {
     /// Flags that all programs share.
     #[command(flatten)]
     pub program: ProgramArgs,
+}
+
+/// A platform.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlatformName {
+    /// Deckhouse DVP: pools of virtualization.deckhouse.io.
+    Dvp,
+    /// KubeVirt: pools of pool.kubevirt.io. Experimental: the pool loop of KubeVirt's own controller must be off.
+    Kubevirt,
 }
 
 /// An option is invalid.

@@ -69,12 +69,12 @@ async fn pass<P: Platform>(
         Err(ended) => return ended,
     };
     let Decision { pool, mut snapshot, plan, templates } = decision;
-    if pool.facts.deleting {
+    if pool.facts.deleting && plan.actions.is_empty() {
         let (machines, terminating) = snapshot.machine_counts(&pool.facts);
         let disks = snapshot.disk_counts(&pool.facts);
         let facts = PoolReport::deleting(&pool.facts, machines, terminating, disks, &state.memory);
         context.pool_counts.record(&pool.facts.id.uid, facts);
-        return Ended { result: PassResult::Gone, again: None };
+        return Ended { result: PassResult::Gone, again: plan.requeue_after };
     }
     let Plan { actions, requeue_after, blockers, wants, failure, awaited } = plan;
     for blocker in &blockers {

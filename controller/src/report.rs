@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::Patch;
-use serde_json::json;
+use serde_json::{Value, json};
 use vmpool_engine::condition::{Condition, INVALID_SETTINGS};
 use vmpool_engine::status::{Detached, Problem};
 use vmpool_engine::{Pool, Status, Uid};
@@ -31,7 +31,8 @@ pub(crate) async fn report<P: Platform>(
 ) -> Option<Duration> {
     context.events.publish(&pool.subject(), applied.events);
     let published = &pool.facts.published;
-    if published.summary.as_ref() == Some(&status.summary) && published.conditions == status.conditions {
+    let body = P::status(&pool.object, &status);
+    if P::published(&pool.object, &body) == *published {
         return None;
     }
     // A CRD that prunes fields does not store the complete status. The comparison therefore uses the status as the API
@@ -51,7 +52,7 @@ pub(crate) async fn report<P: Platform>(
         return too_soon;
     }
     state.status_attempt = Some(uptime);
-    match publish(context, pool, &status).await {
+    match publish(context, pool, body).await {
         Ok(entry) => {
             let last =
                 LastStatus { wrote: status, version: version(&*entry.object), became: entry.facts.published };
@@ -70,13 +71,13 @@ pub(crate) async fn report<P: Platform>(
 async fn publish<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    status: &Status,
+    status: Value,
 ) -> Result<PoolEntry<P>, WriteError> {
     // A merge patch could change a new pool of the same name, because the status endpoint ignores the metadata of the
     // patch. A JSON patch with a test of the UID cannot.
     let operations = json!([
         { "op": "test", "path": "/metadata/uid", "value": pool.facts.id.uid.as_str() },
-        { "op": "add", "path": "/status", "value": P::status(&pool.object, status) },
+        { "op": "add", "path": "/status", "value": status },
     ]);
     let operations = serde_json::from_value(operations).map_err(|error| WriteError::Invalid(error.into()))?;
     let path = collection::<P::Pool>(&pool.facts.namespace);

@@ -14,7 +14,7 @@ use vmpool_engine::Action;
 use vmpool_engine::limits::shorten;
 use vmpool_engine::model::ScaleDownPolicy;
 use vmpool_engine::revision::{Fingerprint, HELD, Resolved, RevisionId};
-use vmpool_platforms::{Platform, Text};
+use vmpool_platforms::{Disks, Platform, Revisions as _, Text};
 
 use crate::context::Context;
 use crate::live::ReadError;
@@ -56,7 +56,7 @@ async fn last_in_force<P: Platform>(
     while let Some(id) = revisions.history.last_in_force(shown).cloned() {
         if let Some(content) = content(context, pool, revisions, &id).await? {
             let known = |name: &String| pool.facts.disks.iter().any(|disk| *disk.name == **name);
-            return Ok(P::disk_templates(&content.value()).iter().all(known).then_some((id, content)));
+            return Ok(P::Disks::templates(&content.value()).iter().all(known).then_some((id, content)));
         }
         revisions.record(Change::Gone(id));
     }
@@ -69,12 +69,11 @@ pub(crate) async fn list<P: Platform>(
     pool: &PoolEntry<P>,
 ) -> Result<Revisions, ReadError> {
     let uid = &pool.facts.id.uid;
-    let managed = P::managed_labels(&pool.object);
-    let labels = managed["metadata"]["labels"].as_object().into_iter().flatten();
-    let of_the_pool = labels.filter(|(_, value)| **value == *uid.as_str());
-    let selector: Vec<String> = of_the_pool.map(|(key, _)| format!("{key}={uid}")).collect();
     let mut revisions = Revisions::default();
-    let wanted = ListParams::default().labels(&selector.join(","));
+    let mut wanted = ListParams::default();
+    if let Some(selector) = P::Revisions::selector(&pool.object) {
+        wanted = wanted.labels(&selector);
+    }
     let visit = |object: RevisionObject| {
         if let Some(entry) = RevisionEntry::read::<P>(&object, uid) {
             revisions.record(Change::Stored(entry));
@@ -112,19 +111,26 @@ pub(crate) async fn resolve<P: Platform>(
         (pinned, content) = last_in_force(context, &pool, revisions, shown).await?.unzip();
     }
     let stored = |id| Resolved { id, stored: true };
-    let resolved = pinned.clone().map_or_else(|| revisions.history.resolve(&template, shown), stored);
+    let resolved = pinned.clone().map_or_else(|| revisions.resolve(&pool, &template, shown), stored);
     let Resolved { id, stored } = resolved;
-    if pinned.is_none() && !held && id == facts.revision && stored == facts.revision_stored {
+    let is_named = P::Revisions::names(&pool.facts.id, pool.facts.generation).is_some();
+    let is_same = pinned.is_none() && !held && id == facts.revision && stored == facts.revision_stored;
+    if is_same && !is_named {
         return Ok(pool);
     }
     let mut facts = facts.clone();
+    if is_named {
+        let others = revisions.history.with_content(&template).filter(|other| **other != id);
+        facts.same_template = others.cloned().collect();
+        facts.template_parts = revisions.history.parts();
+    }
     facts.revision = id;
     facts.revision_stored = stored;
     (facts.rollout.pinned, facts.rollout.held) = (pinned, held);
     facts.invalid_settings.extend(unknown);
     let mut validation_errors = Vec::new();
     if let Some(content) = content {
-        let devices = P::disk_templates(&content.value());
+        let devices = P::Disks::templates(&content.value());
         for template in &mut facts.disks {
             template.used = devices.iter().any(|name| **name == *template.name);
         }

@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use vmpool_feature_gates::Feature;
-use vmpool_platforms::Dvp;
+use vmpool_platforms::{Dvp, KubeVirt};
 use vmpool_runtime::Env;
 use vmpool_runtime::args::ArgsError;
 use vmpool_runtime::client::ConnectError;
 use vmpool_runtime::health::{Health, HealthError, Server};
 use vmpool_runtime::lease::{Candidate, LeaseConfig};
 
-use crate::lead::{Dependencies, LeaderHealth, lead};
+use crate::lead::{Dependencies, LeaderHealth};
 use crate::metrics::{LeadershipChange, Metrics};
-use crate::options::{Options, OptionsError};
+use crate::options::{Options, OptionsError, PlatformName};
+use crate::platforms::lead_all;
 
 /// Duration after which a pass counts as stuck. The longest regular pass has some hundred writes.
 const STUCK: Duration = Duration::from_mins(5);
@@ -62,7 +63,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     let client = vmpool_runtime::client::connect_through(
         &options.program.client,
         concat!("vmpool-controller/", env!("CARGO_PKG_VERSION")),
-        &metrics.api.layer::<Dvp>(),
+        &metrics.api.layer::<Dvp>().and::<KubeVirt>(),
     )
     .await?;
     let namespace = options.watch_namespace.clone();
@@ -91,7 +92,8 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     });
     health.ready("lease", move || contact.check(OUT_OF_TOUCH));
     let probes = server.run(health, &env, stop.clone());
-    let leadership_changes = serve(&mut candidate, &lease, dependencies, leader_health, stop.clone());
+    let leadership_changes =
+        serve(&mut candidate, &lease, dependencies, leader_health, &options.platforms, stop.clone());
     futures::pin_mut!(probes, leadership_changes);
     match futures::future::select(leadership_changes, probes).await {
         futures::future::Either::Left(((), _)) => Ok(()),
@@ -110,6 +112,7 @@ pub async fn serve(
     lease: &LeaseConfig,
     dependencies: Dependencies,
     leader_health: LeaderHealth,
+    platforms: &[PlatformName],
     stop: CancellationToken,
 ) {
     tracing::info!(
@@ -121,8 +124,13 @@ pub async fn serve(
         tracing::info!("leading");
         let metrics = dependencies.metrics.clone();
         metrics.leadership_changed(LeadershipChange::Acquired);
-        let leading =
-            lead::<Dvp>(dependencies.clone(), leadership.fence.clone(), leader_health.clone(), stop.clone());
+        let leading = lead_all(
+            dependencies.clone(),
+            leadership.fence.clone(),
+            leader_health.clone(),
+            platforms,
+            stop.clone(),
+        );
         let lost = leadership.lost();
         futures::pin_mut!(leading, lost);
         match futures::future::select(leading, lost).await {

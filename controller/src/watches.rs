@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::{Api, Client};
 use vmpool_engine::Uid;
-use vmpool_platforms::{ApiObject, Platform};
+use vmpool_platforms::{ApiObject, AttachmentOf, DiskOf, Disks, InstanceOf, Instances, Platform};
 use vmpool_runtime::env::Task;
 
 use crate::cache::{Cache, Cached, Concerned, Key};
@@ -17,13 +17,14 @@ use crate::watch::watch;
 pub(crate) fn is_synced<P: Platform>(context: &Context<P>) -> bool {
     context.pools.is_synced()
         && context.machines.is_synced()
-        && (!P::HAS_DISKS || context.disks.is_synced())
-        && (!P::HAS_ATTACHMENTS || context.attachments.is_synced())
+        && (!P::Disks::EXIST || context.disks.is_synced())
+        && (!P::Disks::HAS_ATTACHMENTS || context.attachments.is_synced())
+        && (!P::Instances::EXIST || context.instances.is_synced())
 }
 
 /// Starts the watches, limited to `namespace` if it is given.
 pub(crate) fn begin<P: Platform>(context: &Arc<Context<P>>, namespace: Option<&str>) -> Vec<Task> {
-    let Context { pools, machines, disks, attachments, .. } = &**context;
+    let Context { pools, machines, disks, attachments, instances, .. } = &**context;
     let mut tasks = vec![
         follow(context, namespace, (WatchResource::Pools, pools), PoolEntry::<P>::read, wake),
         follow::<P, P::Machine, _>(
@@ -37,22 +38,31 @@ pub(crate) fn begin<P: Platform>(context: &Arc<Context<P>>, namespace: Option<&s
             },
         ),
     ];
-    if P::HAS_DISKS {
-        tasks.push(follow::<P, P::Disk, _>(
+    if P::Disks::EXIST {
+        tasks.push(follow::<P, DiskOf<P>, _>(
             context,
             namespace,
             (WatchResource::Disks, disks),
-            |disk| P::read_disk(&disk),
+            |disk| P::Disks::read(&disk),
             wake_for_disks,
         ));
     }
-    if P::HAS_ATTACHMENTS {
-        tasks.push(follow::<P, P::Attachment, _>(
+    if P::Disks::HAS_ATTACHMENTS {
+        tasks.push(follow::<P, AttachmentOf<P>, _>(
             context,
             namespace,
             (WatchResource::Attachments, attachments),
-            |attachment| P::read_attachment(&attachment),
+            |attachment| P::Disks::read_attachment(&attachment),
             wake_for_uses,
+        ));
+    }
+    if P::Instances::EXIST {
+        tasks.push(follow::<P, InstanceOf<P>, _>(
+            context,
+            namespace,
+            (WatchResource::Instances, instances),
+            |instance| P::Instances::read(&instance),
+            wake_for_instances,
         ));
     }
     tasks
@@ -85,6 +95,7 @@ fn task(resource: WatchResource) -> &'static str {
         WatchResource::Machines => "watch of machines",
         WatchResource::Disks => "watch of disks",
         WatchResource::Attachments => "watch of attachments",
+        WatchResource::Instances => "watch of instances",
     }
 }
 
@@ -98,8 +109,14 @@ fn api<K: ApiObject>(client: &Client, namespace: Option<&str>) -> Api<K> {
 /// Wakes the pools of changed pools and machines.
 fn wake<P: Platform>(context: &Context<P>, concerned: &Concerned) {
     for key in concerned {
-        if let Key::Pool(uid) = key {
-            context.queue.wake(uid);
+        match key {
+            Key::Pool(uid) => context.queue.wake(uid),
+            Key::PoolName(namespace, name) => {
+                if let Some(pool) = context.pools.get(namespace, name) {
+                    context.queue.wake(&pool.facts.facts.id.uid);
+                }
+            }
+            Key::Disk(..) | Key::Machine(..) => {}
         }
     }
 }
@@ -116,6 +133,7 @@ fn wake_for_disks<P: Platform>(context: &Context<P>, concerned: &Concerned) {
                     }
                 }
             }
+            Key::PoolName(..) | Key::Machine(..) => {}
         }
     }
 }
@@ -127,6 +145,17 @@ fn wake_for_uses<P: Platform>(context: &Context<P>, concerned: &Concerned) {
         let Some(disk) = context.disks.get(namespace, name) else { continue };
         if let Some(owner) = &disk.facts.owner {
             wake_pool(context, &owner.uid);
+        }
+    }
+}
+
+/// Wakes the pools of the machines of changed instances.
+fn wake_for_instances<P: Platform>(context: &Context<P>, concerned: &Concerned) {
+    for key in concerned {
+        let Key::Machine(namespace, name) = key else { continue };
+        let Some(machine) = context.machines.get(namespace, name) else { continue };
+        if let Some(owner) = &machine.facts.owner {
+            wake_pool(context, owner);
         }
     }
 }

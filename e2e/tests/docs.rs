@@ -137,7 +137,7 @@ fn every_condition_and_reason_is_documented() {
 #[test]
 fn every_event_is_documented_with_its_type() {
     let documented = table(POOLS, "Reason").into_iter().map(|row| (code(&row[0]).concat(), row[1].clone()));
-    let reasons = all!(Reason: SuccessfulCreate, FailedCreate, SuccessfulDelete, FailedDelete, DiskCreated, DiskReused,
+    let reasons = all!(Reason: RestartRequested, SuccessfulCreate, FailedCreate, SuccessfulDelete, FailedDelete, DiskCreated, DiskReused,
         DiskDetached, DiskDetachedByHand, DiskDeleted, DiskResized, FailedDisk, FailedRepair, ReservationExpired, TemplateApplied,
         FailedTemplateUpdate, InvalidSettings, MachineNotStarted);
     let kind = |reason: Reason| if reason.is_warning() { "Warning" } else { "Normal" };

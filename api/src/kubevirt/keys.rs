@@ -41,6 +41,8 @@ pub mod annotations {
     pub const SCALE_DOWN_TARGETS: &str = "vmpool.dev/scale-down-targets";
     /// On DataVolumes that KubeVirt creates, with the value `true`: CDI may use an existing claim of the same name.
     pub const ALLOW_CLAIM_ADOPTION: &str = "cdi.kubevirt.io/allowClaimAdoption";
+    /// On a pool: the removal record of targeted removals. Only vmpool writes it.
+    pub const SCALE_IN_TARGETS: &str = "vmpool.pool.kubevirt.io/scale-in-targets";
 }
 
 /// Finalizers.

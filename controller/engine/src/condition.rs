@@ -15,8 +15,14 @@ pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 /// continues to reconcile the pool.
 pub const INVALID_SETTINGS: &str = "InvalidSettings";
 
+/// Present and True while the pool is paused.
+pub const REPLICA_PAUSED: &str = "ReplicaPaused";
+/// `ReplicaPaused` is True.
+pub const SUCCESSFUL_PAUSED: &str = "SuccessfulPaused";
+
 /// The condition types that the engine publishes. All others in a status belong to other controllers.
-pub const OWN: [&str; 5] = [AVAILABLE, PROGRESSING, SYNCED, REPLICA_FAILURE, INVALID_SETTINGS];
+pub const OWN: [&str; 6] =
+    [AVAILABLE, PROGRESSING, SYNCED, REPLICA_FAILURE, INVALID_SETTINGS, REPLICA_PAUSED];
 
 /// `Available` is True.
 pub const ALL_REPLICAS_READY: &str = "AllReplicasReady";

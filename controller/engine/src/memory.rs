@@ -13,6 +13,7 @@ use crate::model::{Disk, Machine, Pool};
 use crate::plan::action::{Stage, Wants};
 use crate::plan::attempts::RolloutAttempts;
 use crate::plan::blocker::Blocker;
+use crate::plan::restarts::RequestedRestarts;
 use crate::removal::RESERVATION_AGE;
 use crate::revision::RevisionId;
 
@@ -57,6 +58,10 @@ pub struct Memory {
     pub expanding_disks: Backoff,
     /// Results of updating machines.
     pub rollout_attempts: RolloutAttempts,
+    /// Machines that were deleted because they did not start.
+    healed: BTreeSet<Uid>,
+    /// Requested restarts of instances.
+    pub restarts: RequestedRestarts,
     /// The generation of the pool that the backoffs belong to.
     pub generation: i64,
     /// The revision that the backoff of updating machines belongs to.
@@ -179,6 +184,16 @@ impl Memory {
         let age =
             self.reservations.get(request).map_or(Duration::ZERO, |since| uptime.saturating_sub(*since));
         timeout.checked_sub(age).filter(|left| !left.is_zero())
+    }
+
+    /// Records that a machine was deleted because it did not start, so that its storage is not preserved.
+    pub fn heal(&mut self, machine: &Uid) {
+        self.healed.insert(machine.clone());
+    }
+
+    /// Whether a machine was deleted because it did not start.
+    pub(crate) fn is_healed(&self, machine: &Uid) -> bool {
+        self.healed.contains(machine)
     }
 
     /// Records whether the last write of the object with this name was rejected.

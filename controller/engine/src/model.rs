@@ -6,7 +6,12 @@ mod machine;
 mod pool;
 
 pub use crate::ids::{ObjectId, Uid};
+pub use crate::revision::TemplateParts;
 pub use disk::{Disk, DiskAnnotations, DiskState, StoredTime};
 pub use draft::{DiskDraft, DiskSource, Draft};
-pub use machine::{Activity, DetachedDisk, DiskRef, Machine};
-pub use pool::{Budget, DiskTemplate, Lifetime, Naming, Pool, Published, Rollout, ScaleDownPolicy, Summary};
+pub use machine::{Activity, DetachedDisk, DiskRef, Instance, Machine, Selectable, StartHealth};
+pub(crate) use pool::Transition;
+pub use pool::{
+    Autohealing, Budget, DiskTemplate, Finalizer, Lifetime, Membership, Naming, Pool, Published, Restarts,
+    Rollout, ScaleDownPolicy, Selection, StatusScope, Summary,
+};

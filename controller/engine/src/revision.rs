@@ -3,5 +3,5 @@
 mod history;
 mod identity;
 
-pub use history::{History, Resolved, StoredRevision};
+pub use history::{History, Resolved, StoredRevision, TemplateParts};
 pub use identity::{Fingerprint, HELD, RevisionId};

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::condition::{self, Condition, Wanted};
 use crate::failure::Failure;
 use crate::ids::Uid;
-use crate::model::{Machine, ScaleDownPolicy};
+use crate::model::{Machine, ScaleDownPolicy, StatusScope};
 use crate::plan::observed::Observed;
 
 pub use crate::model::Summary;
@@ -46,12 +46,24 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
     };
 
     let blocked = Blocked::of(observed);
-    let available = available(observed, &summary, &blocked);
-    // A machine that waits for a disk keeps either the pool from being available, or the rollout from being complete.
-    let waits = if available.holds { &blocked.machines[..] } else { &[] };
-    let mut wanted = vec![available, synced::synced(observed, &counts, waits)];
-    if counts.total != pool.desired {
-        wanted.push(progressing(observed, &counts, &blocked));
+    let mut wanted = Vec::new();
+    if pool.status_scope == StatusScope::Complete {
+        let available = available(observed, &summary, &blocked);
+        // A machine that waits for a disk keeps either the pool from being available, or the rollout from being
+        // complete.
+        let waits = if available.holds { &blocked.machines[..] } else { &[] };
+        wanted.extend([available, synced::synced(observed, &counts, waits)]);
+        if counts.total != pool.desired {
+            wanted.push(progressing(observed, &counts, &blocked));
+        }
+    }
+    if pool.paused {
+        wanted.push(Wanted {
+            kind: condition::REPLICA_PAUSED,
+            holds: true,
+            reason: condition::SUCCESSFUL_PAUSED,
+            message: "the pool is paused: the controller creates, deletes and updates no machine".to_owned(),
+        });
     }
     if let Some(failure) = pool.invalid_spec().as_ref().or(failure) {
         wanted.push(Wanted {
@@ -61,7 +73,7 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
             message: failure.message.clone(),
         });
     }
-    if !pool.invalid_settings.is_empty() {
+    if !pool.invalid_settings.is_empty() && pool.status_scope == StatusScope::Complete {
         wanted.push(Wanted {
             kind: condition::INVALID_SETTINGS,
             holds: true,

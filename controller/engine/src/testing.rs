@@ -8,12 +8,11 @@ use jiff::Timestamp;
 use proptest::test_runner::Config;
 
 use crate::model::{
-    Activity, Disk, DiskAnnotations, DiskRef, DiskTemplate, Lifetime, Machine, Naming, ObjectId, Pool,
-    Published, Rollout, ScaleDownPolicy, StoredTime, Uid,
+    Activity, Disk, DiskAnnotations, DiskRef, DiskTemplate, Lifetime, Machine, ObjectId, Pool, StoredTime,
+    Uid,
 };
 use crate::names::{NameBlock, Namer};
 use crate::plan::{Action, NamesInUse, Observed};
-use crate::removal::RemovalRecord;
 use crate::revision::RevisionId;
 use crate::{Memory, Plan};
 
@@ -59,22 +58,10 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn desiring(desired: usize) -> Self {
         let pool = Pool {
-            id: ObjectId::new("web", POOL_UID),
-            namespace: "team".into(),
-            generation: 1,
-            deleting: false,
             desired,
-            scale_down_policy: ScaleDownPolicy::NewestFirst,
-            naming: Naming::Random,
             revision: RevisionId::from("r1"),
-            revision_stored: true,
-            rollout: Rollout::default(),
             disks: vec![DiskTemplate::new("root", Lifetime::Ephemeral)],
-            name_block: None,
-            record: RemovalRecord::default(),
-            published: Published::default(),
-            validation_errors: Vec::new(),
-            invalid_settings: Vec::new(),
+            ..Pool::blank(ObjectId::new("web", POOL_UID), "team")
         };
         let mut memory = Memory::default();
         memory.observe(&pool, UPTIME);

@@ -21,13 +21,15 @@ use std::sync::Arc;
 
 use kube::Resource;
 use serde_json::{Value, json};
+use vmpool_engine::condition::Condition;
 use vmpool_engine::failure::{Failure, FailureReason};
-use vmpool_engine::model::{Activity, DiskDraft, Naming};
+use vmpool_engine::model::{Activity, DiskDraft, Finalizer, Naming};
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::revision::Fingerprint;
 use vmpool_engine::{Machine, ObjectId, Pool};
 
-use super::Platform;
+use super::{DiskOf, Disks, PatchBody, Platform};
 use sample::{MACHINE_UID, Sample, created, decode};
 
 pub use disks::{
@@ -81,7 +83,10 @@ pub fn what_is_written_reads_back<P: Platform>(pool: &Value) {
     assert_eq!(machine.activity, Activity::NotRunning, "it has not started");
     assert!(!machine.restart_pending, "nothing has changed since");
     assert_eq!(machine.created, created(), "its age is known");
-    assert_marked(&sample.facts, &machine);
+    if sample.has_managed_labels() {
+        assert_marked(&sample.facts, &machine);
+    }
+    assert_eq!(machine.has_finalizer, sample.facts.finalizer != Finalizer::Unused, "the finalizer");
     let mut filled: Vec<(Arc<str>, Arc<str>)> =
         machine.disks.iter().filter_map(|disk| Some((disk.template.clone()?, disk.disk.clone()))).collect();
     let mut drafted: Vec<_> =
@@ -135,6 +140,9 @@ pub fn drafts_do_not_depend_on_each_other<P: Platform>(pool: &Value) {
 /// If it is not.
 pub fn lost_markers_are_complete_again_after_mark<P: Platform>(pool: &Value) {
     let sample = Sample::<P>::new(pool);
+    if !sample.has_managed_labels() {
+        return;
+    }
     let mut body = sample.body(&sample.draft("7", 7));
     body["metadata"]["labels"] = json!({ "role": "kept" });
     let lost = P::read_machine(&decode(&body));
@@ -144,7 +152,7 @@ pub fn lost_markers_are_complete_again_after_mark<P: Platform>(pool: &Value) {
     assert_eq!(body["metadata"]["labels"]["role"], "kept", "labels of others stay");
 }
 
-/// The patch of [`Platform::remove_markers`] removes all labels and annotations of the controller and no others.
+/// The patch of [`Platform::release`] removes all labels and annotations of the controller and no others.
 ///
 /// # Panics
 /// If it does not.
@@ -154,14 +162,20 @@ pub fn nothing_of_ours_stays_after_unmark<P: Platform>(pool: &Value) {
     body["metadata"]["labels"]["role"] = json!("kept");
     body["metadata"]["annotations"]["note"] = json!("kept");
     let before = body.clone();
-    json_patch::merge(&mut body, &P::remove_markers());
+    let patch = P::release(&decode(&body));
+    apply(&mut body, patch);
     let released = P::read_machine(&decode(&body));
-    assert_eq!((released.pool_uid_label, released.pool_label, released.revision), (None, None, None));
-    assert_eq!(released.written, None);
+    assert_eq!((released.pool_uid_label, released.pool_label), (None, None));
+    assert!(!released.has_finalizer, "it can be deleted");
+    if sample.has_managed_labels() {
+        assert_eq!((released.revision, released.written), (None, None));
+        assert_eq!(body["metadata"]["ownerReferences"], before["metadata"]["ownerReferences"]);
+    } else {
+        assert_eq!(released.owner, None, "no label selects its pool, so only the owner can be removed");
+    }
     assert!(released.disks.iter().all(|disk| disk.template.is_none()), "no disk fills a template of ours");
     assert_eq!(body["metadata"]["labels"]["role"], "kept");
     assert_eq!(body["metadata"]["annotations"]["note"], "kept");
-    assert_eq!(body["metadata"]["ownerReferences"], before["metadata"]["ownerReferences"]);
     assert_eq!(body["spec"], before["spec"], "the machine itself goes on as it is");
 }
 
@@ -172,23 +186,26 @@ pub fn nothing_of_ours_stays_after_unmark<P: Platform>(pool: &Value) {
 pub fn disks_belong_to_their_machine<P: Platform>(pool: &Value) {
     let sample = Sample::<P>::new(pool);
     let draft = sample.draft("7", 7);
-    assert!(P::HAS_DISKS || draft.disks.is_empty(), "a platform without disk objects has no disk templates");
+    assert!(
+        P::Disks::EXIST || draft.disks.is_empty(),
+        "a platform without disk objects has no disk templates"
+    );
     let machine = ObjectId::new(&draft.name, MACHINE_UID);
     for drafted in &draft.disks {
-        let mut body = P::disk(&sample.pool, &machine, drafted).expect("the pool has the template");
-        assert_eq!(body["apiVersion"], *P::Disk::api_version(&()));
-        assert_eq!(body["kind"], *P::Disk::kind(&()));
+        let mut body = P::Disks::object(&sample.pool, &machine, drafted).expect("the pool has the template");
+        assert_eq!(body["apiVersion"], *DiskOf::<P>::api_version(&()));
+        assert_eq!(body["kind"], *DiskOf::<P>::kind(&()));
         assert_eq!(body["metadata"]["namespace"], *sample.facts.namespace);
         assert_eq!(body["metadata"]["ownerReferences"][0]["kind"], *P::Machine::kind(&()));
         body["metadata"]["uid"] = json!("uid of the disk");
-        let disk = P::read_disk(&decode(&body));
+        let disk = P::Disks::read(&decode(&body));
         assert_eq!(disk.id, ObjectId::new(&drafted.name, "uid of the disk"));
         assert_eq!(disk.owner.as_ref(), Some(&machine));
         assert_eq!(disk.pool_uid_label.as_ref(), Some(&sample.facts.id.uid));
         assert!(!disk.terminating);
     }
     let gone = DiskDraft::new("any".into(), "a-template-that-no-pool-has".into());
-    assert_eq!(P::disk(&sample.pool, &machine, &gone), None);
+    assert_eq!(P::Disks::object(&sample.pool, &machine, &gone), None);
 }
 
 /// A name block that was recorded on the pool reads back. Pools with ordinal names need none.
@@ -245,8 +262,16 @@ pub fn a_published_status_reads_back<P: Platform>(pool: &Value) {
         let mut body = pool.clone();
         body["status"] = P::status(&sample.pool, &status);
         let published = P::read_pool(&decode(&body)).published;
-        assert_eq!(published.summary.as_ref(), Some(&status.summary), "in {}", body["status"]);
-        assert_eq!(published.conditions, status.conditions, "in {}", body["status"]);
+        assert_eq!(published, P::published(&sample.pool, &body["status"]), "in {}", body["status"]);
+        let summary = published.summary.as_ref().expect("the status is complete");
+        assert_eq!((summary.replicas, summary.ready), (status.summary.replicas, status.summary.ready));
+        let kinds = |conditions: &[Condition]| -> Vec<(String, String, String)> {
+            let shown = |condition: &Condition| {
+                (condition.kind.clone(), condition.status.clone(), condition.message.clone())
+            };
+            conditions.iter().map(shown).collect()
+        };
+        assert_eq!(kinds(&published.conditions), kinds(&status.conditions), "in {}", body["status"]);
     }
     assert_eq!(sample.facts.published.summary, None, "a pool without a status has published nothing");
 }
@@ -263,12 +288,24 @@ pub fn the_revision_follows_nothing_but_the_template<P: Platform>(pool: &Value) 
     other["metadata"]["uid"] = json!("another pool");
     other["metadata"]["labels"]["edited"] = json!("yes");
     other["status"] = P::status(&sample.pool, &sample.status(None));
+    let content = |pool: &P::Pool| Fingerprint::of(&P::canonical(&P::template(pool)));
     let facts = P::read_pool(&decode(&other));
-    assert_eq!(facts.revision, sample.facts.revision);
+    assert_eq!(content(&decode(&other)), content(&sample.pool));
     assert_eq!((facts.desired, facts.generation), (17, 99));
 }
 
 fn assert_marked(pool: &Pool, machine: &Machine) {
     assert_eq!(machine.pool_uid_label.as_ref(), Some(&pool.id.uid), "the label with the pool's UID");
     assert_eq!(machine.pool_label.as_ref(), Some(&pool.id.name), "the label with the pool's name");
+}
+
+/// The object after a patch.
+fn apply(body: &mut Value, patch: PatchBody) {
+    match patch {
+        PatchBody::Merge(patch) => json_patch::merge(body, &patch),
+        PatchBody::Json(operations) => {
+            let patch: json_patch::Patch = serde_json::from_value(operations).expect("it is a JSON patch");
+            json_patch::patch(body, &patch).expect("it fits the object that it was made for");
+        }
+    }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::{DiskDraft, DiskSource};
 use vmpool_engine::plan::DeleteReason;
-use vmpool_engine::{Action, Disk, Memory, ObjectId, Pool, Uid};
-use vmpool_platforms::Platform;
+use vmpool_engine::{Action, Disk, Machine, Memory, ObjectId, Pool, Uid};
+use vmpool_platforms::{AttachmentOf, Disks, Platform};
 
 use crate::context::Context;
 use crate::live::ReadError;
@@ -63,6 +63,12 @@ impl Basis {
                 | Action::Detach { .. }
                 | Action::RecordRevision { .. }
                 | Action::Delete { reason: DeleteReason::Targeted, .. }
+                | Action::Delete { reason: DeleteReason::StorageChanged | DeleteReason::Unhealthy, .. }
+                | Action::AddPoolFinalizer
+                | Action::RemovePoolFinalizer
+                | Action::AddFinalizer { .. }
+                | Action::RemoveFinalizer { .. }
+                | Action::Restart { .. }
                 | Action::OpenNameBlock { .. }
                 | Action::StoreRevision { .. }
                 | Action::PruneRevision { .. }
@@ -76,7 +82,7 @@ impl Basis {
                 let known = memory.machines.written_as(name);
                 let known = known.or_else(|| context.machines.get(&pool.namespace, name));
                 // Changes of other fields do not change the facts.
-                if let Some(known) = known.filter(|known| is_same(&known.facts, planned)) {
+                if let Some(known) = known.filter(|known| is_same_machine(&known.facts, planned)) {
                     basis.machines.insert(planned.id.uid.clone(), known.version);
                 }
             }
@@ -132,14 +138,14 @@ impl Basis {
                 }
             };
             context.list_live::<P::Machine>(namespace, by_machine).await?;
-            if P::HAS_ATTACHMENTS {
-                let by_attachment = |attachment: P::Attachment| {
-                    let attachment = P::read_attachment(&attachment);
+            if P::Disks::HAS_ATTACHMENTS {
+                let by_attachment = |attachment: AttachmentOf<P>| {
+                    let attachment = P::Disks::read_attachment(&attachment);
                     if let Some(disk) = attachment.disk.filter(|disk| doomed.contains(disk)) {
                         users.insert(disk, attachment.id.name);
                     }
                 };
-                context.list_live::<P::Attachment>(namespace, by_attachment).await?;
+                context.list_live::<AttachmentOf<P>>(namespace, by_attachment).await?;
             }
             Ok(())
         };
@@ -159,6 +165,15 @@ impl Basis {
             None => Err("its users were not read".to_owned()),
         }
     }
+}
+
+/// Whether a machine has not changed since the plan. The snapshot adds the instance, which is another object.
+fn is_same_machine(known: &Arc<Machine>, planned: &Arc<Machine>) -> bool {
+    if planned.instance.is_none() {
+        return is_same(known, planned);
+    }
+    let revision = known.revision.clone();
+    **known == Machine { instance: None, revision, ..Machine::clone(planned) }
 }
 
 fn is_same<T: PartialEq>(known: &Arc<T>, planned: &Arc<T>) -> bool {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::{DiskDraft, DiskSource, Draft, Lifetime};
 use vmpool_engine::{Disk, Memory, ObjectId, Uid};
-use vmpool_platforms::Platform;
+use vmpool_platforms::{DiskOf, Disks, Platform};
 
 use super::basis::Basis;
 use super::disk;
@@ -100,15 +100,15 @@ pub(super) async fn disk<P: Platform>(
     draft: &DiskDraft,
 ) -> Result<Seen<Disk>, WriteError> {
     let namespace = &*pool.facts.namespace;
-    let Some(body) = P::disk(&pool.object, machine, draft) else {
+    let Some(body) = P::Disks::object(&pool.object, machine, draft) else {
         return Err(WriteError::Invalid(format!("the pool has no disk template {}", draft.template).into()));
     };
-    let path = collection::<P::Disk>(namespace);
-    match context.writer.create::<P::Disk>(WriteKind::CreateDisk, path, body).await {
-        Ok(disk) => Ok(seen(&disk, P::read_disk)),
+    let path = collection::<DiskOf<P>>(namespace);
+    match context.writer.create::<DiskOf<P>>(WriteKind::CreateDisk, path, body).await {
+        Ok(disk) => Ok(seen(&disk, P::Disks::read)),
         Err(error) if error.is_already_exists() => {
-            match context.get_live::<P::Disk>(namespace, &draft.name).await {
-                Ok(Some(disk)) => Ok(seen(&disk, P::read_disk)),
+            match context.get_live::<DiskOf<P>>(namespace, &draft.name).await {
+                Ok(Some(disk)) => Ok(seen(&disk, P::Disks::read)),
                 Ok(None) => {
                     Err(WriteError::Unconfirmed("a disk with that name existed and is gone".to_owned()))
                 }

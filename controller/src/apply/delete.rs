@@ -12,15 +12,16 @@ use crate::object::{collection, seen};
 use crate::pool_entry::PoolEntry;
 use crate::write::WriteError;
 
-/// Deletes a target of a targeted removal in any state. The target is identified by its UID.
-pub(super) async fn targeted<P: Platform>(
+/// Deletes a machine in any state, for example the target of a targeted removal. It is identified by its UID.
+pub(super) async fn by_uid<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     machine: &ObjectId,
+    reason: DeleteReason,
 ) -> Outcome {
     let path = collection::<P::Machine>(&pool.facts.namespace);
     match context.writer.delete(WriteKind::DeleteMachine, path, machine, None).await {
-        Ok(_) => Outcome::Deleted(machine.clone(), DeleteReason::Targeted),
+        Ok(_) => Outcome::Deleted(machine.clone(), reason),
         // Not found, or another object has the name: the target is gone.
         Err(error) if error.is_gone() || error.is_conflict() => Outcome::Gone(machine.clone()),
         Err(error) => uncertain(machine, error),

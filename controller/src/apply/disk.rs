@@ -11,7 +11,7 @@ use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::{DiskAnnotations, DiskDraft, DiskSource};
 use vmpool_engine::plan::DiskDeleteReason;
 use vmpool_engine::{Disk, Machine, ObjectId};
-use vmpool_platforms::Platform;
+use vmpool_platforms::{DiskOf, Disks, Platform};
 
 use super::basis::{Basis, free};
 use super::outcome::Outcome;
@@ -38,7 +38,7 @@ pub(super) async fn claim<P: Platform>(
     let mut claimed = Vec::new();
     for disk in free(disks) {
         let doing = || format!("allocating disk {disk} to machine {machine}");
-        let outcome = send(context, pool, basis, disk, P::disk_annotations(&annotations), doing).await;
+        let outcome = send(context, pool, basis, disk, P::Disks::annotations(&annotations), doing).await;
         let stop = match outcome {
             Outcome::Disk(disk, _) => {
                 context.metrics.disks.claimed(ClaimOutcome::Done);
@@ -109,7 +109,7 @@ pub(super) async fn annotate<P: Platform>(
             }
         }
     }
-    send(context, pool, basis, disk, P::disk_annotations(annotations), || format!("marking disk {disk}"))
+    send(context, pool, basis, disk, P::Disks::annotations(annotations), || format!("marking disk {disk}"))
         .await
 }
 
@@ -130,7 +130,7 @@ pub(super) async fn expand<P: Platform>(
 ) -> Outcome {
     let size = Quantity::from_bytes(bytes);
     let doing = || format!("expanding disk {disk} to {size}");
-    match send(context, pool, basis, disk, P::expand_disk(bytes), doing).await {
+    match send(context, pool, basis, disk, P::Disks::expand(bytes), doing).await {
         Outcome::Disk(grown, _) => {
             context.metrics.disks.grown.inc();
             let note = format!("expanded disk {disk} to {size}, the size of its disk template");
@@ -159,14 +159,14 @@ pub(super) async fn delete<P: Platform>(
             context.metrics.disks.spared.inc();
             let annotations = DiskAnnotations { collecting_since: None, ..planned.facts.annotations.clone() };
             let doing = || format!("keeping disk {disk}, which {user} uses");
-            return match send(context, pool, basis, disk, P::disk_annotations(&annotations), doing).await {
+            return match send(context, pool, basis, disk, P::Disks::annotations(&annotations), doing).await {
                 Outcome::Disk(disk, _) => Outcome::DiskChanged(disk),
                 outcome => outcome,
             };
         }
         Ok(None) => {}
     }
-    let path = collection::<P::Disk>(&pool.facts.namespace);
+    let path = collection::<DiskOf<P>>(&pool.facts.namespace);
     match context.writer.delete(WriteKind::DeleteDisk, path, disk, Some(planned.version)).await {
         Ok(_) => {
             context.metrics.disks.collected(reason);
@@ -195,24 +195,24 @@ pub(super) async fn transfer<P: Platform>(
     shared: &[Arc<str>],
 ) -> (Vec<Seen<Disk>>, Option<Outcome>) {
     let mut handed = Vec::new();
-    if !P::HAS_DISKS {
+    if !P::Disks::EXIST {
         return (handed, None);
     }
     for name in machine.held_disks().filter(|name| !shared.contains(name)) {
         let doing = || format!("making disk {name} a disk of released machine {}", machine.id);
-        let live = match context.get_live::<P::Disk>(&pool.facts.namespace, name).await {
+        let live = match context.get_live::<DiskOf<P>>(&pool.facts.namespace, name).await {
             Ok(None) => continue,
             Ok(Some(live)) => live,
             Err(error) => {
                 return (handed, Some(failed(name, &doing(), WriteError::Unconfirmed(error.to_string()))));
             }
         };
-        let facts = P::read_disk(&live);
+        let facts = P::Disks::read(&live);
         if facts.terminating || facts.owner.as_ref().is_none_or(|owner| owner.uid != pool.facts.id.uid) {
             continue;
         }
         let version = live.meta().resource_version.clone().unwrap_or_default();
-        let patch = P::transfer_disk(&live, &machine.id);
+        let patch = P::Disks::transfer(&live, &machine.id);
         match patch_at(context, pool, &facts.id, patch, &version).await {
             Ok(disk) => handed.push(disk),
             Err(error) if error.is_gone() || error.is_conflict() => return (handed, Some(Outcome::Outdated)),
@@ -249,17 +249,17 @@ async fn patch_at<P: Platform>(
 ) -> Result<Seen<Disk>, WriteError> {
     patch["metadata"]["uid"] = json!(disk.uid.as_str());
     patch["metadata"]["resourceVersion"] = json!(version);
-    let path = collection::<P::Disk>(&pool.facts.namespace);
+    let path = collection::<DiskOf<P>>(&pool.facts.namespace);
     let patch = Patch::Merge(patch);
     let written =
-        context.writer.patch::<P::Disk, _>(WriteKind::PatchDisk, path, &disk.name, None, patch).await?;
-    Ok(seen(&written, P::read_disk))
+        context.writer.patch::<DiskOf<P>, _>(WriteKind::PatchDisk, path, &disk.name, None, patch).await?;
+    Ok(seen(&written, P::Disks::read))
 }
 
 /// Reads a disk that differs from the one that the plan used, because the watch may be stalled.
 async fn changed<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, disk: &ObjectId) -> Outcome {
-    match context.get_live::<P::Disk>(&pool.facts.namespace, &disk.name).await {
-        Ok(Some(live)) => Outcome::DiskChanged(seen(&live, P::read_disk)),
+    match context.get_live::<DiskOf<P>>(&pool.facts.namespace, &disk.name).await {
+        Ok(Some(live)) => Outcome::DiskChanged(seen(&live, P::Disks::read)),
         Ok(None) => Outcome::Outdated,
         Err(error) => {
             failed(&disk.name, &format!("reading disk {disk}"), WriteError::Unconfirmed(error.to_string()))

@@ -41,6 +41,12 @@ pub(super) enum Outcome {
     Gone(ObjectId),
     /// A machine differs from the one that the plan used.
     Changed(Seen<Machine>),
+    /// A restart was requested.
+    Restarted { machine: ObjectId, instance: Uid },
+    /// A restart of this instance is in progress.
+    RestartInProgress(Uid),
+    /// The request of a restart of this instance is unconfirmed.
+    MaybeRestarted(Uid, PoolEvent, WriteError),
     /// A deletion is unconfirmed.
     MaybeDeleted(ObjectId, WriteError),
     /// An attempt to write a revision to a machine.

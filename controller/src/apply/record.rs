@@ -69,16 +69,44 @@ pub(super) fn record<P: Platform>(
             context.metrics.removals.deleted(reason);
             // The event about a target is sent when its entry is removed from the record, because other programs
             // delete most targets.
-            let event = (reason == DeleteReason::Surplus).then(|| PoolEvent {
+            if reason == DeleteReason::Unhealthy {
+                memory.heal(&id.uid);
+            }
+            let note = match reason {
+                DeleteReason::Targeted => None,
+                DeleteReason::Surplus => Some(format!("deleted machine {id}")),
+                DeleteReason::StorageChanged => Some(format!(
+                    "deleted machine {id} with its storage, because the storage in the template changed"
+                )),
+                DeleteReason::Unhealthy => {
+                    Some(format!("deleted machine {id} with its storage, because it does not start"))
+                }
+            };
+            let event = note.map(|note| PoolEvent {
                 reason: Reason::SuccessfulDelete,
                 name: id.name.to_string(),
-                note: format!("deleted machine {id}"),
+                note,
             });
             Step::done(event)
         }
         Outcome::Gone(id) => {
             forget_live(context, pool, memory, &id, uptime);
             Step::done(None)
+        }
+        Outcome::Restarted { machine, instance } => {
+            memory.restarts.request(&instance, uptime);
+            tracing::info!(machine = &*machine.name, "requested a restart of a machine");
+            let note = format!("requested a restart of machine {machine}, so that the template takes effect");
+            let event = PoolEvent { reason: Reason::RestartRequested, name: machine.name.to_string(), note };
+            Step::done(Some(event))
+        }
+        Outcome::RestartInProgress(instance) => {
+            memory.restarts.request(&instance, uptime);
+            Step::done(None)
+        }
+        Outcome::MaybeRestarted(instance, event, error) => {
+            memory.restarts.request(&instance, uptime);
+            Step::failed(event, error)
         }
         // While the deletion is unconfirmed, the plan deletes no other machine in its place.
         Outcome::MaybeDeleted(id, error) => {

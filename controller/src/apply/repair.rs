@@ -7,7 +7,7 @@ use kube::api::Patch;
 use serde_json::{Value, json};
 use vmpool_engine::ObjectId;
 use vmpool_engine::model::DiskDraft;
-use vmpool_platforms::Platform;
+use vmpool_platforms::{Disks, Finalizers, PatchBody, Platform};
 
 use super::basis::Basis;
 use super::outcome::Outcome;
@@ -53,6 +53,16 @@ pub(super) async fn relabel<P: Platform>(
     patch(context, pool, &repair, P::managed_labels(&pool.object)).await
 }
 
+/// Adds the finalizer of the controller to a machine.
+pub(super) async fn add_finalizer<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+) -> Outcome {
+    let repair = Repair::labels(machine, "adding the finalizer of the pool to");
+    edit(context, pool, &repair, |live| P::Finalizers::add(live).unwrap_or_else(|| json!([]))).await
+}
+
 /// Sends a merge patch for a machine at the version of a live read.
 async fn patch<P: Platform>(
     context: &Context<P>,
@@ -79,13 +89,19 @@ pub(super) async fn release<P: Platform>(
 ) -> Outcome {
     let repair = Repair::labels(machine, "removing the labels of the pool from");
     let live = match live(context, pool, &repair).await {
-        Ok(live) => P::read_machine(&live),
+        Ok(live) => live,
         Err(outcome) => return outcome,
     };
-    let (handed, stop) = disk::transfer(context, pool, &live, shared).await;
-    let outcome = match stop {
-        Some(stop) => stop,
-        None => patch(context, pool, &repair, P::remove_markers()).await,
+    let (handed, stop) = disk::transfer(context, pool, &P::read_machine(&live), shared).await;
+    let outcome = match (stop, P::release(&live)) {
+        (Some(stop), _) => stop,
+        (None, PatchBody::Merge(merge)) => patch(context, pool, &repair, merge).await,
+        (None, PatchBody::Json(_)) => {
+            let operations = |live: &P::Machine| match P::release(live) {
+                PatchBody::Json(operations) | PatchBody::Merge(operations) => operations,
+            };
+            edit(context, pool, &repair, operations).await
+        }
     };
     outcome.after(handed)
 }
@@ -131,7 +147,7 @@ pub(super) async fn detach<P: Platform>(
         machine,
         format!("detaching disk {disk} from machine {machine}, because another machine keeps it"),
     );
-    let outcome = edit(context, pool, &repair, |live| P::detach(live, position, disk)).await;
+    let outcome = edit(context, pool, &repair, |live| P::Disks::detach(live, position, disk)).await;
     match outcome {
         Outcome::Machine(changed, mut events) => {
             events.push(disk::detached(disk, machine, "another machine keeps it"));
@@ -154,7 +170,8 @@ async fn point<P: Platform>(
     } else {
         format!("replacing disk {from} of machine {machine} by disk {name}")
     };
-    edit(context, pool, &Repair::disk(machine, what), |live| P::repoint(live, position, from, to)).await
+    edit(context, pool, &Repair::disk(machine, what), |live| P::Disks::repoint(live, position, from, to))
+        .await
 }
 
 /// Sends the JSON patch that `operations` computes from the live machine.

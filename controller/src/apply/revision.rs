@@ -1,8 +1,7 @@
 //! Writes of stored revisions.
 
-use vmpool_engine::ObjectId;
 use vmpool_engine::revision::RevisionId;
-use vmpool_platforms::Platform;
+use vmpool_platforms::{Platform, Revisions as _};
 
 use super::basis::Basis;
 use super::outcome::Outcome;
@@ -12,7 +11,8 @@ use crate::metrics::WriteKind;
 use crate::object::collection;
 use crate::pool_entry::PoolEntry;
 use crate::revisions::known::Change;
-use crate::revisions::stored::{RevisionEntry, RevisionObject, body};
+use crate::revisions::stored::{RevisionEntry, RevisionObject};
+use crate::revisions::templates::Templates;
 use crate::write::WriteError;
 
 /// Stores the current revision.
@@ -25,10 +25,10 @@ pub(super) async fn store<P: Platform>(
     basis: &Basis,
     id: &RevisionId,
 ) -> Outcome {
-    let ObjectId { name, uid } = &pool.facts.id;
-    for name in id.object_names(name, uid.as_str()) {
+    for name in P::Revisions::object_names(&pool.facts.id, id) {
         let path = collection::<RevisionObject>(&pool.facts.namespace);
-        let object = body(pool, &name, id, &basis.templates);
+        let Templates { wanted, number, .. } = &basis.templates;
+        let object = P::Revisions::object(&pool.object, &name, id, *number, &wanted.value());
         match context.writer.create::<RevisionObject>(WriteKind::CreateRevision, path, object).await {
             Ok(stored) => return entry(pool, basis, id, &stored).unwrap_or(Outcome::Outdated),
             Err(error) if error.is_already_exists() => {
@@ -46,6 +46,10 @@ pub(super) async fn store<P: Platform>(
             }
             Err(error) => return failed(pool, id, "storing", error),
         }
+    }
+    if P::Revisions::names(&pool.facts.id, pool.facts.generation).is_some() {
+        // The next plan uses the next possible identity.
+        return Outcome::Revision { change: Change::Taken(id.clone()), done: false };
     }
     let error = WriteError::Invalid("other objects already have its possible names".into());
     failed(pool, id, "storing", error)

@@ -13,7 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use tower::{Layer, Service};
-use vmpool_platforms::Platform;
+use vmpool_platforms::{AttachmentOf, DiskOf, InstanceOf, Platform};
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::Registry;
 
@@ -52,14 +52,19 @@ impl ApiMetrics {
 
     /// The layer that counts the requests of a client, with the resources of one platform.
     pub fn layer<P: Platform>(&self) -> RequestLayer {
-        let plurals = [
-            (P::Pool::plural(&()), Resource::Pools),
-            (P::Machine::plural(&()), Resource::Machines),
-            (P::Disk::plural(&()), Resource::Disks),
-            (P::Attachment::plural(&()), Resource::Attachments),
-        ];
-        RequestLayer { metrics: self.clone(), plurals: Arc::new(plurals) }
+        RequestLayer { metrics: self.clone(), plurals: plurals::<P>() }
     }
+}
+
+/// The resources of a platform by their plurals.
+fn plurals<P: Platform>() -> Arc<[(Cow<'static, str>, Resource)]> {
+    Arc::new([
+        (P::Pool::plural(&()), Resource::Pools),
+        (P::Machine::plural(&()), Resource::Machines),
+        (DiskOf::<P>::plural(&()), Resource::Disks),
+        (AttachmentOf::<P>::plural(&()), Resource::Attachments),
+        (InstanceOf::<P>::plural(&()), Resource::Instances),
+    ])
 }
 
 fn histogram() -> Histogram {
@@ -70,7 +75,16 @@ fn histogram() -> Histogram {
 #[derive(Clone, Debug)]
 pub struct RequestLayer {
     metrics: ApiMetrics,
-    plurals: Arc<[(Cow<'static, str>, Resource); 4]>,
+    plurals: Arc<[(Cow<'static, str>, Resource)]>,
+}
+
+impl RequestLayer {
+    /// Counts the requests for the resources of another platform as well.
+    #[must_use]
+    pub fn and<P: Platform>(self) -> Self {
+        let plurals = self.plurals.iter().chain(plurals::<P>().iter()).cloned().collect();
+        Self { plurals, ..self }
+    }
 }
 
 impl<S> Layer<S> for RequestLayer {
@@ -117,7 +131,7 @@ where
 
 impl RequestLayer {
     fn begin<A>(&self, request: &Request<A>) -> Exchange {
-        let (verb, resource) = classify(&*self.plurals, request.method(), request.uri());
+        let (verb, resource) = classify(&self.plurals, request.method(), request.uri());
         let metrics = self.metrics.clone();
         Exchange { begun: metrics.env.uptime(), metrics, verb, resource, code: Code::NoResponse }
     }

@@ -44,6 +44,8 @@ words!(
         Disks => "disks",
         /// Attachments of disks to machines.
         Attachments => "attachments",
+        /// Instances of machines, on a platform where these are objects.
+        Instances => "instances",
         /// Revisions of machine templates.
         Revisions => "revisions",
         /// Kubernetes events.
@@ -96,6 +98,10 @@ words!(
         PatchMachine => "patch_machine",
         /// Write a revision to a machine, or record that it is in effect.
         UpdateMachine => "update_machine",
+        /// Request a restart of an instance.
+        RestartInstance => "restart_instance",
+        /// Remove a machine that leaves from the owners of its storage.
+        PatchStorage => "patch_storage",
         /// Store a revision.
         CreateRevision => "create_revision",
         /// Delete a revision that is no longer needed.
@@ -214,6 +220,10 @@ words!(
         Surplus => "surplus",
         /// It is the target of a targeted removal.
         Targeted => "named",
+        /// The storage in its template changed.
+        StorageChanged => "storage_changed",
+        /// It did not start.
+        Unhealthy => "unhealthy",
     }
 );
 
@@ -258,6 +268,8 @@ words!(
         Disks => "disks",
         /// Attachments of disks to machines.
         Attachments => "attachments",
+        /// Instances of machines, on a platform where these are objects.
+        Instances => "instances",
     }
 );
 

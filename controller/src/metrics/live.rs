@@ -39,12 +39,22 @@ impl Live {
         live.cached.iter_mut().zip(cached).for_each(|(place, count)| *place = count);
         live
     }
+
+    /// Adds the state of another platform.
+    fn add(&mut self, other: &Self) {
+        self.queue.due += other.queue.due;
+        self.queue.delayed += other.queue.delayed;
+        self.queue.running += other.queue.running;
+        self.cached.iter_mut().zip(other.cached).for_each(|(sum, count)| *sum += count);
+        self.totals.add(&other.totals);
+    }
 }
 
 type Source = Box<dyn Fn() -> Option<Live> + Send + Sync>;
 
 pub(super) struct LiveGauges {
-    source: Mutex<Option<Source>>,
+    /// One for each platform, with the number that identifies it.
+    sources: Mutex<(u64, Vec<(u64, Source)>)>,
     due: Gauge,
     delayed: Gauge,
     running: Gauge,
@@ -61,7 +71,7 @@ impl fmt::Debug for LiveGauges {
 impl LiveGauges {
     pub(super) fn new(registry: &mut Registry, env: &Env) -> Self {
         Self {
-            source: Mutex::new(None),
+            sources: Mutex::default(),
             pool_counts: PoolGauges::new(registry, env),
             due: registry.register(
                 "vmpool_workqueue_depth",
@@ -90,12 +100,26 @@ impl LiveGauges {
         }
     }
 
-    pub(super) fn follow(&self, source: Option<Source>) {
-        *self.source.lock() = source;
+    /// Reads `source` from now on. Returns its number.
+    pub(super) fn follow(&self, source: Source) -> u64 {
+        let (last, sources) = &mut *self.sources.lock();
+        *last += 1;
+        sources.push((*last, source));
+        *last
+    }
+
+    /// Stops reading a source.
+    pub(super) fn forget(&self, number: u64) {
+        self.sources.lock().1.retain(|(known, _)| *known != number);
     }
 
     pub(super) fn refresh(&self) {
-        let live = self.source.lock().as_ref().and_then(|source| source()).unwrap_or_default();
+        let mut live = Live::default();
+        for (_, source) in &self.sources.lock().1 {
+            if let Some(of_platform) = source() {
+                live.add(&of_platform);
+            }
+        }
         self.pool_counts.show(&live.totals);
         self.due.set(gauge(live.queue.due));
         self.delayed.set(gauge(live.queue.delayed));

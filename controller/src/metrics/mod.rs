@@ -138,8 +138,8 @@ impl Metrics {
         self: &Arc<Self>,
         source: impl Fn() -> Option<Live> + Send + Sync + 'static,
     ) -> Leading {
-        self.live.follow(Some(Box::new(source)));
-        Leading(self.clone())
+        let number = self.live.follow(Box::new(source));
+        Leading(self.clone(), number)
     }
 
     /// Counts a pending write that a live read resolved.
@@ -175,11 +175,11 @@ impl Metrics {
 
 /// Stops reading the state of a leader when the leadership ends.
 #[derive(Debug)]
-pub(crate) struct Leading(Arc<Metrics>);
+pub(crate) struct Leading(Arc<Metrics>, u64);
 
 impl Drop for Leading {
     fn drop(&mut self) {
-        self.0.live.follow(None);
+        self.0.live.forget(self.1);
     }
 }
 

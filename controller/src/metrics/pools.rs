@@ -136,14 +136,24 @@ impl PoolCounts {
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for facts in self.0.lock().values() {
-            totals.pools[facts.state as usize] += 1;
-            totals.machines.iter_mut().zip(facts.machines).for_each(|(sum, count)| *sum += count);
-            totals.removals.iter_mut().zip(facts.removals).for_each(|(sum, count)| *sum += count);
-            totals.disks.add(&facts.disks);
-            totals.ledger.iter_mut().zip(facts.ledger).for_each(|(sum, count)| *sum += count);
-            totals.oldest = [totals.oldest, facts.oldest].into_iter().flatten().min();
+            let mut pools = [0; PoolState::ALL.len()];
+            pools[facts.state as usize] = 1;
+            let PoolReport { machines, removals, disks, ledger, oldest, .. } = facts.clone();
+            totals.add(&Totals { pools, machines, removals, disks, ledger, oldest });
         }
         totals
+    }
+}
+
+impl Totals {
+    /// Adds other sums.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.pools.iter_mut().zip(other.pools).for_each(|(sum, count)| *sum += count);
+        self.machines.iter_mut().zip(other.machines).for_each(|(sum, count)| *sum += count);
+        self.removals.iter_mut().zip(other.removals).for_each(|(sum, count)| *sum += count);
+        self.disks.add(&other.disks);
+        self.ledger.iter_mut().zip(other.ledger).for_each(|(sum, count)| *sum += count);
+        self.oldest = [self.oldest, other.oldest].into_iter().flatten().min();
     }
 }
 

@@ -1,10 +1,10 @@
 //! The stored revisions of a pool, as the leader knows them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use vmpool_engine::ObjectId;
-use vmpool_engine::revision::{Fingerprint, History, RevisionId};
-use vmpool_platforms::{Platform, Text};
+use vmpool_engine::revision::{Fingerprint, History, Resolved, RevisionId};
+use vmpool_platforms::{Platform, Revisions as _, Text};
 
 use super::stored::RevisionEntry;
 use crate::pool_entry::PoolEntry;
@@ -16,6 +16,8 @@ pub(crate) enum Change {
     Stored(RevisionEntry),
     /// The revision is not stored any more.
     Gone(RevisionId),
+    /// An object that is no revision of the pool has the name of this revision.
+    Taken(RevisionId),
 }
 
 /// The stored revisions of one pool.
@@ -23,6 +25,8 @@ pub(crate) enum Change {
 pub(crate) struct Revisions {
     pub(super) history: History,
     pub(super) objects: HashMap<RevisionId, ObjectId>,
+    /// Identities that cannot be used, because other objects have these names.
+    taken: HashSet<RevisionId>,
     /// Contents that passes use.
     pub(super) contents: HashMap<RevisionId, Text>,
     /// Generation and fingerprint of the template in the spec.
@@ -39,6 +43,9 @@ impl Revisions {
                 self.objects.insert(entry.stored.id.clone(), entry.object);
                 self.history.add(entry.stored);
             }
+            Change::Taken(id) => {
+                self.taken.insert(id);
+            }
             Change::Gone(id) => {
                 self.objects.remove(&id);
                 self.contents.remove(&id);
@@ -50,6 +57,21 @@ impl Revisions {
     /// The identities, oldest first.
     pub(crate) fn ids(&self) -> Vec<RevisionId> {
         self.history.ids()
+    }
+
+    /// The revision of the template in the spec of the pool, which has this content.
+    pub(super) fn resolve<P: Platform>(
+        &self,
+        pool: &PoolEntry<P>,
+        content: &Fingerprint,
+        shown: Option<&RevisionId>,
+    ) -> Resolved {
+        let Some(names) = P::Revisions::names(&pool.facts.id, pool.facts.generation) else {
+            return self.history.resolve(content, shown);
+        };
+        let last = names.last().cloned();
+        let usable = names.into_iter().filter(|name| !self.taken.contains(name));
+        self.history.resolve_named(content, usable.chain(std::iter::repeat_with(|| last.clone()).flatten()))
     }
 
     /// The fingerprint of the template in the spec of the pool.

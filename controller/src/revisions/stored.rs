@@ -3,14 +3,10 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use vmpool_engine::limits;
-use vmpool_engine::revision::{Fingerprint, RevisionId, StoredRevision};
+use vmpool_engine::revision::{Fingerprint, StoredRevision};
 use vmpool_engine::{ObjectId, Uid};
-use vmpool_platforms::{Platform, Text, controller_of, slim_metadata};
-
-use super::templates::Templates;
-use crate::pool_entry::PoolEntry;
+use vmpool_platforms::{Platform, Revisions, Text, controller_of, slim_metadata};
 
 /// The fields of a ControllerRevision that vmpool reads.
 #[derive(Clone, Debug, Deserialize)]
@@ -36,7 +32,7 @@ impl RevisionEntry {
     /// Reads a stored revision of a pool; `None` if the object does not belong to the pool.
     pub(crate) fn read<P: Platform>(object: &RevisionObject, pool: &Uid) -> Option<Self> {
         let metadata = object.meta();
-        let id = metadata.labels.as_ref()?.get(P::REVISION_LABEL)?;
+        let id = P::Revisions::id(metadata)?;
         controller_of(metadata).filter(|owner| owner.uid == *pool)?;
         // No pool spec is that large, and its parsed tree could use up the memory that all pools share.
         if object.data.bytes() > limits::POOL_SPEC {
@@ -44,38 +40,9 @@ impl RevisionEntry {
         }
         let data = object.data.value();
         let content = data.is_object().then(|| Fingerprint::of(&P::canonical(&data)))?;
-        let stored = StoredRevision { id: limits::clip(id).into(), number: object.revision, content };
+        let parts = P::Revisions::parts(&data);
+        let stored = StoredRevision { id: limits::clip(id).into(), number: object.revision, content, parts };
         let name = metadata.name.as_deref().unwrap_or_default();
         Some(Self { stored, object: ObjectId::new(name, metadata.uid.as_deref().unwrap_or_default()) })
     }
-}
-
-/// The object of a new revision with this `name`.
-pub(crate) fn body<P: Platform>(
-    pool: &PoolEntry<P>,
-    name: &str,
-    id: &RevisionId,
-    templates: &Templates,
-) -> Value {
-    let mut labels = P::managed_labels(&pool.object)["metadata"]["labels"].clone();
-    labels[P::REVISION_LABEL] = id.as_str().into();
-    json!({
-        "apiVersion": RevisionObject::api_version(&()),
-        "kind": RevisionObject::kind(&()),
-        "metadata": {
-            "name": name,
-            "namespace": &*pool.facts.namespace,
-            "labels": labels,
-            "ownerReferences": [{
-                "apiVersion": P::Pool::api_version(&()),
-                "kind": P::Pool::kind(&()),
-                "name": &*pool.facts.id.name,
-                "uid": pool.facts.id.uid.as_str(),
-                "controller": true,
-                "blockOwnerDeletion": true,
-            }],
-        },
-        "data": templates.wanted.value(),
-        "revision": templates.number,
-    })
 }

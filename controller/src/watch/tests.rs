@@ -5,8 +5,8 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::json;
 use vmpool_engine::Disk;
-use vmpool_platforms::Platform;
-use vmpool_platforms::dvp::Dvp;
+use vmpool_platforms::dvp::{Dvp, MachineObject, PoolObject};
+use vmpool_platforms::{DiskOf, Disks};
 use vmpool_runtime::testing::{ManualClock, env};
 
 use super::*;
@@ -34,12 +34,12 @@ async fn watches_that_end_at_once_restart_with_backoff() {
     let count = Arc::new(AtomicUsize::new(0));
     let _watch = env.spawn(
         "watch of disks",
-        watch::<<Dvp as Platform>::Disk, Disk>(
+        watch::<DiskOf<Dvp>, Disk>(
             Api::all(short_watches(&count)),
             env.clone(),
             (Metrics::new(&env), WatchResource::Disks),
             Arc::default(),
-            |disk| Dvp::read_disk(&disk),
+            |disk| <Dvp as Disks<PoolObject, MachineObject>>::read(&disk),
             |_| {},
         ),
     );

@@ -14,8 +14,8 @@ use kube::core::request::Request;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::task::JoinSet;
-use vmpool_controller::platform::Platform;
 use vmpool_controller::platform::dvp::{DiskObject, Dvp, MachineObject, PoolObject};
+use vmpool_controller::platform::{Disks, Platform};
 use vmpool_engine::ObjectId;
 use vmpool_engine::model::{DiskDraft, Draft};
 use vmpool_engine::names::Namer;
@@ -157,8 +157,8 @@ async fn unit(inner: Arc<Inner>, draft: Draft) -> anyhow::Result<ObjectId> {
     let created = inner.create(path, &Dvp::machine(&inner.pool, &Dvp::template(&inner.pool), &draft)).await?;
     let machine = ObjectId::new(&draft.name, &created.metadata.uid);
     for disk in &draft.disks {
-        let body =
-            Dvp::disk(&inner.pool, &machine, disk).context("the pool has the template of every draft")?;
+        let body = <Dvp as Disks<PoolObject, MachineObject>>::object(&inner.pool, &machine, disk)
+            .context("the pool has the template of every draft")?;
         inner.create(DiskObject::url_path(&(), namespace), &body).await?;
     }
     Ok(machine)

@@ -1,11 +1,13 @@
 //! The CRDs of KubeVirt pools on a real API server: what it serves, fills in, prunes and refuses.
 //!
-//! There is no controller. The cluster also has the CRDs of the other platform, because one cluster can have both.
+//! Most tests run without a controller. The cluster also has the CRDs of the other platform, because one cluster can have both.
 
 mod definitions;
+mod pools;
 mod samples;
 mod scale;
 mod storage;
+mod world;
 
 // All that these tests use of the harness.
 use vmpool_e2e::harness;

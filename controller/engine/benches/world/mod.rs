@@ -7,12 +7,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use vmpool_engine::model::{
-    Activity, DiskAnnotations, DiskRef, DiskTemplate, Lifetime, Naming, Published, Rollout, ScaleDownPolicy,
-    StoredTime,
+    Activity, DiskAnnotations, DiskRef, DiskTemplate, Lifetime, Published, StoredTime,
 };
 use vmpool_engine::names::{MIN_BLOCK, NameBlock, Namer};
 use vmpool_engine::plan::NamesInUse;
-use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Disk, Machine, Memory, ObjectId, Observed, Plan, Pool, Status, Uid, plan, status};
 
@@ -172,22 +170,11 @@ pub(crate) fn pass(observed: &Observed<'_>) -> (Plan, Status) {
 
 fn pool(desired: usize, block: NameBlock) -> Pool {
     Pool {
-        id: ObjectId::new("web", POOL_UID),
-        namespace: "team".into(),
-        generation: 1,
-        deleting: false,
         desired,
-        scale_down_policy: ScaleDownPolicy::NewestFirst,
-        naming: Naming::Random,
         revision: RevisionId::from("5d8c4f7e9a"),
-        revision_stored: true,
-        rollout: Rollout::default(),
         disks: vec![DiskTemplate::new("root", Lifetime::Ephemeral)],
         name_block: Some(block),
-        record: RemovalRecord::default(),
-        published: Published::default(),
-        validation_errors: Vec::new(),
-        invalid_settings: Vec::new(),
+        ..Pool::blank(ObjectId::new("web", POOL_UID), "team")
     }
 }
 

@@ -1,11 +1,12 @@
 //! Machines: the facts that the engine reads.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 
 use crate::ids::{ObjectId, Uid};
 use crate::revision::RevisionId;
+use crate::selector::Labels;
 
 /// What a machine is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +41,56 @@ pub struct DetachedDisk {
     pub template: Arc<str>,
     /// Name of the disk.
     pub disk: Arc<str>,
+}
+
+/// What the selectors of a pool are compared with. Machines of one revision share it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Selectable {
+    /// The labels of the machine object; `None` if they are too large to be kept. The machine then counts as selected,
+    /// because to release it would be the destructive error.
+    pub labels: Option<Labels>,
+    /// The labels that its instances get; `None` if they are too large to be kept. The machine is then not selected.
+    pub instance_labels: Option<Labels>,
+    /// The node selector that its instances get; `None` if it is too large to be kept. The machine is then not selected.
+    pub node_selector: Option<Labels>,
+}
+
+impl Selectable {
+    /// Without labels, for platforms whose pools have no selectors.
+    pub fn none() -> Arc<Self> {
+        static NONE: LazyLock<Arc<Selectable>> = LazyLock::new(|| {
+            let none = || Some(Labels::new());
+            Arc::new(Selectable { labels: none(), instance_labels: none(), node_selector: none() })
+        });
+        NONE.clone()
+    }
+}
+
+/// The instance of a machine, on a platform where it is an object of its own: it exists from a start of the guest to its
+/// end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instance {
+    /// Name and UID. It has the name of its machine.
+    pub id: ObjectId,
+    /// The UID of its machine, which owns it.
+    pub machine: Option<Uid>,
+    /// Whether it has a deletionTimestamp.
+    pub terminating: bool,
+    /// The revision that it was started with, or that was recorded on it afterwards.
+    pub revision: Option<RevisionId>,
+    /// Whether its guest runs and is ready.
+    pub ready: bool,
+}
+
+/// What the platform reports about the starts of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StartHealth {
+    /// Number of starts that failed one after the other.
+    pub failed_starts: u32,
+    /// Whether the platform reports a state that does not end without help, for example an image that cannot be pulled.
+    pub failing: bool,
+    /// When the machine last stopped being ready, as far as the platform reports it.
+    pub not_ready_since: Option<Timestamp>,
 }
 
 /// One machine of the namespace. It belongs to the pool if its controller owner reference names the pool.
@@ -81,6 +132,14 @@ pub struct Machine {
     pub lingering: Vec<Arc<str>>,
     /// Whether the platform reports that all its devices are ready.
     pub devices_ready: bool,
+    /// Whether it has the finalizer of the controller, so that it does not vanish before the controller has released it.
+    pub has_finalizer: bool,
+    /// What the selectors of the pool are compared with.
+    pub selectable: Arc<Selectable>,
+    /// Its instance, on a platform where that is an object of its own.
+    pub instance: Option<Arc<Instance>>,
+    /// What the platform reports about its starts.
+    pub start_health: StartHealth,
     /// Why it does not start, as the platform reports it; only for a machine that waits to start.
     pub problem: Option<Arc<str>>,
 }
@@ -106,6 +165,10 @@ impl Machine {
             boot_disk: None,
             lingering: Vec::new(),
             devices_ready: false,
+            has_finalizer: false,
+            selectable: Selectable::none(),
+            instance: None,
+            start_health: StartHealth::default(),
             problem: None,
         }
     }

@@ -1,14 +1,17 @@
 //! Pools: the spec, and the state that annotations and status store.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::condition::Condition;
 use crate::failure::{Failure, FailureReason};
 use crate::ids::ObjectId;
+use crate::model::machine::{Machine, Selectable};
 use crate::names::NameBlock;
 use crate::removal::RemovalRecord;
-use crate::revision::RevisionId;
+use crate::revision::{RevisionId, TemplateParts};
+use crate::selector::{Labels, Selector};
 
 /// How the machines of a pool are named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +33,83 @@ pub enum ScaleDownPolicy {
     LowestOrdinalFirst,
     /// The greatest ordinal first, as a StatefulSet does.
     HighestOrdinalFirst,
+    /// In a random order, which does not change between two passes.
+    Random,
     /// None. The controller deletes only the targets of targeted removals.
     Explicit,
+}
+
+/// Which machines of a pool a scale-down or a rollout considers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// On the labels that the instances of a machine get.
+    pub labels: Selector,
+    /// On the node selector that the instances of a machine get.
+    pub nodes: Selector,
+}
+
+impl Selection {
+    /// Whether the machine is considered.
+    pub fn includes(&self, machine: &Machine) -> bool {
+        let Selectable { instance_labels, node_selector, .. } = &*machine.selectable;
+        let fits = |selector: &Selector, labels: &Option<Labels>| {
+            selector.0.is_empty() || labels.as_ref().is_some_and(|labels| selector.matches(labels))
+        };
+        fits(&self.labels, instance_labels) && fits(&self.nodes, node_selector)
+    }
+}
+
+/// What happens if the labels of a machine that the pool owns change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Membership {
+    /// The controller restores the managed labels.
+    #[default]
+    ManagedLabels,
+    /// The controller releases a machine whose labels do not match this selector.
+    Selector(Selector),
+}
+
+/// The finalizer of the controller on the pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Finalizer {
+    /// The platform has none, on pools and on machines.
+    #[default]
+    Unused,
+    /// The pool lacks it.
+    Missing,
+    /// The pool has it.
+    Present,
+}
+
+/// Which component restarts machines to which an update was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Restarts {
+    /// The platform, after the write, or after a user approved it.
+    #[default]
+    ByPlatform,
+    /// The controller, within the disruption budget.
+    ByController,
+    /// None: an update takes effect when a user restarts the machine.
+    ByUser,
+}
+
+/// What the controller publishes in the status of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StatusScope {
+    /// All conditions. Only live machines count as ready.
+    #[default]
+    Complete,
+    /// Only the conditions about failures and about a pause. Terminating machines that still run count as ready.
+    FailureAndPause,
+}
+
+/// When the controller replaces machines that do not start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Autohealing {
+    /// Number of failed starts in a row, at least 1.
+    pub failed_starts: u32,
+    /// How long the platform must report a failure.
+    pub after: Duration,
 }
 
 /// How long a disk lives.
@@ -84,6 +162,14 @@ pub struct Rollout {
     /// creates new machines from the last stored revision. `pinned` contains that revision as soon as the stored
     /// revisions are known.
     pub held: bool,
+    /// Whether existing machines stay as they are: the controller updates none.
+    pub disabled: bool,
+    /// Which component restarts updated machines.
+    pub restarts: Restarts,
+    /// The order in which the controller restarts machines; `None` for the order of their age.
+    pub order: Option<ScaleDownPolicy>,
+    /// The machines that are updated. The others stay as they are.
+    pub selection: Selection,
 }
 
 impl Rollout {
@@ -95,7 +181,17 @@ impl Rollout {
 
 impl Default for Rollout {
     fn default() -> Self {
-        Self { paused: false, budget: Budget::default(), history: 10, pinned: None, held: false }
+        Self {
+            paused: false,
+            budget: Budget::default(),
+            history: 10,
+            pinned: None,
+            held: false,
+            disabled: false,
+            restarts: Restarts::default(),
+            order: None,
+            selection: Selection::default(),
+        }
     }
 }
 
@@ -126,8 +222,24 @@ impl Budget {
     }
 }
 
+/// What it takes to bring the instance of a machine to the revision of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transition {
+    /// Nothing: it has that revision.
+    None,
+    /// The revision is recorded on the instance, because the template of the instance is the same.
+    Record,
+    /// A restart.
+    Restart,
+    /// The machine is deleted and created again, because its storage differs.
+    Recreation,
+    /// It cannot be determined yet, because the revision of the machine is not stored.
+    Unknown,
+}
+
 /// A pool: its spec, and the state that its annotations and its status store.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts: any of them may come with any other")]
 pub struct Pool {
     /// Name and UID.
     pub id: ObjectId,
@@ -139,14 +251,30 @@ pub struct Pool {
     pub deleting: bool,
     /// Desired number of machines: `spec.replicas`.
     pub desired: usize,
-    /// Which machines a scale-down deletes.
+    /// Whether the pool is paused: the controller creates, deletes and updates no machine.
+    pub paused: bool,
+    /// Which machines a scale-down deletes first.
     pub scale_down_policy: ScaleDownPolicy,
+    /// Which machines a scale-down may delete.
+    pub scale_down_selection: Selection,
+    /// Whether the storage of a machine that leaves is preserved for the next machine with its name.
+    pub preserves_storage: bool,
+    /// What happens if the labels of a machine change.
+    pub membership: Membership,
+    /// The finalizer of the controller on the pool.
+    pub finalizer: Finalizer,
+    /// When the controller replaces machines that do not start; `None` for never.
+    pub autohealing: Option<Autohealing>,
     /// How the controller names machines.
     pub naming: Naming,
     /// Identity of the current revision.
     pub revision: RevisionId,
     /// Whether that revision is stored, so that its identity is fixed.
     pub revision_stored: bool,
+    /// Other stored revisions with the same template. A machine with one of them is not outdated.
+    pub same_template: Vec<RevisionId>,
+    /// The parts of the templates of the stored revisions, if the controller restarts machines.
+    pub template_parts: BTreeMap<RevisionId, TemplateParts>,
     /// How the controller applies it to existing machines.
     pub rollout: Rollout,
     /// The disk templates. The list is empty if the platform stores disks inside the machine object.
@@ -157,6 +285,8 @@ pub struct Pool {
     pub record: RemovalRecord,
     /// The last published status.
     pub published: Published,
+    /// What the status contains.
+    pub status_scope: StatusScope,
     /// Messages about fields that cannot be read and that the controller needs to create machines.
     pub validation_errors: Vec<String>,
     /// Messages about settings that cannot be read. The controller uses the safe value of each, and continues to
@@ -165,10 +295,60 @@ pub struct Pool {
 }
 
 impl Pool {
+    /// A valid pool without machines, disk templates, stored state and special settings.
+    pub fn blank(id: ObjectId, namespace: &str) -> Self {
+        Self {
+            id,
+            namespace: namespace.into(),
+            generation: 1,
+            deleting: false,
+            desired: 0,
+            paused: false,
+            scale_down_policy: ScaleDownPolicy::NewestFirst,
+            scale_down_selection: Selection::default(),
+            preserves_storage: false,
+            membership: Membership::default(),
+            finalizer: Finalizer::default(),
+            autohealing: None,
+            naming: Naming::Random,
+            revision: RevisionId::from(""),
+            revision_stored: true,
+            same_template: Vec::new(),
+            template_parts: BTreeMap::new(),
+            rollout: Rollout::default(),
+            disks: Vec::new(),
+            name_block: None,
+            record: RemovalRecord::default(),
+            published: Published::default(),
+            status_scope: StatusScope::default(),
+            validation_errors: Vec::new(),
+            invalid_settings: Vec::new(),
+        }
+    }
+
     /// The validation error that prevents the controller from creating machines of this pool.
     pub(crate) fn invalid_spec(&self) -> Option<Failure> {
         let message = format!("the spec of the pool is invalid: {}", self.validation_errors.first()?);
         Some(Failure { reason: FailureReason::FailedCreate, message })
+    }
+
+    /// Whether a machine with this revision has the current template.
+    pub(crate) fn is_current(&self, revision: &RevisionId) -> bool {
+        *revision == self.revision || self.same_template.contains(revision)
+    }
+
+    /// What it takes to bring a machine whose instance has revision `from` to revision `to`, if the controller restarts
+    /// machines.
+    pub(crate) fn transition(&self, from: Option<&RevisionId>, to: &RevisionId) -> Transition {
+        let Some(wanted) = self.template_parts.get(to) else { return Transition::Unknown };
+        match from.map(|from| (from, self.template_parts.get(from))) {
+            Some((from, _)) if from == to => Transition::None,
+            // What the instance was started from cannot be compared any more.
+            None | Some((_, None)) => Transition::Restart,
+            Some((_, Some(current))) if current.storage != wanted.storage => Transition::Recreation,
+            Some((_, Some(current))) if current.instance != wanted.instance => Transition::Restart,
+            Some(_) => Transition::Record,
+        }
     }
 
     /// Whether the pool has a disk template of this name.

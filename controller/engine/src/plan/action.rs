@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::failure::FailureReason;
-use crate::ids::ObjectId;
+use crate::ids::{ObjectId, Uid};
 use crate::model::{DiskAnnotations, DiskDraft, Draft};
 use crate::names::NameBlock;
 use crate::revision::RevisionId;
@@ -23,6 +23,29 @@ pub enum Action {
         /// Disks that it refers to and that stay with the pool, because another machine of the pool uses them. The
         /// machine becomes the owner of the others.
         shared: Vec<Arc<str>>,
+    },
+    /// Add the finalizer of the controller to the pool.
+    AddPoolFinalizer,
+    /// Remove the finalizer of the controller from a deleted pool whose machines are released.
+    RemovePoolFinalizer,
+    /// Add the finalizer of the controller to a machine.
+    AddFinalizer {
+        /// The machine.
+        machine: ObjectId,
+    },
+    /// Remove the finalizer of the controller from a machine that is being deleted, or whose pool is.
+    RemoveFinalizer {
+        /// The machine.
+        machine: ObjectId,
+        /// Whether its storage is preserved first: it then belongs to no machine until the next one with this name.
+        preserve_storage: bool,
+    },
+    /// Restart the instance of a machine, so that an update takes effect.
+    Restart {
+        /// The machine.
+        machine: ObjectId,
+        /// The instance. Another one was already started with the update.
+        instance: Uid,
     },
     /// Create a disk that a machine refers to and that does not exist.
     CreateDisk {
@@ -154,6 +177,10 @@ pub enum DeleteReason {
     Surplus,
     /// It is the target of an accepted targeted removal.
     Targeted,
+    /// The storage in its template changed, so that it is created again.
+    StorageChanged,
+    /// It does not start, so that it is created again.
+    Unhealthy,
 }
 
 /// Why a disk of the pool is deleted.
@@ -212,17 +239,23 @@ impl Action {
         match self {
             Self::Relabel { .. }
             | Self::Release { .. }
+            | Self::AddFinalizer { .. }
+            | Self::RemoveFinalizer { .. }
             | Self::CreateDisk { .. }
             | Self::Repoint { .. }
             | Self::Detach { .. } => Stage::Repair,
             Self::Delete { .. } => Stage::Remove,
-            Self::OpenNameBlock { .. } | Self::StoreRevision { .. } => Stage::Prepare,
+            Self::OpenNameBlock { .. } | Self::StoreRevision { .. } | Self::AddPoolFinalizer => {
+                Stage::Prepare
+            }
             Self::Create { .. } => Stage::Create,
-            Self::Update { .. } => Stage::Update,
+            Self::Update { .. } | Self::Restart { .. } => Stage::Update,
             Self::RecordRevision { .. } => Stage::RecordRevision,
             Self::AnnotateDisk { .. } | Self::DeleteDisk { .. } => Stage::CollectDisks,
             Self::ExpandDisk { .. } => Stage::ExpandDisks,
-            Self::PruneRecord { .. } | Self::PruneRevision { .. } => Stage::CleanUp,
+            Self::PruneRecord { .. } | Self::PruneRevision { .. } | Self::RemovePoolFinalizer => {
+                Stage::CleanUp
+            }
         }
     }
 
@@ -236,6 +269,9 @@ impl Action {
             | Self::Update { machine, .. }
             | Self::RecordRevision { machine, .. }
             | Self::Delete { machine, .. }
+            | Self::AddFinalizer { machine }
+            | Self::RemoveFinalizer { machine, .. }
+            | Self::Restart { machine, .. }
             | Self::Release { machine, .. } => &machine.name,
             Self::AnnotateDisk { disk, .. }
             | Self::ExpandDisk { disk, .. }
@@ -244,6 +280,8 @@ impl Action {
             Self::Create { draft } => &draft.name,
             Self::OpenNameBlock { .. }
             | Self::StoreRevision { .. }
+            | Self::AddPoolFinalizer
+            | Self::RemovePoolFinalizer
             | Self::PruneRevision { .. }
             | Self::PruneRecord { .. } => &POOL,
         }
@@ -254,6 +292,9 @@ impl Action {
         match self {
             Self::Relabel { .. }
             | Self::Release { .. }
+            | Self::AddFinalizer { .. }
+            | Self::RemoveFinalizer { .. }
+            | Self::RemovePoolFinalizer
             | Self::RecordRevision { .. }
             | Self::PruneRevision { .. }
             | Self::PruneRecord { .. } => FailureReason::FailedRepair,
@@ -263,11 +304,12 @@ impl Action {
             | Self::AnnotateDisk { .. }
             | Self::ExpandDisk { .. }
             | Self::DeleteDisk { .. } => FailureReason::DiskFailure,
-            Self::Update { .. } => FailureReason::FailedTemplateUpdate,
+            Self::Update { .. } | Self::Restart { .. } => FailureReason::FailedTemplateUpdate,
             Self::Delete { .. } => FailureReason::FailedDelete,
-            Self::OpenNameBlock { .. } | Self::StoreRevision { .. } | Self::Create { .. } => {
-                FailureReason::FailedCreate
-            }
+            Self::OpenNameBlock { .. }
+            | Self::StoreRevision { .. }
+            | Self::AddPoolFinalizer
+            | Self::Create { .. } => FailureReason::FailedCreate,
         }
     }
 }

@@ -6,8 +6,9 @@ use super::action::Action;
 use super::adoption;
 use super::observed::Observed;
 use super::result::Plan;
-use crate::model::{Machine, Naming, Pool};
+use crate::model::{Finalizer, Machine, Membership, Naming, Pool};
 use crate::names::Namer;
+use crate::selector::Selector;
 
 pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let namer = Namer::new(&observed.pool.id.name, &observed.pool.id.uid);
@@ -24,6 +25,9 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
 fn repair(observed: &Observed<'_>, namer: &Namer, machine: &Machine) -> Option<Action> {
     let pool = observed.pool;
     let labelled = machine.pool_uid_label.as_ref() == Some(&pool.id.uid);
+    if let Membership::Selector(selector) = &pool.membership {
+        return selected(pool, selector, machine);
+    }
     if machine.owner.as_ref() == Some(&pool.id.uid) {
         let complete = labelled && machine.pool_label.as_ref() == Some(&pool.id.name);
         return (!complete).then(|| Action::Relabel { machine: machine.id.clone() });
@@ -52,6 +56,23 @@ fn has_disk_of_pool(observed: &Observed<'_>, machine: &Machine) -> bool {
         let mounts = disk.mounted_by.as_ref() == Some(&machine.id.name);
         is_ephemeral || owner == Some(pool) && mounts && !adoption::is_anothers(observed, machine)
     })
+}
+
+/// What a machine of a pool with a selector needs: its release if the labels do not match, or the finalizer. A machine
+/// without a controller owner that still has the finalizer was released by a user.
+fn selected(pool: &Pool, selector: &Selector, machine: &Machine) -> Option<Action> {
+    let release = || Some(Action::Release { machine: machine.id.clone(), shared: Vec::new() });
+    match &machine.owner {
+        Some(owner) if *owner != pool.id.uid => None,
+        Some(_) if !machine.selectable.labels.as_ref().is_none_or(|labels| selector.matches(labels)) => {
+            release()
+        }
+        Some(_) if pool.finalizer != Finalizer::Unused && !machine.has_finalizer => {
+            Some(Action::AddFinalizer { machine: machine.id.clone() })
+        }
+        None if machine.has_finalizer => release(),
+        Some(_) | None => None,
+    }
 }
 
 /// The disks of a released machine that a machine of the pool refers to as well, except those that the released machine

@@ -2,7 +2,7 @@
 //!
 //! The planners and their actions run in this order: membership (lost labels), disks (missing and unusable disks of
 //! machines), removal (targets and surplus), creation (missing machines), rollout (machines without the current
-//! revision), disk collection and disk expansion, revisions, and the removal record.
+//! revision), restart (instances without the revision of their machine), disk collection and disk expansion, revisions, and the removal record.
 
 pub(crate) mod action;
 mod adoption;
@@ -15,12 +15,16 @@ mod disk_names;
 mod disk_size;
 mod disks;
 mod expand;
+mod finalizers;
 mod membership;
 pub(crate) mod observed;
+mod order;
 pub(crate) mod progress;
 mod record;
 mod remove;
 mod reservations;
+mod restart;
+pub(crate) mod restarts;
 pub(crate) mod result;
 mod revisions;
 mod rollout;
@@ -30,6 +34,7 @@ pub use action::{Action, DeleteReason, DiskDeleteReason, Disruption, Stage, Want
 pub use attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
 pub use blocker::Blocker;
 pub use observed::{COLLECTION_GRACE, NamesInUse, Observed};
+pub use restarts::RequestedRestarts;
 pub use result::Plan;
 
 /// Decides what to write. If the pool has converged, the plan is empty.
@@ -39,15 +44,22 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     let mut plan = Plan::default();
     // The garbage collector deletes the machines of a deleted pool. With `--cascade=orphan` they stay unchanged.
     if observed.pool.deleting {
+        finalizers::plan_deletion(observed, &mut plan);
         return plan;
     }
     membership::plan(observed, &mut plan);
+    finalizers::plan(observed, &mut plan);
+    if observed.pool.paused {
+        record::plan(observed, &mut plan);
+        return plan;
+    }
     // All planners share one `FreeDisks`, so that no disk is allocated twice.
     let mut free_disks = allocation::FreeDisks::new(observed);
     let disks::Found { repairs, growth } = disks::plan(observed, &mut free_disks, &mut plan);
     remove::plan(observed, &mut plan);
     create::plan(observed, &mut free_disks, repairs, &mut plan);
     rollout::plan(observed, &mut free_disks, &mut plan);
+    restart::plan(observed, &mut plan);
     disk_collection::plan(observed, &free_disks, &mut plan);
     expand::plan(observed, &free_disks, growth, &mut plan);
     revisions::plan(observed, &mut plan);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::observed::Observed;
-use crate::model::{Activity, DiskRef, Machine, Pool};
+use crate::model::{Activity, DiskRef, Machine, Pool, Restarts, Transition};
+use crate::revision::RevisionId;
 
 /// The rollout state of a live machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +25,15 @@ pub(crate) enum RolloutState {
 impl RolloutState {
     /// The rollout state of `machine`.
     pub(crate) fn of(pool: &Pool, machine: &Machine) -> Self {
-        if machine.written.as_ref() != Some(&pool.revision) {
+        let Some(written) = machine.written.as_ref().filter(|written| pool.is_current(written)) else {
             return Self::Outdated;
+        };
+        if pool.rollout.restarts != Restarts::ByPlatform {
+            return match transition(pool, machine, written) {
+                Transition::None => Self::Current,
+                Transition::Record => Self::Unrecorded,
+                Transition::Restart | Transition::Recreation | Transition::Unknown => Self::InProgress,
+            };
         }
         let mut leftovers = leftovers(pool, machine).peekable();
         if leftovers.peek().is_some() {
@@ -49,6 +57,14 @@ impl RolloutState {
             (_, false) => Self::InProgress,
         }
     }
+}
+
+/// What it takes to bring the instance of a machine to revision `written`. A machine without an instance starts with it.
+pub(super) fn transition(pool: &Pool, machine: &Machine, written: &RevisionId) -> Transition {
+    machine
+        .instance
+        .as_ref()
+        .map_or(Transition::None, |instance| pool.transition(instance.revision.as_ref(), written))
 }
 
 /// Whether the revision that was last written is in effect.
@@ -120,6 +136,9 @@ impl RolloutProgress {
     #[expect(clippy::unused_self, reason = "the count and the question must not drift apart")]
     pub(super) fn uses_budget(&self, observed: &Observed<'_>, machine: &Machine) -> bool {
         is_unavailable(machine)
+            || machine.instance.as_ref().is_some_and(|instance| {
+                observed.memory.restarts.is_requested(&instance.id.uid, observed.uptime)
+            })
             || observed.memory.rollout_attempts.is_unconfirmed(&machine.id.uid, observed.uptime)
     }
 

@@ -3,10 +3,11 @@
 use super::action::{Action, DeleteReason, Stage};
 use super::blocker::Blocker;
 use super::observed::Observed;
+use super::order::leaving_order;
 use super::result::Plan;
+use crate::failure::FailureReason;
 use crate::ids::Uid;
-use crate::model::{Activity, Machine, ScaleDownPolicy};
-use std::cmp::{Ordering, Reverse};
+use crate::model::{Machine, ScaleDownPolicy};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +55,16 @@ fn surplus<'a>(
     let policy = observed.pool.scale_down_policy;
     // An unconfirmed create may never be carried out, so only machines that exist count for the surplus.
     let victims = live.len().saturating_sub(observed.pool.desired);
+    let before = live.len();
+    live.retain(|machine| observed.pool.scale_down_selection.includes(machine));
+    if victims > live.len() && policy != ScaleDownPolicy::Explicit {
+        let shortfall = format!(
+            "{victims} machines are surplus, but the selection of the scale-down includes only {} of {before}: \
+             the controller deletes no others",
+            live.len()
+        );
+        plan.report_failure(FailureReason::FailedDelete, &shortfall);
+    }
     if policy == ScaleDownPolicy::Explicit || victims == 0 {
         return Vec::new();
     }
@@ -79,29 +90,6 @@ fn surplus<'a>(
         free
     });
     live
-}
-
-/// The order of deletion. Among machines of the same age, those that do not run come first, and then the name decides.
-/// The same state therefore always yields the same result.
-pub(super) fn leaving_order(policy: ScaleDownPolicy, a: &Machine, b: &Machine) -> Ordering {
-    let idle_first = (a.activity == Activity::Running).cmp(&(b.activity == Activity::Running));
-    match policy {
-        ScaleDownPolicy::NewestFirst => {
-            b.created.cmp(&a.created).then(idle_first).then_with(|| b.id.name.cmp(&a.id.name))
-        }
-        ScaleDownPolicy::OldestFirst | ScaleDownPolicy::Explicit => {
-            a.created.cmp(&b.created).then(idle_first).then_with(|| a.id.name.cmp(&b.id.name))
-        }
-        ScaleDownPolicy::LowestOrdinalFirst => (ordinal(a), &a.id.name).cmp(&(ordinal(b), &b.id.name)),
-        ScaleDownPolicy::HighestOrdinalFirst => {
-            (Reverse(ordinal(a)), &a.id.name).cmp(&(Reverse(ordinal(b)), &b.id.name))
-        }
-    }
-}
-
-/// The number after the last dash; 0 if there is none.
-fn ordinal(machine: &Machine) -> u64 {
-    machine.id.name.rsplit('-').next().and_then(|tail| tail.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]

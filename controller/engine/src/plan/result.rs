@@ -7,6 +7,7 @@ use super::action::{Action, DeleteReason, Stage, Wants};
 use super::blocker::Blocker;
 use super::observed::Observed;
 use crate::failure::{Failure, FailureReason};
+use crate::ids::Uid;
 
 /// What to write now, when to plan again, and which steps are blocked.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -55,6 +56,11 @@ impl Plan {
             | Action::Detach { .. }
             | Action::Update { .. }
             | Action::RecordRevision { .. }
+            | Action::AddPoolFinalizer
+            | Action::RemovePoolFinalizer
+            | Action::AddFinalizer { .. }
+            | Action::RemoveFinalizer { .. }
+            | Action::Restart { .. }
             | Action::AnnotateDisk { .. }
             | Action::ExpandDisk { .. }
             | Action::StoreRevision { .. }
@@ -68,6 +74,14 @@ impl Plan {
     pub fn deletes_surplus(&self) -> bool {
         let mut actions = self.actions.iter();
         actions.any(|action| matches!(action, Action::Delete { reason: DeleteReason::Surplus, .. }))
+    }
+
+    /// The machines that the plan deletes.
+    pub(super) fn leaving(&self) -> impl Iterator<Item = &Uid> {
+        self.actions.iter().filter_map(|action| match action {
+            Action::Delete { machine, .. } => Some(&machine.uid),
+            _ => None,
+        })
     }
 
     /// Plans as many of `repairs` as their backoff allows. Repairs of objects that rejected the last write come last.

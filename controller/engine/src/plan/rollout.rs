@@ -30,7 +30,7 @@ use super::observed::Observed;
 use super::progress::{RolloutProgress, RolloutState};
 use super::result::Plan;
 use crate::ids::Uid;
-use crate::model::{Activity, Machine};
+use crate::model::{Activity, Machine, Restarts};
 use crate::revision::RevisionId;
 
 pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan: &mut Plan) {
@@ -38,11 +38,14 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan
     if let Some(left) = observed.memory.rollout_attempts.next_overdue(observed.uptime) {
         plan.requeue_in(left);
     }
-    if !pool.validation_errors.is_empty() {
+    if !pool.validation_errors.is_empty() || pool.rollout.disabled {
         return;
     }
     let (mut outdated, mut unrecorded) = (Vec::new(), Vec::new());
     for machine in observed.pool_machines().filter(|machine| !machine.terminating) {
+        if !pool.rollout.selection.includes(machine) {
+            continue;
+        }
         match RolloutState::of(pool, machine) {
             RolloutState::Outdated => outdated.push(machine),
             RolloutState::Unrecorded => unrecorded.push(machine),
@@ -52,14 +55,7 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan
     if outdated.is_empty() && unrecorded.is_empty() {
         return;
     }
-    let leaving: BTreeSet<Uid> = plan
-        .actions
-        .iter()
-        .filter_map(|action| match action {
-            Action::Delete { machine, .. } => Some(machine.uid.clone()),
-            _ => None,
-        })
-        .collect();
+    let leaving: BTreeSet<Uid> = plan.leaving().cloned().collect();
     outdated.retain(|machine| !leaving.contains(&machine.id.uid));
     unrecorded.retain(|machine| !leaving.contains(&machine.id.uid));
     advance(observed, unrecorded, plan);
@@ -194,9 +190,11 @@ fn base(observed: &Observed<'_>, machine: &Machine) -> Option<RevisionId> {
     machine.written.as_ref().or(machine.revision.as_ref()).filter(|id| observed.stored.contains(id)).cloned()
 }
 
-/// Whether an update of the machine uses no budget, because it does not run.
+/// Whether an update of the machine uses no budget, because it does not run, or because only a later restart disrupts it.
 fn is_free(observed: &Observed<'_>, machine: &Machine) -> bool {
-    machine.activity != Activity::Running || adoption::has_placeholder(observed, machine)
+    observed.pool.rollout.restarts != Restarts::ByPlatform
+        || machine.activity != Activity::Running
+        || adoption::has_placeholder(observed, machine)
 }
 
 /// The order of updates: first machines with an unresolved disk reference, which may refer to a foreign disk, then

@@ -1,5 +1,7 @@
 //! The stored revisions of one pool, and which of them is its template.
 
+use std::collections::BTreeMap;
+
 use super::identity::{Fingerprint, RevisionId};
 
 /// A stored revision, without its content.
@@ -11,6 +13,17 @@ pub struct StoredRevision {
     pub number: i64,
     /// Fingerprint of its content, computed by the running version.
     pub content: Fingerprint,
+    /// Its parts, if the controller restarts machines.
+    pub parts: Option<TemplateParts>,
+}
+
+/// The parts of a template that decide what a change of it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TemplateParts {
+    /// Fingerprint of the part that an instance is started from.
+    pub instance: Fingerprint,
+    /// Fingerprint of the part that storage is created from.
+    pub storage: Fingerprint,
 }
 
 /// The stored revisions of one pool, oldest first.
@@ -69,6 +82,34 @@ impl History {
     /// The identities, oldest first.
     pub fn ids(&self) -> Vec<RevisionId> {
         self.stored.iter().map(|stored| stored.id.clone()).collect()
+    }
+
+    /// The parts of all stored revisions, as far as they are known.
+    pub fn parts(&self) -> BTreeMap<RevisionId, TemplateParts> {
+        self.stored.iter().filter_map(|stored| Some((stored.id.clone(), stored.parts?))).collect()
+    }
+
+    /// The stored revisions with this content.
+    pub fn with_content(&self, content: &Fingerprint) -> impl Iterator<Item = &RevisionId> {
+        self.stored.iter().filter(move |stored| stored.content == *content).map(|stored| &stored.id)
+    }
+
+    /// The revision of a template with this content, on a platform that names revisions itself: the first of `names` that
+    /// is free or stored with this content.
+    ///
+    /// # Panics
+    /// If `names` ends.
+    pub fn resolve_named(
+        &self,
+        content: &Fingerprint,
+        mut names: impl Iterator<Item = RevisionId>,
+    ) -> Resolved {
+        let found = names.find_map(|id| match self.stored.iter().find(|stored| stored.id == id) {
+            None => Some(Resolved { id, stored: false }),
+            Some(stored) if stored.content == *content => Some(Resolved { id, stored: true }),
+            Some(_) => None,
+        });
+        found.expect("the names do not end")
     }
 
     /// The number of the next revision to store, greater than all others.

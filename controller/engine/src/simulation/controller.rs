@@ -225,6 +225,13 @@ impl Controller {
         let now = api.now;
         let Memory { machines, disks, next_number, .. } = &mut self.memory;
         let answer = match action {
+            Action::AddPoolFinalizer
+            | Action::RemovePoolFinalizer
+            | Action::AddFinalizer { .. }
+            | Action::RemoveFinalizer { .. }
+            | Action::Restart { .. } => {
+                unreachable!("this platform has no finalizers and restarts machines itself")
+            }
             Action::Relabel { machine } => api.relabel(machine).map(|seen| machines.written(seen, now)),
             Action::Release { machine, shared } => {
                 api.release(machine, shared)?.map(|seen| machines.written(seen, now))

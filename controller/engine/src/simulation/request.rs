@@ -77,6 +77,13 @@ pub(super) fn commit(
     let read = version.filter(|_| late);
     let version_of_disk = version.unwrap_or_default();
     Ok(match action {
+        Action::AddPoolFinalizer
+        | Action::RemovePoolFinalizer
+        | Action::AddFinalizer { .. }
+        | Action::RemoveFinalizer { .. }
+        | Action::Restart { .. } => {
+            unreachable!("this platform has no finalizers and restarts machines itself")
+        }
         Action::Relabel { machine } => api.relabel(machine).is_ok(),
         Action::Release { machine, shared } => api.release(machine, shared)?.is_ok(),
         Action::Repoint { machine, position, from, to } => api.repoint(machine, *position, from, to).is_ok(),

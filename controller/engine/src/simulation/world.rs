@@ -325,6 +325,11 @@ pub(super) fn summary(plan: &Plan) -> String {
 
 fn action_text(action: &Action) -> String {
     match action {
+        Action::AddPoolFinalizer
+        | Action::RemovePoolFinalizer
+        | Action::AddFinalizer { .. }
+        | Action::RemoveFinalizer { .. }
+        | Action::Restart { .. } => format!("{action:?}"),
         Action::Relabel { machine } => format!("relabel {machine}"),
         Action::Release { machine, .. } => format!("release {machine}"),
         Action::CreateDisk { disk, .. } => format!("create disk {}", disk.name),

@@ -1,6 +1,6 @@
 //! Counts of a pool's machines.
 
-use crate::model::{Activity, Machine};
+use crate::model::{Activity, Machine, StatusScope};
 use crate::plan::observed::Observed;
 use crate::plan::progress::RolloutState;
 
@@ -8,7 +8,7 @@ use crate::plan::progress::RolloutState;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MachineCounts {
     pub(super) total: usize,
-    /// Live machines. The following counts include only these.
+    /// Live machines. The following counts include only these, and depending on [`StatusScope`] terminating ones.
     pub(super) live: usize,
     pub(super) ready: usize,
     pub(super) updated: usize,
@@ -28,7 +28,10 @@ impl MachineCounts {
         let mut counts = Self::default();
         for machine in observed.pool_machines() {
             counts.total += 1;
-            if !machine.terminating {
+            if machine.terminating {
+                let counts_as_ready = pool.status_scope == StatusScope::FailureAndPause;
+                counts.ready += usize::from(counts_as_ready && machine.activity == Activity::Running);
+            } else {
                 counts.count(RolloutState::of(pool, machine), machine);
             }
         }

@@ -5,14 +5,14 @@ use vmpool_engine::ObjectId;
 use vmpool_engine::model::{DiskAnnotations, DiskDraft, StoredTime};
 
 use super::sample::{MACHINE_UID, Sample, created, decode};
-use crate::Platform;
+use crate::{Disks, Platform};
 
 /// A disk as the API server stores it, for every template of the sample.
 fn stored<P: Platform>(sample: &Sample<P>) -> Vec<Value> {
     let draft = sample.draft("7", 7);
     let machine = ObjectId::new(&draft.name, MACHINE_UID);
     let bodies = draft.disks.iter().map(|disk| {
-        let mut body = P::disk(&sample.pool, &machine, disk).expect("the pool has the template");
+        let mut body = P::Disks::object(&sample.pool, &machine, disk).expect("the pool has the template");
         body["metadata"]["uid"] = json!("uid of the disk");
         body
     });
@@ -34,12 +34,12 @@ pub fn disk_annotations_read_back<P: Platform>(pool: &Value) {
         DiskAnnotations::default(),
     ];
     for body in stored(&Sample::<P>::new(pool)) {
-        let plain = P::read_disk(&decode(&body));
+        let plain = P::Disks::read(&decode(&body));
         assert_eq!(plain.annotations, DiskAnnotations::default(), "a new disk has none");
         let mut marked = body.clone();
         for annotations in &stages {
-            json_patch::merge(&mut marked, &P::disk_annotations(annotations));
-            let read = P::read_disk(&decode(&marked));
+            json_patch::merge(&mut marked, &P::Disks::annotations(annotations));
+            let read = P::Disks::read(&decode(&marked));
             assert_eq!(read.annotations, *annotations);
             assert_eq!((&read.id, &read.owner, &read.template), (&plain.id, &plain.owner, &plain.template));
             assert_eq!(marked["spec"], body["spec"], "the disk itself does not change");
@@ -48,11 +48,11 @@ pub fn disk_annotations_read_back<P: Platform>(pool: &Value) {
             DiskAnnotations { free_since: Some(StoredTime::Unreadable), ..DiskAnnotations::default() };
         json_patch::merge(
             &mut marked,
-            &P::disk_annotations(&DiskAnnotations { free_since: at, ..DiskAnnotations::default() }),
+            &P::Disks::annotations(&DiskAnnotations { free_since: at, ..DiskAnnotations::default() }),
         );
-        json_patch::merge(&mut marked, &P::disk_annotations(&unread));
+        json_patch::merge(&mut marked, &P::Disks::annotations(&unread));
         assert_eq!(
-            P::read_disk(&decode(&marked)).annotations.free_since,
+            P::Disks::read(&decode(&marked)).annotations.free_since,
             at,
             "an unreadable time is not written"
         );
@@ -65,12 +65,12 @@ pub fn disk_annotations_read_back<P: Platform>(pool: &Value) {
 /// If it does not.
 pub fn an_expanded_disk_reads_back<P: Platform>(pool: &Value) {
     for body in stored(&Sample::<P>::new(pool)) {
-        let before = P::read_disk(&decode(&body));
+        let before = P::Disks::read(&decode(&body));
         // Whole units, and a number without a unit that divides it.
         for bytes in [20 << 30, 1 << 40, 5_000_000_001] {
             let mut grown = body.clone();
-            json_patch::merge(&mut grown, &P::expand_disk(bytes));
-            let after = P::read_disk(&decode(&grown));
+            json_patch::merge(&mut grown, &P::Disks::expand(bytes));
+            let after = P::Disks::read(&decode(&grown));
             assert_eq!(after.size, Some(bytes));
             assert_eq!(vmpool_engine::Disk { size: before.size, ..after }, before);
         }
@@ -91,11 +91,11 @@ pub fn a_transferred_disk_belongs_to_the_machine<P: Platform>(pool: &Value) {
         let at = Some(StoredTime::At(created()));
         let annotations =
             DiskAnnotations { claimed_by: Some("web-7".into()), free_since: at, collecting_since: at };
-        json_patch::merge(&mut body, &P::disk_annotations(&annotations));
+        json_patch::merge(&mut body, &P::Disks::annotations(&annotations));
         let spec = body["spec"].clone();
-        let patch = P::transfer_disk(&decode(&body), &machine);
+        let patch = P::Disks::transfer(&decode(&body), &machine);
         json_patch::merge(&mut body, &patch);
-        let disk = P::read_disk(&decode(&body));
+        let disk = P::Disks::read(&decode(&body));
         assert_eq!(disk.owner, Some(machine.clone()));
         assert_eq!(
             (disk.pool_uid_label, disk.template, disk.annotations),
@@ -108,7 +108,7 @@ pub fn a_transferred_disk_belongs_to_the_machine<P: Platform>(pool: &Value) {
     }
 }
 
-/// After the patch of [`Platform::repoint`] a machine refers to the other disk in the same position, without any other
+/// After the patch of [`Disks::repoint`] a machine refers to the other disk in the same position, without any other
 /// change. The patch fails on a machine that has changed.
 ///
 /// # Panics
@@ -121,7 +121,7 @@ pub fn a_repointed_machine_reads_back<P: Platform>(pool: &Value) {
     for (index, device) in before.disks.iter().enumerate() {
         let Some(template) = device.template.clone() else { continue };
         let to = DiskDraft::new(format!("{}-2", device.disk).into(), template);
-        let patch = P::repoint(&machine, device.position, &device.disk, &to);
+        let patch = P::Disks::repoint(&machine, device.position, &device.disk, &to);
         let patch: json_patch::Patch = serde_json::from_value(patch).expect("it is a JSON patch");
         let mut patched = body.clone();
         json_patch::patch(&mut patched, &patch).expect("it fits the machine that it was made for");
@@ -137,7 +137,7 @@ pub fn a_repointed_machine_reads_back<P: Platform>(pool: &Value) {
             let mut bare = body.clone();
             bare["metadata"]["annotations"] = annotations;
             bare["metadata"]["resourceVersion"] = json!("7");
-            let patch = P::repoint(&decode(&bare), device.position, &device.disk, &to);
+            let patch = P::Disks::repoint(&decode(&bare), device.position, &device.disk, &to);
             let patch: json_patch::Patch = serde_json::from_value(patch).expect("it is a JSON patch");
             let mut patched = bare.clone();
             json_patch::patch(&mut patched, &patch).expect("it fits the machine that it was made for");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use vmpool_engine::failure::Failure;
-use vmpool_engine::model::{DiskDraft, Draft, Lifetime};
+use vmpool_engine::model::{DiskDraft, Draft, Lifetime, Membership};
 use vmpool_engine::plan::{NamesInUse, Observed};
 use vmpool_engine::{Memory, Pool, Status};
 
@@ -34,6 +34,11 @@ impl<P: Platform> Sample<P> {
             "the sample must be a stored one"
         );
         Self { pool, facts }
+    }
+
+    /// Whether the platform marks machines with labels, which the controller restores.
+    pub(super) fn has_managed_labels(&self) -> bool {
+        self.facts.membership == Membership::ManagedLabels
     }
 
     pub(super) fn draft(&self, suffix: &str, number: u64) -> Draft {

@@ -10,14 +10,15 @@ mod template;
 mod update;
 mod write;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
-use vmpool_engine::model::{DiskAnnotations, DiskDraft, Draft, ObjectId};
+use vmpool_engine::model::{DiskAnnotations, DiskDraft, Draft, ObjectId, Published};
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revision::{RevisionId, TemplateParts};
 use vmpool_engine::{Disk, Machine, Pool, Status};
 
-use super::{Attachment, Platform};
+use super::{Attachment, Disks, NoFinalizers, NoInstances, NoStorage, PatchBody, Platform, Revisions};
 
 pub use objects::{AttachmentObject, DiskObject, MachineObject, PoolObject};
 
@@ -27,15 +28,14 @@ pub struct Dvp;
 
 impl Platform for Dvp {
     const NAME: &'static str = "dvp";
-    const HAS_DISKS: bool = true;
-    const HAS_ATTACHMENTS: bool = true;
-
-    const REVISION_LABEL: &'static str = vmpool_api::labels::TEMPLATE_HASH;
 
     type Pool = PoolObject;
     type Machine = MachineObject;
-    type Disk = DiskObject;
-    type Attachment = AttachmentObject;
+    type Instances = NoInstances;
+    type Disks = Self;
+    type Storage = NoStorage;
+    type Revisions = Self;
+    type Finalizers = NoFinalizers;
 
     fn read_pool(pool: &PoolObject) -> Pool {
         read::pool(pool)
@@ -43,20 +43,11 @@ impl Platform for Dvp {
     fn read_machine(machine: &MachineObject) -> Machine {
         read::machine(machine)
     }
-    fn read_disk(disk: &DiskObject) -> Disk {
-        read::disk(disk)
-    }
-    fn read_attachment(attachment: &AttachmentObject) -> Attachment {
-        read::attachment(attachment)
-    }
     fn template(pool: &PoolObject) -> Value {
         template::of(&pool.spec().virtual_machine_template)
     }
     fn canonical(template: &Value) -> Value {
         template::canonical(template)
-    }
-    fn disk_templates(template: &Value) -> Vec<String> {
-        devices::templates(template).map(str::to_owned).collect()
     }
     fn machine(pool: &PoolObject, template: &Value, draft: &Draft) -> Value {
         write::machine(pool, template, draft)
@@ -75,29 +66,11 @@ impl Platform for Dvp {
     fn record_revision(revision: &RevisionId) -> Value {
         write::record_revision(revision)
     }
-    fn disk_annotations(annotations: &DiskAnnotations) -> Value {
-        write::disk_annotations(annotations)
-    }
-    fn expand_disk(bytes: u64) -> Value {
-        write::expand_disk(bytes)
-    }
-    fn transfer_disk(disk: &DiskObject, machine: &ObjectId) -> Value {
-        write::transfer_disk(disk, machine)
-    }
-    fn disk(pool: &PoolObject, machine: &ObjectId, draft: &DiskDraft) -> Option<Value> {
-        write::disk(pool, machine, draft)
-    }
     fn managed_labels(pool: &PoolObject) -> Value {
         write::label_patch(pool)
     }
-    fn remove_markers() -> Value {
-        write::remove_markers()
-    }
-    fn repoint(machine: &MachineObject, position: usize, from: &str, to: &DiskDraft) -> Value {
-        write::repoint(machine, position, from, to)
-    }
-    fn detach(machine: &MachineObject, position: usize, disk: &str) -> Value {
-        write::detach(machine, position, disk)
+    fn release(_: &MachineObject) -> PatchBody {
+        PatchBody::Merge(write::remove_markers())
     }
     fn name_block(block: NameBlock) -> Value {
         write::name_block(block)
@@ -107,6 +80,65 @@ impl Platform for Dvp {
     }
     fn status(pool: &PoolObject, status: &Status) -> Value {
         write::status(pool, status)
+    }
+    fn published(pool: &PoolObject, status: &Value) -> Published {
+        read::published(pool, status)
+    }
+}
+
+impl Disks<PoolObject, MachineObject> for Dvp {
+    const HAS_ATTACHMENTS: bool = true;
+
+    type Disk = DiskObject;
+    type Attachment = AttachmentObject;
+
+    fn read(disk: &DiskObject) -> Disk {
+        read::disk(disk)
+    }
+    fn read_attachment(attachment: &AttachmentObject) -> Attachment {
+        read::attachment(attachment)
+    }
+    fn templates(template: &Value) -> Vec<String> {
+        devices::templates(template).map(str::to_owned).collect()
+    }
+    fn object(pool: &PoolObject, machine: &ObjectId, draft: &DiskDraft) -> Option<Value> {
+        write::disk(pool, machine, draft)
+    }
+    fn annotations(annotations: &DiskAnnotations) -> Value {
+        write::disk_annotations(annotations)
+    }
+    fn expand(bytes: u64) -> Value {
+        write::expand_disk(bytes)
+    }
+    fn transfer(disk: &DiskObject, machine: &ObjectId) -> Value {
+        write::transfer_disk(disk, machine)
+    }
+    fn repoint(machine: &MachineObject, position: usize, from: &str, to: &DiskDraft) -> Value {
+        write::repoint(machine, position, from, to)
+    }
+    fn detach(machine: &MachineObject, position: usize, disk: &str) -> Value {
+        write::detach(machine, position, disk)
+    }
+}
+
+impl Revisions<PoolObject> for Dvp {
+    fn id(metadata: &ObjectMeta) -> Option<&str> {
+        metadata.labels.as_ref()?.get(vmpool_api::labels::TEMPLATE_HASH).map(String::as_str)
+    }
+    fn selector(pool: &PoolObject) -> Option<String> {
+        Some(names::selector(pool.metadata.uid.as_deref().unwrap_or_default()))
+    }
+    fn names(_: &ObjectId, _: i64) -> Option<Vec<RevisionId>> {
+        None
+    }
+    fn object_names(pool: &ObjectId, id: &RevisionId) -> Vec<String> {
+        id.object_names(&pool.name, pool.uid.as_str()).into()
+    }
+    fn object(pool: &PoolObject, name: &str, id: &RevisionId, number: i64, template: &Value) -> Value {
+        write::revision(pool, name, id, number, template)
+    }
+    fn parts(_: &Value) -> Option<TemplateParts> {
+        None
     }
 }
 

@@ -15,7 +15,7 @@ use crate::intern;
 
 pub(super) use disk::{attachment, disk};
 pub(super) use machine::machine;
-pub(super) use pool::pool;
+pub(super) use pool::{pool, published_in as published};
 
 fn id(metadata: &ObjectMeta) -> ObjectId {
     ObjectId::new(metadata.name.as_deref().unwrap_or_default(), metadata.uid.as_deref().unwrap_or_default())

@@ -177,7 +177,9 @@ fn a_template_without_metadata_makes_a_machine_with_ours() {
 #[test]
 fn a_disk_is_a_copy_of_its_template_and_owned_by_its_machine() {
     let machine = ObjectId::new("builders-7xk2d", "m");
-    let disk = Dvp::disk(&pool_with(|_| {}), &machine, &draft().disks[1]).unwrap();
+    let disk =
+        <Dvp as Disks<PoolObject, MachineObject>>::object(&pool_with(|_| {}), &machine, &draft().disks[1])
+            .unwrap();
     assert_eq!(
         disk,
         json!({

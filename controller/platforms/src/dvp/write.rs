@@ -43,6 +43,30 @@ pub(super) fn machine(pool: &PoolObject, template: &Value, draft: &Draft) -> Val
     })
 }
 
+/// The object of a new revision.
+pub(super) fn revision(
+    pool: &PoolObject,
+    name: &str,
+    id: &RevisionId,
+    number: i64,
+    template: &Value,
+) -> Value {
+    let mut labels = managed_labels(pool);
+    labels.insert(labels::TEMPLATE_HASH.into(), id.as_str().into());
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": name,
+            "namespace": pool.namespace(),
+            "labels": labels,
+            "ownerReferences": [owner("VirtualMachinePool", &pool.name_any(), &pool.uid().unwrap_or_default())],
+        },
+        "data": template,
+        "revision": number,
+    })
+}
+
 /// The pool owns retained disks, and the machine owns ephemeral ones.
 pub(super) fn disk(pool: &PoolObject, machine: &ObjectId, draft: &DiskDraft) -> Option<Value> {
     let templates = pool.spec().virtual_disk_templates;

@@ -12,12 +12,15 @@
 //! 5. `template`, `revision`, `storage`, `events`: comparisons of templates, stored templates, storage that a new
 //!    machine would share, and the texts of events
 //! 6. `restart`, `update`: what brings a changed template to an existing machine
+//! 7. `publish`, `facts`: the data model of the engine
+//! 8. `platform`: the implementation of [`Platform`](crate::Platform)
 //!
 //! `admission` contains the rules of the webhook. It uses `selectors`.
 
 pub mod admission;
 pub mod coexistence;
 pub mod events;
+mod facts;
 #[cfg(test)]
 mod fixtures;
 pub mod healing;
@@ -25,6 +28,8 @@ pub mod keys;
 pub mod labels;
 pub mod machine;
 pub mod objects;
+mod platform;
+mod publish;
 pub mod read;
 pub mod release;
 pub mod restart;
@@ -34,3 +39,6 @@ pub mod status;
 pub mod storage;
 pub mod template;
 pub mod update;
+
+pub use objects::{InstanceObject, MachineObject, PoolObject};
+pub use platform::KubeVirt;

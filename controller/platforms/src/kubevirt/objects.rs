@@ -9,6 +9,7 @@ mod machine;
 mod metadata;
 mod pool;
 mod revision;
+mod storage;
 
 pub use installation::InstallationObject;
 pub use instance::InstanceObject;
@@ -16,6 +17,7 @@ pub use machine::MachineObject;
 pub use metadata::Finalizers;
 pub use pool::PoolObject;
 pub use revision::RevisionObject;
+pub use storage::{ClaimObject, DataVolumeObject};
 
 pub(super) use machine::{MachineCondition, Storage};
 pub(super) use pool::PoolStatus;

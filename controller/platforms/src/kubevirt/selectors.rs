@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde_json::Value;
+use vmpool_engine::selector;
 
 /// Why a selector cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -126,6 +127,36 @@ impl LabelSelector {
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.iter().all(|requirement| requirement.matches(labels))
     }
+}
+
+impl LabelSelector {
+    /// The selector as the engine evaluates it.
+    pub fn to_engine(&self) -> selector::Selector {
+        to_engine(&self.0)
+    }
+}
+
+impl NodeRequirements {
+    /// The requirements as the engine evaluates them.
+    pub fn to_engine(&self) -> selector::Selector {
+        to_engine(&self.0)
+    }
+}
+
+fn to_engine(requirements: &[Requirement]) -> selector::Selector {
+    let requirement = |Requirement { key, operator }: &Requirement| {
+        let (operator, values) = match operator {
+            Operator::Equals(value) => (selector::Operator::In, vec![value.clone()]),
+            Operator::In(values) => (selector::Operator::In, values.iter().cloned().collect()),
+            Operator::NotIn(values) => (selector::Operator::NotIn, values.iter().cloned().collect()),
+            Operator::Exists => (selector::Operator::Exists, Vec::new()),
+            Operator::DoesNotExist => (selector::Operator::DoesNotExist, Vec::new()),
+            Operator::Gt(bound) => (selector::Operator::Gt, vec![bound.to_string()]),
+            Operator::Lt(bound) => (selector::Operator::Lt, vec![bound.to_string()]),
+        };
+        selector::Requirement { key: key.clone(), operator, values }
+    };
+    selector::Selector(requirements.iter().map(requirement).collect())
 }
 
 impl fmt::Display for LabelSelector {

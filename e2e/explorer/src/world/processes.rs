@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 use vmpool_controller::metrics::Metrics;
+use vmpool_controller::options::PlatformName;
 use vmpool_controller::{Dependencies, LeaderHealth, Settings, serve};
 use vmpool_engine::removal::{RESERVATION_AGE, accept_within};
 use vmpool_model::WatchDelay;
@@ -60,7 +61,15 @@ impl World {
         let leader_health = LeaderHealth::new(env);
         let mut candidate = Candidate::new(client, lease.clone(), env.clone());
         let main = env.spawn("main", async move {
-            serve(&mut candidate, &lease, dependencies, leader_health, CancellationToken::new()).await;
+            serve(
+                &mut candidate,
+                &lease,
+                dependencies,
+                leader_health,
+                &[PlatformName::Dvp],
+                CancellationToken::new(),
+            )
+            .await;
         });
         (name, main)
     }

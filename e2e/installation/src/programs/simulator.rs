@@ -34,6 +34,14 @@ impl Simulator {
     /// [`vmpool_test_cluster::Error::MissingProgram`] if it was not built, [`vmpool_test_cluster::Error::Exited`] and
     /// [`vmpool_test_cluster::Error::NotInTime`] with the end of its log.
     pub async fn start(cluster: &ControlPlane) -> Result<Self> {
+        Self::start_with(cluster, &[]).await
+    }
+
+    /// As [`Simulator::start`], with additional flags.
+    ///
+    /// # Errors
+    /// As [`Simulator::start`].
+    pub async fn start_with(cluster: &ControlPlane, flags: &[&str]) -> Result<Self> {
         let binary = find(PROGRAM, VARIABLE)?;
         cluster.apply_path(&workspace_root().join("e2e/simulator/rbac.yaml"), None).await?;
         let kubeconfig = cluster.service_account_kubeconfig(SYSTEM_NAMESPACE, ACCOUNT).await?;
@@ -42,7 +50,8 @@ impl Simulator {
             let mut command = Command::new(&binary);
             command
                 .arg(format!("--kubeconfig={}", kubeconfig.display()))
-                .arg(format!("--health-address=127.0.0.1:{health_port}"));
+                .arg(format!("--health-address=127.0.0.1:{health_port}"))
+                .args(flags);
             command
         };
         program.start(State::Ready, command).await?;

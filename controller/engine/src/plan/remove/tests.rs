@@ -4,7 +4,8 @@ use rstest::rstest;
 
 use super::*;
 use crate::backoff::MAX_BATCH;
-use crate::failure::{Failure, FailureReason};
+use crate::failure::Failure;
+use crate::model::Activity;
 use crate::plan::Blocker;
 use crate::testing::{World, deleted, machine, name, target};
 

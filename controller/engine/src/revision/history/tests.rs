@@ -14,12 +14,12 @@ fn id(of: u64) -> RevisionId {
 
 /// A stored revision whose identity is that of its content.
 fn stored(of: u64, number: i64) -> StoredRevision {
-    StoredRevision { id: id(of), number, content: content(of) }
+    StoredRevision { id: id(of), number, content: content(of), parts: None }
 }
 
 /// A stored revision whose identity was computed by an earlier version of the controller.
 fn named(name: &str, of: u64, number: i64) -> StoredRevision {
-    StoredRevision { id: name.into(), number, content: content(of) }
+    StoredRevision { id: name.into(), number, content: content(of), parts: None }
 }
 
 #[rstest]
@@ -43,14 +43,14 @@ fn resolves(
 
 #[test]
 fn an_id_that_another_content_has_is_not_given_twice() {
-    let history = History::new([StoredRevision { id: id(7), number: 1, content: content(1) }]);
+    let history = History::new([StoredRevision { id: id(7), number: 1, content: content(1), parts: None }]);
     let other = history.resolve(&content(7), None);
     assert_eq!(other, Resolved { id: content(7).id(2), stored: false });
     assert_ne!(other.id, id(7));
     assert!(other.id.as_str().len() == 16 && other.id.as_str().bytes().all(|b| b.is_ascii_hexdigit()));
     // The second duplicate is not used either.
     let mut history = history;
-    history.add(StoredRevision { id: other.id, number: 2, content: content(2) });
+    history.add(StoredRevision { id: other.id, number: 2, content: content(2), parts: None });
     assert_eq!(history.resolve(&content(7), None).id, content(7).id(3));
 }
 
@@ -102,7 +102,7 @@ proptest! {
                 history.remove(&resolved.id);
                 ids.remove(&of);
             } else {
-                history.add(StoredRevision { id: resolved.id.clone(), number: history.next_number(), content: content(of) });
+                history.add(StoredRevision { id: resolved.id.clone(), number: history.next_number(), content: content(of), parts: None });
                 ids.insert(of, resolved.id);
             }
             let distinct: std::collections::BTreeSet<_> = history.ids().into_iter().collect();

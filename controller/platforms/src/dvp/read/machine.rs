@@ -22,7 +22,6 @@ pub(in super::super) fn machine(object: &MachineObject) -> Machine {
     let disks = disks(&map, devices);
     let holds = |kind: &str| status.conditions.iter().any(|condition| condition.holds(kind));
     Machine {
-        id: id(metadata),
         created: created(metadata),
         terminating: metadata.deletion_timestamp.is_some(),
         owner: controller_reference(metadata).map(|owner| pool_uid(&owner.uid)),
@@ -49,6 +48,7 @@ pub(in super::super) fn machine(object: &MachineObject) -> Machine {
         problem: problem(status),
         detached: detached(&map, &disks),
         disks,
+        ..Machine::blank(id(metadata))
     }
 }
 

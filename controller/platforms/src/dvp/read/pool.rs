@@ -8,7 +8,7 @@ use vmpool_api::{GoDuration, Quantity, annotations};
 use vmpool_engine::Pool;
 use vmpool_engine::condition::Condition;
 use vmpool_engine::limits;
-use vmpool_engine::model::{DiskTemplate, Naming, ObjectId, Published, ScaleDownPolicy};
+use vmpool_engine::model::{DiskTemplate, ObjectId, Published, ScaleDownPolicy};
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::status::Summary;
@@ -77,14 +77,11 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
         text.parse().inspect_err(|error| tracing::warn!(%error, "ignoring the name block")).ok()
     });
     Pool {
-        namespace: object.metadata.namespace.as_deref().unwrap_or_default().into(),
         generation: object.metadata.generation.unwrap_or_default(),
         deleting: object.metadata.deletion_timestamp.is_some(),
         desired,
         scale_down_policy: if validation_errors.is_empty() { policy } else { ScaleDownPolicy::Explicit },
-        naming: Naming::Random,
         revision: RevisionId::of(&template::canonical(&template::of(&spec.virtual_machine_template))),
-        revision_stored: true,
         rollout,
         disks,
         name_block,
@@ -92,7 +89,7 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
         published: published(&object.status, &id),
         validation_errors,
         invalid_settings,
-        id,
+        ..Pool::blank(id, object.metadata.namespace.as_deref().unwrap_or_default())
     }
 }
 
@@ -160,6 +157,12 @@ fn template_flaws(spec: &PoolSpec) -> Vec<String> {
     validation_errors
         .extend(unused.iter().map(|name| format!("the machine template does not use disk template {name}")));
     validation_errors
+}
+
+/// What a status object shows.
+pub(in super::super) fn published_in(pool: &PoolObject, status: &Value) -> Published {
+    let status = serde_json::from_value(status.clone()).unwrap_or_default();
+    published(&status, &super::id(&pool.metadata))
 }
 
 fn published(status: &PoolStatus, pool: &ObjectId) -> Published {

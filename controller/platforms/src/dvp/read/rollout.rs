@@ -81,6 +81,7 @@ pub(super) fn read(pool: &PoolObject, spec: &PoolSpec, invalid_settings: &mut Ve
             safe(what, &format!("{limit} earlier revisions are kept"));
             limit
         }),
+        ..Rollout::default()
     }
 }
 

@@ -74,7 +74,7 @@ fn a_field_wins_over_its_annotation_even_if_that_makes_no_sense() {
         budget: Budget::Machines(1),
         pinned: Some(RevisionId::from("r")),
         history: 4,
-        held: false,
+        ..Rollout::default()
     };
     assert_eq!(rollout(&spec, &annotations), (expected, Vec::new()));
 }
@@ -106,8 +106,7 @@ fn each_setting_that_cannot_be_read_takes_its_safe_value() {
         "rollout": { "paused": 1, "maxUnavailable": [], "revision": {} },
         "revisionHistoryLimit": -1,
     });
-    let expected =
-        Rollout { paused: true, budget: Budget::Machines(1), pinned: None, history: 10, held: true };
+    let expected = Rollout { paused: true, budget: Budget::Machines(1), held: true, ..Rollout::default() };
     assert_eq!(rollout(&spec, &json!({})).0, expected);
 }
 

@@ -1,0 +1,59 @@
+//! Finalizers of the controller: on the pool before its first machine, and on every machine until the controller has
+//! released it.
+
+use super::action::Action;
+use super::observed::Observed;
+use super::result::Plan;
+use crate::model::{Finalizer, Machine};
+
+/// Adds the finalizer to the pool, and releases the machines that are being deleted, independent of the number of machines
+/// and of a pause.
+pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
+    match observed.pool.finalizer {
+        Finalizer::Unused => return,
+        Finalizer::Missing => plan.actions.push(Action::AddPoolFinalizer),
+        Finalizer::Present => {}
+    }
+    let terminating = observed.pool_machines().filter(|machine| machine.terminating && machine.has_finalizer);
+    let releases = terminating.map(|machine| remove(machine, preserves_storage(observed, machine))).collect();
+    plan.repair(observed, releases);
+}
+
+/// Removes the finalizer from the machines of a deleted pool, and then from the pool. The garbage collector deletes the
+/// machines, or keeps them with `--cascade=orphan`.
+pub(super) fn plan_deletion(observed: &Observed<'_>, plan: &mut Plan) {
+    let pool = observed.pool;
+    if pool.finalizer == Finalizer::Unused {
+        return;
+    }
+    let is_of_pool = |machine: &Machine| machine.owner.as_ref().is_none_or(|owner| *owner == pool.id.uid);
+    let holders = observed.machines.iter().filter(|machine| machine.has_finalizer && is_of_pool(machine));
+    let releases: Vec<_> = holders.map(|machine| remove(machine, false)).collect();
+    if releases.is_empty() {
+        let settled = observed.unconfirmed_creates.is_empty();
+        if pool.finalizer == Finalizer::Present && settled {
+            plan.wants.clean_up = true;
+            match observed.memory.cleaning_up.batch_size(observed.uptime) {
+                Ok(_) => plan.actions.push(Action::RemovePoolFinalizer),
+                Err(left) => plan.requeue_in(left),
+            }
+        }
+        return;
+    }
+    plan.repair(observed, releases);
+}
+
+fn remove(machine: &Machine, preserve_storage: bool) -> Action {
+    Action::RemoveFinalizer { machine: machine.id.clone(), preserve_storage }
+}
+
+/// Whether the storage of a machine that leaves is preserved. If the storage in the template changed, the next machine
+/// gets new storage.
+fn preserves_storage(observed: &Observed<'_>, machine: &Machine) -> bool {
+    let pool = observed.pool;
+    let parts = |id| pool.template_parts.get(id).map(|parts| parts.storage);
+    let had = machine.written.as_ref().and_then(parts);
+    let wanted = parts(&pool.revision).or_else(|| pool.same_template.iter().find_map(parts));
+    let changed = had.zip(wanted).is_some_and(|(had, wanted)| had != wanted);
+    pool.preserves_storage && !changed && !observed.memory.is_healed(&machine.id.uid)
+}

@@ -1,0 +1,92 @@
+//! Restarts: which instances the controller restarts so that an update takes effect.
+//!
+//! The rollout planner writes a revision to all machines at once, because that disrupts nothing. This planner then restarts
+//! their instances within the disruption budget. An instance that is not ready is restarted regardless of the budget,
+//! because that disrupts nothing either, and a corrected template can then replace a broken one.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::action::{Action, DeleteReason, Stage};
+use super::observed::Observed;
+use super::order::leaving_order;
+use super::progress::{RolloutProgress, transition};
+use super::result::Plan;
+use crate::ids::Uid;
+use crate::model::{Instance, Machine, Restarts, Transition};
+
+pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
+    let (pool, memory) = (observed.pool, observed.memory);
+    let rollout = &pool.rollout;
+    if rollout.restarts != Restarts::ByController || rollout.disabled || rollout.stands_still() {
+        return;
+    }
+    let leaving: BTreeSet<Uid> = plan.leaving().cloned().collect();
+    let mut waiting: Vec<(&Arc<Machine>, &Instance, Transition)> = Vec::new();
+    for machine in observed.pool_machines().filter(|machine| !machine.terminating) {
+        let Some(instance) = &machine.instance else { continue };
+        let Some(written) = machine.written.as_ref().filter(|written| pool.is_current(written)) else {
+            continue;
+        };
+        let requested = memory.restarts.is_requested(&instance.id.uid, observed.uptime);
+        let skipped = leaving.contains(&machine.id.uid) || requested || instance.terminating;
+        if skipped || !rollout.selection.includes(machine) {
+            continue;
+        }
+        match transition(pool, machine, written) {
+            outdated @ (Transition::Restart | Transition::Recreation) => {
+                waiting.push((machine, instance, outdated));
+            }
+            Transition::None | Transition::Record | Transition::Unknown => {}
+        }
+    }
+    if let Some(left) = memory.restarts.next_expiry(observed.uptime) {
+        plan.requeue_in(left);
+    }
+    if waiting.is_empty() {
+        return;
+    }
+    plan.wants.update = true;
+    let width = match memory.updating.batch_size(observed.uptime) {
+        Ok(width) => width,
+        Err(left) => return plan.back_off(Stage::Update, left),
+    };
+    let mut budget = RolloutProgress::of(observed).remaining_budget();
+    waiting.sort_by(|(a, one, _), (b, other, _)| {
+        one.ready.cmp(&other.ready).then_with(|| order(observed, a, b))
+    });
+    let mut chosen = Vec::new();
+    for (machine, instance, transition) in waiting {
+        if instance.ready {
+            if budget == 0 {
+                continue;
+            }
+            budget -= 1;
+        }
+        chosen.push(restart(machine, instance, transition));
+    }
+    if chosen.len() > width {
+        // The next pass, which starts at once, plans the rest.
+        plan.requeue_in(std::time::Duration::ZERO);
+    }
+    plan.actions.extend(chosen.into_iter().take(width));
+}
+
+fn order(observed: &Observed<'_>, a: &Machine, b: &Machine) -> Ordering {
+    match observed.pool.rollout.order {
+        Some(policy) => leaving_order(policy, a, b),
+        None => a.created.cmp(&b.created).then_with(|| a.id.cmp(&b.id)),
+    }
+}
+
+fn restart(machine: &Machine, instance: &Instance, transition: Transition) -> Action {
+    let machine = machine.id.clone();
+    match transition {
+        Transition::Recreation => Action::Delete { machine, reason: DeleteReason::StorageChanged },
+        _ => Action::Restart { machine, instance: instance.id.uid.clone() },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::*;
+use crate::Plan;
+use crate::model::{Activity, Budget, Membership, ObjectId, StatusScope, TemplateParts};
+use crate::revision::{Fingerprint, RevisionId};
+use crate::selector::Selector;
+use crate::testing::{World, name, target};
+
+/// The parts of a template whose instance and storage have these versions.
+fn parts(instance: u64, storage: u64) -> TemplateParts {
+    let of = |version: u64| Fingerprint::of(&json!({ "version": version }));
+    TemplateParts { instance: of(instance), storage: of(storage) }
+}
+
+/// A pool of running machines to which the current revision `new` is written, and whose instances have revision `r1`.
+fn world(machines: u64, budget: Budget, new: TemplateParts) -> World {
+    let desired = usize::try_from(machines).unwrap();
+    let mut world = World::desiring(desired).with_machines(machines).pool(|pool| {
+        pool.disks.clear();
+        pool.revision = "new".into();
+        pool.membership = Membership::Selector(Selector::default());
+        pool.status_scope = StatusScope::FailureAndPause;
+        pool.rollout.restarts = Restarts::ByController;
+        pool.rollout.budget = budget;
+        pool.template_parts = [("r1".into(), parts(1, 1)), ("new".into(), new)].into();
+    });
+    for number in 0..machines {
+        world = world.edit(&name(number), |machine| {
+            machine.disks.clear();
+            machine.written = Some("new".into());
+            machine.instance = Some(instance(&machine.id, "r1", true));
+        });
+    }
+    world.stored.push("new".into());
+    world
+}
+
+fn instance(machine: &ObjectId, revision: &str, ready: bool) -> Arc<Instance> {
+    Arc::new(Instance {
+        id: ObjectId::new(&machine.name, &format!("instance-of-{}", machine.name)),
+        machine: Some(machine.uid.clone()),
+        terminating: false,
+        revision: Some(RevisionId::from(revision)),
+        ready,
+    })
+}
+
+fn restarted(plan: &Plan) -> Vec<&str> {
+    let restarts = plan.actions.iter().filter_map(|action| match action {
+        Action::Restart { machine, .. } => Some(&*machine.name),
+        _ => None,
+    });
+    restarts.collect()
+}
+
+#[test]
+fn a_changed_instance_is_restarted_within_the_budget_oldest_first() {
+    let world = world(4, Budget::Machines(2), parts(2, 1));
+    assert_eq!(restarted(&world.plan()), [name(0), name(1)]);
+}
+
+#[test]
+fn a_requested_restart_uses_budget_until_the_cache_shows_another_instance() {
+    let world = world(4, Budget::Machines(1), parts(2, 1)).memory(|memory| {
+        let instance = format!("instance-of-{}", name(0));
+        memory.restarts.request(&instance.as_str().into(), std::time::Duration::from_secs(100));
+    });
+    assert_eq!(restarted(&world.plan()), [""; 0]);
+    let other = |world: World| {
+        world.edit(&name(0), |machine| {
+            let mut fresh = Instance::clone(machine.instance.as_ref().unwrap());
+            fresh.id = ObjectId::new(&machine.id.name, "another");
+            fresh.revision = Some("new".into());
+            machine.instance = Some(Arc::new(fresh));
+        })
+    };
+    let mut world = other(world);
+    world.memory.restarts.observe(world.machines.iter());
+    assert_eq!(restarted(&world.plan()), [name(1)]);
+}
+
+#[test]
+fn an_instance_that_is_not_ready_is_restarted_without_budget() {
+    let world = world(3, Budget::Machines(1), parts(2, 1));
+    let world = [1, 2].into_iter().fold(world, |world, number| {
+        world.edit(&name(number), |machine| {
+            machine.activity = Activity::NotRunning;
+            machine.instance = Some(instance(&machine.id, "r1", false));
+        })
+    });
+    assert_eq!(restarted(&world.plan()), [name(1), name(2)], "both, and the ready one waits for them");
+}
+
+#[test]
+fn a_machine_that_a_user_stopped_uses_no_budget() {
+    let world = world(3, Budget::Machines(1), parts(2, 1)).edit(&name(0), |machine| {
+        machine.activity = Activity::Stopped;
+        machine.instance = None;
+    });
+    assert_eq!(restarted(&world.plan()), [name(1)]);
+}
+
+#[test]
+fn a_change_of_labels_only_is_recorded_and_restarts_no_instance() {
+    let plan = world(3, Budget::Machines(1), parts(1, 1)).plan();
+    let recorded =
+        plan.actions.iter().filter(|action| matches!(action, Action::RecordRevision { .. })).count();
+    assert_eq!((restarted(&plan), recorded), (Vec::new(), 3));
+}
+
+#[test]
+fn a_change_of_storage_deletes_the_machine() {
+    let plan = world(2, Budget::Machines(1), parts(2, 2)).plan();
+    let deletes: Vec<_> =
+        plan.actions.iter().filter(|action| matches!(action, Action::Delete { .. })).collect();
+    let expected = Action::Delete { machine: target(&name(0)), reason: DeleteReason::StorageChanged };
+    assert_eq!(deletes, [&expected]);
+}
+
+#[test]
+fn an_instance_of_an_unknown_revision_is_restarted() {
+    let world = world(1, Budget::Machines(1), parts(1, 1)).edit(&name(0), |machine| {
+        machine.instance = Some(instance(&machine.id, "gone", true));
+    });
+    assert_eq!(restarted(&world.plan()), [name(0)]);
+}
+
+#[test]
+fn a_machine_with_a_stored_revision_of_the_same_template_is_current() {
+    let world =
+        world(2, Budget::Machines(1), parts(1, 1)).pool(|pool| pool.same_template = vec!["r1".into()]);
+    let world = [0, 1].into_iter().fold(world, |world, number| {
+        world.edit(&name(number), |machine| machine.written = Some("r1".into()))
+    });
+    assert_eq!(world.plan().actions, []);
+}
+
+#[test]
+fn nothing_is_restarted_if_users_restart_or_the_pool_is_paused() {
+    let by_user =
+        world(2, Budget::Machines(1), parts(2, 1)).pool(|pool| pool.rollout.restarts = Restarts::ByUser);
+    assert_eq!(by_user.plan().actions, []);
+    let paused = world(2, Budget::Machines(1), parts(2, 1)).pool(|pool| pool.paused = true);
+    assert_eq!(paused.plan().actions, []);
+}
+
+#[test]
+fn machines_outside_the_selection_keep_their_instance() {
+    let world = world(2, Budget::Machines(2), parts(2, 1)).pool(|pool| {
+        pool.rollout.selection.labels = Selector(vec![crate::selector::Requirement {
+            key: "tier".into(),
+            operator: crate::selector::Operator::Exists,
+            values: Vec::new(),
+        }]);
+    });
+    assert_eq!(restarted(&world.plan()), [""; 0]);
+}

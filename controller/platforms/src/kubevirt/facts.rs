@@ -1,0 +1,193 @@
+//! The plain types of this module as the data model of the engine.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use vmpool_api::kubevirt::annotations;
+use vmpool_api::kubevirt::values::{PrintableStatus, RunStrategy, SortPolicy, StatePreservation};
+use vmpool_engine::limits;
+use vmpool_engine::model::{
+    Activity, Autohealing, Finalizer, Instance, Membership, Naming, Restarts, Rollout, ScaleDownPolicy,
+    Selectable, StartHealth, StatusScope,
+};
+use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::revision::RevisionId;
+use vmpool_engine::{Machine, ObjectId, Pool};
+
+use super::objects::{Finalizers, InstanceObject, MachineObject, PoolObject};
+use super::read::{self, MachineFacts, PoolFacts, Readiness, ScaleInMode, Selection, Settings, Update};
+use super::selectors::MachineSelector;
+use super::{publish, revision};
+use crate::intern;
+use crate::intern::Table;
+
+/// Name and UID of an object.
+pub(super) fn id(metadata: &ObjectMeta) -> ObjectId {
+    ObjectId::new(metadata.name.as_deref().unwrap_or_default(), metadata.uid.as_deref().unwrap_or_default())
+}
+
+/// A pool. Its revision is that of its generation until the stored revisions are known.
+pub(super) fn pool(object: &PoolObject) -> Pool {
+    let PoolFacts {
+        id,
+        namespace,
+        generation,
+        deleting,
+        finalizers,
+        settings,
+        published: _,
+        validation_errors,
+        invalid_settings,
+    } = read::pool(object);
+    let mut validation_errors = validation_errors;
+    let text = object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::SCALE_IN_TARGETS));
+    let record = RemovalRecord::parse(text.map(String::as_str).unwrap_or_default()).unwrap_or_else(|error| {
+        validation_errors.push(limits::shorten(format!(
+            "annotation {}: {error}, so no machine is created or removed until it is corrected",
+            annotations::SCALE_IN_TARGETS
+        )));
+        RemovalRecord::default()
+    });
+    let Settings { replicas, paused, max_unavailable, scale_in, update, names: _, autohealing, selector } =
+        settings;
+    let (scale_down_policy, scale_down_selection) = match scale_in.mode {
+        ScaleInMode::Proactive if validation_errors.is_empty() => selection(scale_in.selection),
+        _ => (ScaleDownPolicy::Explicit, vmpool_engine::model::Selection::default()),
+    };
+    let mut rollout =
+        Rollout { budget: max_unavailable, history: 0, restarts: Restarts::ByUser, ..Rollout::default() };
+    match update {
+        Update::Unmanaged => rollout.disabled = true,
+        Update::Opportunistic => {}
+        Update::Proactive(policy) => {
+            rollout.restarts = Restarts::ByController;
+            rollout.disabled = policy.machines == MachineSelector::Nothing;
+            let (order, selection) = selection(policy);
+            (rollout.order, rollout.selection) = (Some(order), selection);
+        }
+    }
+    let names = revision::names(&id, generation);
+    Pool {
+        generation,
+        deleting,
+        desired: replicas,
+        paused,
+        scale_down_policy,
+        scale_down_selection,
+        preserves_storage: scale_in.preservation != StatePreservation::Disabled,
+        membership: Membership::Selector(selector.map(|selector| selector.to_engine()).unwrap_or_default()),
+        finalizer: if finalizers.position.is_some() { Finalizer::Present } else { Finalizer::Missing },
+        autohealing: autohealing.map(|healing| Autohealing {
+            failed_starts: u32::try_from(healing.threshold).unwrap_or(u32::MAX),
+            after: healing.failing_time,
+        }),
+        naming: Naming::Ordinal,
+        revision: names[0].as_str().into(),
+        revision_stored: false,
+        rollout,
+        record,
+        published: publish::stored(object),
+        status_scope: StatusScope::FailureAndPause,
+        validation_errors,
+        invalid_settings,
+        ..Pool::blank(id, &namespace)
+    }
+}
+
+/// The order and the selection of a policy. A selection that cannot be read selects no machine.
+fn selection(policy: Selection) -> (ScaleDownPolicy, vmpool_engine::model::Selection) {
+    let order = match policy.order {
+        SortPolicy::AscendingOrder => ScaleDownPolicy::LowestOrdinalFirst,
+        SortPolicy::DescendingOrder => ScaleDownPolicy::HighestOrdinalFirst,
+        SortPolicy::Newest => ScaleDownPolicy::NewestFirst,
+        SortPolicy::Oldest => ScaleDownPolicy::OldestFirst,
+        SortPolicy::Random => ScaleDownPolicy::Random,
+    };
+    let none = vmpool_engine::model::Selection::default();
+    match policy.machines {
+        MachineSelector::All => (order, none),
+        MachineSelector::Nothing => (ScaleDownPolicy::Explicit, none),
+        MachineSelector::Matching { labels, nodes } => {
+            (order, vmpool_engine::model::Selection { labels: labels.to_engine(), nodes: nodes.to_engine() })
+        }
+    }
+}
+
+/// A machine.
+pub(super) fn machine(object: &MachineObject) -> Machine {
+    static RECENT: Table<Selectable> = Table::new();
+    let facts = read::machine(object);
+    let MachineFacts { id, created, terminating, owner, labels, inner_labels, node_selector, .. } = &facts;
+    let Finalizers { position, .. } = facts.finalizers;
+    let kept = |labels: &Option<super::labels::Labels>| labels.as_deref().cloned();
+    let selectable = Selectable {
+        labels: kept(labels),
+        instance_labels: kept(inner_labels),
+        node_selector: kept(node_selector),
+    };
+    let revision: Option<RevisionId> = facts.revision.clone().map(Into::into);
+    // The name of the pool is the beginning of the name of the revision.
+    let former_pool = facts.revision.as_deref().filter(|_| owner.is_none() && position.is_some());
+    let former_pool = former_pool.and_then(|revision| Some(intern(revision.rsplit_once('-')?.0)));
+    Machine {
+        created: *created,
+        terminating: *terminating,
+        owner: owner.clone(),
+        pool_label: former_pool,
+        revision: revision.clone(),
+        written: revision,
+        evaluated: true,
+        activity: activity(&facts),
+        devices_ready: true,
+        has_finalizer: position.is_some(),
+        selectable: RECENT.get(&selectable, || Arc::new(selectable.clone())),
+        start_health: start_health(&facts),
+        ..Machine::blank(id.clone())
+    }
+}
+
+fn activity(facts: &MachineFacts) -> Activity {
+    // A machine with this strategy starts only when a user requests it.
+    let waits = facts.run_strategy == Some(RunStrategy::Manual)
+        && facts.printable_status == Some(PrintableStatus::Stopped);
+    match facts.readiness {
+        Readiness::Ready => Activity::Running,
+        _ if facts.is_halted() || waits => Activity::Stopped,
+        _ => Activity::NotRunning,
+    }
+}
+
+fn start_health(facts: &MachineFacts) -> StartHealth {
+    let failing = matches!(
+        facts.printable_status,
+        Some(
+            PrintableStatus::CrashLoopBackOff
+                | PrintableStatus::ErrorUnschedulable
+                | PrintableStatus::DataVolumeError
+                | PrintableStatus::ErrorPvcNotFound
+                | PrintableStatus::ErrImagePull
+                | PrintableStatus::ImagePullBackOff
+        )
+    );
+    let (not_ready, since) = match facts.readiness {
+        Readiness::NotReady { since } => (true, since),
+        Readiness::Ready | Readiness::Unknown => (false, None),
+    };
+    StartHealth {
+        failed_starts: u32::try_from(facts.start_failures).unwrap_or(u32::MAX),
+        failing: failing && not_ready,
+        not_ready_since: since,
+    }
+}
+
+/// An instance.
+pub(super) fn instance(object: &InstanceObject) -> Instance {
+    let facts = read::instance(object);
+    Instance {
+        ready: facts.is_available(),
+        machine: facts.machine,
+        terminating: facts.terminating,
+        revision: facts.revision.map(Into::into),
+        id: facts.id,
+    }
+}

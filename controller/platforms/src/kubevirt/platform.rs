@@ -1,0 +1,193 @@
+//! KubeVirt as a [`Platform`].
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+use vmpool_engine::model::{DiskDraft, Draft, Instance, Published};
+use vmpool_engine::names::NameBlock;
+use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::revision::{Fingerprint, RevisionId, TemplateParts};
+use vmpool_engine::{Machine, ObjectId, Pool, Status};
+
+use super::machine::{self, Template};
+use super::objects::{ClaimObject, DataVolumeObject, InstanceObject, MachineObject, PoolObject};
+use super::read::{self, settings};
+use super::release::{self, Target};
+use super::restart::{self, Restart};
+use super::{facts, keys, publish, revision, template, update};
+use crate::{
+    ApiObject, Finalizers, Instances, NoDisks, PatchBody, Platform, RestartRequest, Revisions, Storage,
+    controller_of,
+};
+
+/// The field of the spec of a pool that contains the template of its machines.
+const TEMPLATE: &str = "virtualMachineTemplate";
+
+/// KubeVirt.
+#[derive(Clone, Copy, Debug)]
+pub struct KubeVirt;
+
+impl Platform for KubeVirt {
+    const NAME: &'static str = "kubevirt";
+
+    type Pool = PoolObject;
+    type Machine = MachineObject;
+    type Instances = Self;
+    type Disks = NoDisks;
+    type Storage = Self;
+    type Revisions = Self;
+    type Finalizers = Self;
+
+    fn read_pool(pool: &PoolObject) -> Pool {
+        facts::pool(pool)
+    }
+    fn read_machine(machine: &MachineObject) -> Machine {
+        facts::machine(machine)
+    }
+    /// The whole spec of the pool, as KubeVirt stores it in a revision.
+    fn template(pool: &PoolObject) -> Value {
+        pool.spec()
+    }
+    /// Of the spec, only the template of the machines counts.
+    fn canonical(spec: &Value) -> Value {
+        json!({ (TEMPLATE): template::canonical(&spec[TEMPLATE]) })
+    }
+    fn machine(pool: &PoolObject, spec: &Value, draft: &Draft) -> Value {
+        let id = facts::id(&pool.metadata);
+        let namespace = pool.metadata.namespace.as_deref().unwrap_or_default();
+        machine::machine(namespace, &id, of(spec), draft.number, draft.revision.as_str())
+    }
+    fn update(
+        live: &Value,
+        from: Option<&Value>,
+        (revision, to): (&RevisionId, &Value),
+        _: &[DiskDraft],
+    ) -> Option<Value> {
+        let ordinal = live["metadata"]["name"].as_str().and_then(keys::ordinal).unwrap_or_default();
+        update::update(live, from.map(of), of(to), ordinal, revision.as_str())
+    }
+    /// Machines that virt-controller created are like those of vmpool, so they are updated like these.
+    fn adopt(live: &Value, to: (&RevisionId, &Value), disks: &[DiskDraft]) -> Option<Value> {
+        Self::update(live, None, to, disks)
+    }
+    fn record_revision(_: &RevisionId) -> Value {
+        json!({})
+    }
+    fn release(machine: &MachineObject) -> PatchBody {
+        let metadata = &machine.metadata;
+        let pool = controller_of(metadata).map_or_else(|| "".into(), |owner| owner.uid);
+        let owners = metadata.owner_references.as_deref().unwrap_or_default();
+        let uid = metadata.uid.as_deref().unwrap_or_default();
+        PatchBody::Json(release::release(uid, owners, machine.finalizers, &pool).unwrap_or_else(|| json!([])))
+    }
+    fn managed_labels(_: &PoolObject) -> Value {
+        json!({})
+    }
+    fn name_block(_: NameBlock) -> Value {
+        json!({})
+    }
+    fn removal_record(record: &RemovalRecord) -> Value {
+        publish::removal_record(record)
+    }
+    fn status(pool: &PoolObject, status: &Status) -> Value {
+        publish::status(pool, status)
+    }
+    fn published(pool: &PoolObject, status: &Value) -> Published {
+        publish::published(pool, status)
+    }
+}
+
+impl Instances<MachineObject> for KubeVirt {
+    type Instance = InstanceObject;
+
+    fn read(instance: &InstanceObject) -> Instance {
+        facts::instance(instance)
+    }
+    fn restart(machine: &MachineObject, instance: &InstanceObject) -> RestartRequest {
+        let version = machine.metadata.resource_version.as_deref().unwrap_or_default();
+        match restart::restart(&read::machine(machine), version, &read::instance(instance)) {
+            Restart::DeleteInstance { .. } => RestartRequest::DeleteInstance,
+            Restart::Request(patch) => RestartRequest::PatchMachineStatus(patch),
+            Restart::InProgress | Restart::NotRestarted => RestartRequest::None,
+        }
+    }
+    fn record_revision(instance: &InstanceObject, revision: &RevisionId) -> Option<Value> {
+        restart::label(&read::instance(instance), revision.as_str())
+    }
+}
+
+impl Revisions<PoolObject> for KubeVirt {
+    /// Its name is its identity.
+    fn id(metadata: &ObjectMeta) -> Option<&str> {
+        metadata.name.as_deref()
+    }
+    /// Those of virt-controller have no labels.
+    fn selector(_: &PoolObject) -> Option<String> {
+        None
+    }
+    fn names(pool: &ObjectId, generation: i64) -> Option<Vec<RevisionId>> {
+        Some(revision::names(pool, generation).iter().map(|name| name.as_str().into()).collect())
+    }
+    fn object_names(_: &ObjectId, id: &RevisionId) -> Vec<String> {
+        vec![id.as_str().to_owned()]
+    }
+    /// The number is the generation of the pool.
+    fn object(pool: &PoolObject, name: &str, _: &RevisionId, _: i64, spec: &Value) -> Value {
+        let id = facts::id(&pool.metadata);
+        let namespace = pool.metadata.namespace.as_deref().unwrap_or_default();
+        revision::revision(namespace, &id, name, pool.metadata.generation.unwrap_or_default(), spec)
+    }
+    fn parts(spec: &Value) -> Option<TemplateParts> {
+        let machine = &template::canonical(&spec[TEMPLATE])["spec"];
+        Some(TemplateParts {
+            instance: Fingerprint::of(&machine["template"]),
+            storage: Fingerprint::of(&json!({ "templates": machine["dataVolumeTemplates"] })),
+        })
+    }
+}
+
+impl Finalizers<PoolObject, MachineObject> for KubeVirt {
+    fn add_to_pool(pool: &PoolObject) -> Option<Value> {
+        release::add_finalizer(target(&pool.metadata), pool.finalizers)
+    }
+    fn remove_from_pool(pool: &PoolObject) -> Option<Value> {
+        release::remove_finalizer(target(&pool.metadata).uid, pool.finalizers)
+    }
+    fn add(machine: &MachineObject) -> Option<Value> {
+        release::add_finalizer(target(&machine.metadata), machine.finalizers)
+    }
+    fn remove(machine: &MachineObject) -> Option<Value> {
+        release::remove_finalizer(target(&machine.metadata).uid, machine.finalizers)
+    }
+}
+
+impl Storage<MachineObject> for KubeVirt {
+    type Volume = DataVolumeObject;
+    type Claim = ClaimObject;
+
+    fn volumes(machine: &MachineObject) -> Vec<Arc<str>> {
+        read::machine(machine).data_volumes
+    }
+    fn claims(machine: &MachineObject) -> Vec<Arc<str>> {
+        read::machine(machine).claims
+    }
+    fn preserve<K: ApiObject>(object: &K, machine: &ObjectId, pool: &ObjectId) -> Option<Value> {
+        release::preserve(object.meta(), &machine.uid, pool, keys::ordinal(&machine.name))
+    }
+}
+
+fn target(metadata: &ObjectMeta) -> Target<'_> {
+    Target {
+        uid: metadata.uid.as_deref().unwrap_or_default(),
+        resource_version: metadata.resource_version.as_deref().unwrap_or_default(),
+    }
+}
+
+/// The template in the spec of a pool, or in a revision.
+fn of(spec: &Value) -> Template<'_> {
+    Template { content: &spec[TEMPLATE], names: settings(spec).names }
+}
+
+#[cfg(test)]
+mod tests;

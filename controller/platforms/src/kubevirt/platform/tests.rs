@@ -1,0 +1,153 @@
+use serde_json::{Value, json};
+use vmpool_engine::model::{
+    Activity, Budget, Finalizer, Membership, Naming, Restarts, ScaleDownPolicy, StatusScope,
+};
+
+use super::*;
+use crate::contract;
+
+/// A pool as the API server stores it.
+fn stored() -> Value {
+    json!({
+        "apiVersion": "pool.kubevirt.io/v1beta1",
+        "kind": "VirtualMachinePool",
+        "metadata": { "name": "p", "namespace": "studio", "uid": "9b1c", "generation": 4, "resourceVersion": "7" },
+        "spec": {
+            "replicas": 3,
+            "selector": { "matchLabels": { "farm": "render" } },
+            "virtualMachineTemplate": {
+                "metadata": { "labels": { "farm": "render" } },
+                "spec": {
+                    "runStrategy": "Always",
+                    "dataVolumeTemplates": [{
+                        "metadata": { "name": "scratch" },
+                        "spec": { "source": { "blank": {} }, "storage": {} },
+                    }],
+                    "template": {
+                        "metadata": { "labels": { "farm": "render" } },
+                        "spec": {
+                            "domain": { "devices": { "disks": [{ "name": "scratch" }] }, "memory": { "guest": "1Gi" } },
+                            "volumes": [{ "name": "scratch", "dataVolume": { "name": "scratch" } }],
+                        },
+                    },
+                },
+            },
+        },
+    })
+}
+
+fn read(pool: &Value) -> Pool {
+    KubeVirt::read_pool(&serde_json::from_value(pool.clone()).unwrap())
+}
+
+#[test]
+fn the_contract_is_kept() {
+    let mut pool = stored();
+    pool["metadata"]["finalizers"] = json!(["pool.kubevirt.io/finalizer"]);
+    contract::all::<KubeVirt>(&pool);
+}
+
+#[test]
+fn a_pool_without_settings_has_the_defaults_of_kubevirt() {
+    let mut pool = stored();
+    pool["spec"].as_object_mut().unwrap().remove("replicas");
+    let facts = read(&pool);
+    assert_eq!(facts.validation_errors, Vec::<String>::new());
+    assert_eq!((facts.desired, facts.paused, facts.naming), (1, false, Naming::Ordinal));
+    assert_eq!((facts.scale_down_policy, facts.preserves_storage), (ScaleDownPolicy::Random, false));
+    assert_eq!(
+        (facts.rollout.restarts, facts.rollout.budget),
+        (Restarts::ByController, Budget::Percent(100))
+    );
+    assert_eq!((facts.finalizer, facts.status_scope), (Finalizer::Missing, StatusScope::FailureAndPause));
+    assert_eq!(facts.revision.as_str(), "p-4");
+    let Membership::Selector(selector) = facts.membership else { panic!("it has a selector") };
+    assert!(selector.matches(&[("farm".to_owned(), "render".to_owned())].into()));
+    assert!(!selector.matches(&[("farm".to_owned(), "other".to_owned())].into()));
+}
+
+#[test]
+fn strategies_decide_what_the_controller_deletes_and_restarts() {
+    let mut pool = stored();
+    pool["spec"]["scaleInStrategy"] = json!({ "opportunistic": { "statePreservation": "Offline" } });
+    pool["spec"]["updateStrategy"] = json!({ "opportunistic": {} });
+    let facts = read(&pool);
+    assert_eq!((facts.scale_down_policy, facts.preserves_storage), (ScaleDownPolicy::Explicit, true));
+    assert_eq!((facts.rollout.restarts, facts.rollout.disabled), (Restarts::ByUser, false));
+    pool["spec"]["scaleInStrategy"] = json!({ "unmanaged": {} });
+    pool["spec"]["updateStrategy"] = json!({ "unmanaged": {} });
+    let facts = read(&pool);
+    assert_eq!((facts.scale_down_policy, facts.rollout.disabled), (ScaleDownPolicy::Explicit, true));
+}
+
+#[test]
+fn a_selection_that_cannot_be_read_deletes_and_updates_no_machine() {
+    let mut pool = stored();
+    let policy = json!({ "selectionPolicy": { "selectors": { "labelSelector": 7 } } });
+    pool["spec"]["scaleInStrategy"] = json!({ "proactive": policy });
+    pool["spec"]["updateStrategy"] = json!({ "proactive": policy });
+    let facts = read(&pool);
+    assert_eq!((facts.scale_down_policy, facts.rollout.disabled), (ScaleDownPolicy::Explicit, true));
+    assert_eq!(facts.invalid_settings.len(), 2, "{:?}", facts.invalid_settings);
+}
+
+#[test]
+fn a_machine_runs_waits_or_is_stopped_on_purpose() {
+    let activity = |spec: Value, status: Value| {
+        let machine = json!({ "metadata": { "name": "p-0", "uid": "u" }, "spec": spec, "status": status });
+        KubeVirt::read_machine(&serde_json::from_value(machine).unwrap()).activity
+    };
+    let ready = |status: &str| json!({ "conditions": [{ "type": "Ready", "status": status }] });
+    assert_eq!(activity(json!({ "runStrategy": "Always" }), ready("True")), Activity::Running);
+    assert_eq!(activity(json!({ "runStrategy": "Always" }), ready("False")), Activity::NotRunning);
+    assert_eq!(activity(json!({ "running": false }), ready("False")), Activity::Stopped);
+    let mut stopped = ready("False");
+    stopped["printableStatus"] = json!("Stopped");
+    assert_eq!(activity(json!({ "runStrategy": "Manual" }), stopped), Activity::Stopped);
+}
+
+#[test]
+fn a_detached_machine_is_found_by_the_name_of_its_pool() {
+    let machine = json!({ "metadata": {
+        "name": "my-pool-0",
+        "uid": "u",
+        "labels": { "kubevirt.io/vm-pool-revision-name": "my-pool-12" },
+        "finalizers": ["pool.kubevirt.io/finalizer"],
+    } });
+    let read = |machine: &Value| KubeVirt::read_machine(&serde_json::from_value(machine.clone()).unwrap());
+    assert_eq!(read(&machine).pool_label.as_deref(), Some("my-pool"));
+    let mut released = machine;
+    released["metadata"]["finalizers"] = json!([]);
+    assert_eq!(read(&released).pool_label, None);
+}
+
+#[test]
+fn a_condition_of_another_controller_keeps_its_fields_and_the_failure_has_the_word_of_kubevirt() {
+    let mut pool = stored();
+    let foreign =
+        json!({ "type": "Audited", "status": "True", "lastProbeTime": "2026-01-01T00:00:00Z", "more": 1 });
+    pool["status"] = json!({ "conditions": [foreign] });
+    let object: PoolObject = serde_json::from_value(pool.clone()).unwrap();
+    let condition = |kind: &str, reason: &str| vmpool_engine::condition::Condition {
+        kind: kind.to_owned(),
+        status: "True".to_owned(),
+        reason: reason.to_owned(),
+        message: "why".to_owned(),
+        last_transition: jiff::Timestamp::UNIX_EPOCH,
+        observed_generation: Some(4),
+    };
+    let summary = vmpool_engine::status::Summary {
+        observed_generation: 4,
+        replicas: 2,
+        ready: 1,
+        updated: 0,
+        restart_pending: 0,
+        revision: "p-4".into(),
+    };
+    let conditions = vec![condition("ReplicaFailure", "FailedDelete"), condition("Audited", "")];
+    let written = KubeVirt::status(&object, &Status { summary, conditions });
+    assert_eq!(written["conditions"][1], foreign);
+    assert_eq!(written["conditions"][0]["reason"], "FailedScaleIn");
+    assert_eq!(written["conditions"][0].get("observedGeneration"), None);
+    assert_eq!((&written["replicas"], &written["labelSelector"]), (&json!(2), &json!("farm=render")));
+}

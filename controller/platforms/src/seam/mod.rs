@@ -1,0 +1,24 @@
+//! The seams of a platform: what varies between virtualization platforms, one trait for each.
+//!
+//! [`Platform`] has the pool API and the machines. What a platform may lack is an associated type with a trait of its own,
+//! and a type such as [`NoDisks`] for platforms without it.
+
+mod api_object;
+mod disks;
+mod finalizers;
+mod instances;
+mod no_object;
+mod of;
+mod platform;
+mod revisions;
+mod storage;
+
+pub use api_object::ApiObject;
+pub use disks::{Disks, NoDisks};
+pub use finalizers::{Finalizers, NoFinalizers};
+pub use instances::{Instances, NoInstances, RestartRequest};
+pub use no_object::NoObject;
+pub use of::{AttachmentOf, ClaimOf, DiskOf, InstanceOf, VolumeOf};
+pub use platform::{PatchBody, Platform};
+pub use revisions::Revisions;
+pub use storage::{NoStorage, Storage};

@@ -1,0 +1,148 @@
+//! The finalizer of the controller on pools and machines, and the storage of machines that leave.
+
+use kube::Resource;
+use kube::api::Patch;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use vmpool_engine::ObjectId;
+use vmpool_platforms::{ApiObject, ClaimOf, Finalizers, Platform, Storage, VolumeOf};
+
+use super::outcome::Outcome;
+use crate::context::Context;
+use crate::events::{PoolEvent, Reason};
+use crate::metrics::WriteKind;
+use crate::object::{collection, seen};
+use crate::pool_entry::PoolEntry;
+use crate::write::WriteError;
+
+/// Adds the finalizer to the pool.
+pub(super) async fn add_to_pool<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>) -> Outcome {
+    match P::Finalizers::add_to_pool(&pool.object) {
+        Some(operations) => write_pool(context, pool, operations, "adding").await,
+        None => Outcome::Outdated,
+    }
+}
+
+/// Removes the finalizer from a deleted pool.
+pub(super) async fn remove_from_pool<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>) -> Outcome {
+    match P::Finalizers::remove_from_pool(&pool.object) {
+        Some(operations) => write_pool(context, pool, operations, "removing").await,
+        None => Outcome::Outdated,
+    }
+}
+
+async fn write_pool<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    operations: Value,
+    doing: &str,
+) -> Outcome {
+    let id = &pool.facts.id;
+    let path = collection::<P::Pool>(&pool.facts.namespace);
+    let result = match json_patch(operations) {
+        Ok(patch) => {
+            context.writer.patch::<IgnoredAny, _>(WriteKind::PatchPool, path, &id.name, None, patch).await
+        }
+        Err(error) => Err(error),
+    };
+    match result {
+        Ok(_) => Outcome::Opened,
+        // A test in the patch failed: the pool changed.
+        Err(error) if error.is_gone() || error.is_conflict() || error.is_unprocessable() => Outcome::Outdated,
+        Err(error) => failed(id, &format!("{doing} the finalizer of pool {id}"), error),
+    }
+}
+
+/// Removes the finalizer from a machine. If its storage is preserved, the machine first stops being its owner; the deletion
+/// comes before that, so that the platform does not make the machine the owner again.
+pub(super) async fn remove<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+    preserve_storage: bool,
+) -> Outcome {
+    let namespace = &*pool.facts.namespace;
+    let doing = format!("removing the finalizer of machine {machine}");
+    let live = match context.get_live::<P::Machine>(namespace, &machine.name).await {
+        Ok(Some(live)) if live.meta().uid.as_deref() == Some(machine.uid.as_str()) => live,
+        Ok(_) => return Outcome::Gone(machine.clone()),
+        Err(error) => return failed(machine, &doing, WriteError::Unconfirmed(error.to_string())),
+    };
+    let facts = seen(&live, P::read_machine);
+    if !facts.facts.terminating && !pool.facts.deleting {
+        return Outcome::Changed(facts);
+    }
+    if preserve_storage && let Err(outcome) = preserve(context, pool, machine, &live).await {
+        return outcome;
+    }
+    let Some(operations) = P::Finalizers::remove(&live) else { return Outcome::Changed(facts) };
+    let path = collection::<P::Machine>(namespace);
+    let patched = match json_patch(operations) {
+        Ok(patch) => {
+            let kind = WriteKind::PatchMachine;
+            context.writer.patch::<P::Machine, _>(kind, path, &machine.name, None, patch).await
+        }
+        Err(error) => Err(error),
+    };
+    match patched {
+        Ok(left) => Outcome::Machine(seen(&left, P::read_machine), Vec::new()),
+        Err(error) if error.is_gone() => Outcome::Gone(machine.clone()),
+        Err(error) if error.is_conflict() || error.is_unprocessable() => Outcome::Outdated,
+        Err(error) => failed(machine, &doing, error),
+    }
+}
+
+/// Removes the machine from the owners of its storage objects.
+async fn preserve<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+    live: &P::Machine,
+) -> Result<(), Outcome> {
+    for volume in P::Storage::volumes(live) {
+        disown::<P, VolumeOf<P>>(context, pool, machine, &volume).await?;
+    }
+    for claim in P::Storage::claims(live) {
+        disown::<P, ClaimOf<P>>(context, pool, machine, &claim).await?;
+    }
+    Ok(())
+}
+
+async fn disown<P: Platform, K: ApiObject>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+    name: &str,
+) -> Result<(), Outcome> {
+    let namespace = &*pool.facts.namespace;
+    let doing = format!("preserving {} {name} of machine {machine}", K::kind(&()));
+    let live = match context.get_live::<K>(namespace, name).await {
+        Ok(live) => live,
+        Err(error) => return Err(failed(machine, &doing, WriteError::Unconfirmed(error.to_string()))),
+    };
+    let Some(operations) = live.and_then(|live| P::Storage::preserve(&live, machine, &pool.facts.id)) else {
+        return Ok(());
+    };
+    let written = match json_patch(operations) {
+        Ok(patch) => {
+            let path = collection::<K>(namespace);
+            context.writer.patch::<IgnoredAny, _>(WriteKind::PatchStorage, path, name, None, patch).await
+        }
+        Err(error) => Err(error),
+    };
+    match written {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_gone() => Ok(()),
+        Err(error) if error.is_conflict() || error.is_unprocessable() => Err(Outcome::Outdated),
+        Err(error) => Err(failed(machine, &doing, error)),
+    }
+}
+
+fn json_patch(operations: Value) -> Result<Patch<()>, WriteError> {
+    serde_json::from_value(operations).map(Patch::Json).map_err(|error| WriteError::Invalid(error.into()))
+}
+
+fn failed(object: &ObjectId, doing: &str, error: WriteError) -> Outcome {
+    let note = format!("{doing}: {error}");
+    Outcome::Failed(PoolEvent { reason: Reason::FailedRepair, name: object.name.to_string(), note }, error)
+}

@@ -1,0 +1,119 @@
+//! Restarts of instances, and the revision that is recorded on them.
+
+use kube::Resource;
+use kube::api::Patch;
+use serde::de::IgnoredAny;
+use vmpool_engine::revision::RevisionId;
+use vmpool_engine::{ObjectId, Uid};
+use vmpool_platforms::{InstanceOf, Instances, Platform, RestartRequest};
+
+use super::outcome::Outcome;
+use crate::context::Context;
+use crate::events::{PoolEvent, Reason};
+use crate::metrics::WriteKind;
+use crate::object::collection;
+use crate::pool_entry::PoolEntry;
+use crate::write::WriteError;
+
+/// Requests the restart of an instance of a machine. Another instance was already started with the update.
+pub(super) async fn restart<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+    instance: &Uid,
+) -> Outcome {
+    let (namespace, name) = (&*pool.facts.namespace, &machine.name);
+    let live = match live::<P>(context, pool, machine, instance).await {
+        Ok(live) => live,
+        Err(outcome) => return outcome,
+    };
+    let written = match P::Instances::restart(&live.0, &live.1) {
+        RestartRequest::DeleteInstance => {
+            let target = ObjectId { name: name.clone(), uid: instance.clone() };
+            let path = collection::<InstanceOf<P>>(namespace);
+            context.writer.delete(WriteKind::RestartInstance, path, &target, None).await.map(|_| ())
+        }
+        RestartRequest::PatchMachineStatus(patch) => {
+            let (path, patch) = (collection::<P::Machine>(namespace), Patch::Merge(patch));
+            let kind = WriteKind::RestartInstance;
+            context.writer.patch::<IgnoredAny, _>(kind, path, name, Some("status"), patch).await.map(|_| ())
+        }
+        // It uses budget until it has ended, or for the time that a restart may take.
+        RestartRequest::None => return Outcome::RestartInProgress(instance.clone()),
+    };
+    match written {
+        Ok(()) => Outcome::Restarted { machine: machine.clone(), instance: instance.clone() },
+        Err(error) if error.is_gone() || error.is_conflict() || error.is_unprocessable() => Outcome::Outdated,
+        // The platform may carry it out, so that it uses budget.
+        Err(error @ WriteError::Unconfirmed(_)) => {
+            Outcome::MaybeRestarted(instance.clone(), failure(machine, &error), error)
+        }
+        Err(error) => Outcome::Failed(failure(machine, &error), error),
+    }
+}
+
+/// Records on the instance of a machine that it has the template of `revision`.
+pub(super) async fn record_revision<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+    revision: &RevisionId,
+) -> Outcome {
+    let namespace = &*pool.facts.namespace;
+    let known = context.instances.get(namespace, &machine.name).map(|seen| seen.facts.id.uid.clone());
+    let Some(instance) = known else { return Outcome::Outdated };
+    let (_, live) = match live::<P>(context, pool, machine, &instance).await {
+        Ok(live) => live,
+        Err(outcome) => return outcome,
+    };
+    let Some(operations) = P::Instances::record_revision(&live, revision) else { return Outcome::Outdated };
+    let written = match serde_json::from_value(operations) {
+        Ok(operations) => {
+            let (path, patch) = (collection::<InstanceOf<P>>(namespace), Patch::<()>::Json(operations));
+            let kind = WriteKind::UpdateMachine;
+            context.writer.patch::<IgnoredAny, _>(kind, path, &machine.name, None, patch).await
+        }
+        Err(error) => Err(WriteError::Invalid(error.into())),
+    };
+    match written {
+        Ok(_) => Outcome::Opened,
+        Err(error) if error.is_gone() || error.is_conflict() || error.is_unprocessable() => Outcome::Outdated,
+        Err(error) => {
+            let note = format!("recording revision {revision} on the instance of machine {machine}: {error}");
+            let event = PoolEvent { reason: Reason::FailedRepair, name: machine.name.to_string(), note };
+            Outcome::Failed(event, error)
+        }
+    }
+}
+
+/// The machine and its instance, if they are those of the plan.
+async fn live<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+    instance: &Uid,
+) -> Result<(P::Machine, InstanceOf<P>), Outcome> {
+    let (namespace, name) = (&*pool.facts.namespace, &machine.name);
+    let unread = |error: String| {
+        let error = WriteError::Unconfirmed(error);
+        Outcome::Failed(failure(machine, &error), error)
+    };
+    let found =
+        context.get_live::<P::Machine>(namespace, name).await.map_err(|error| unread(error.to_string()))?;
+    let found = found.filter(|found| {
+        let meta = found.meta();
+        meta.uid.as_deref() == Some(machine.uid.as_str()) && meta.deletion_timestamp.is_none()
+    });
+    let machine_object = found.ok_or(Outcome::Outdated)?;
+    let found = context
+        .get_live::<InstanceOf<P>>(namespace, name)
+        .await
+        .map_err(|error| unread(error.to_string()))?;
+    let found = found.filter(|found| found.meta().uid.as_deref() == Some(instance.as_str()));
+    Ok((machine_object, found.ok_or(Outcome::Outdated)?))
+}
+
+fn failure(machine: &ObjectId, error: &WriteError) -> PoolEvent {
+    let note = format!("restarting machine {machine}: {error}");
+    PoolEvent { reason: Reason::FailedTemplateUpdate, name: machine.name.to_string(), note }
+}

@@ -1,0 +1,212 @@
+//! Pools of KubeVirt with the controller, on a real API server and a simulated KubeVirt.
+
+use anyhow::ensure;
+use serde_json::{Value, json};
+
+use crate::world::{has_finalizer, text, with_world};
+
+/// The label with the name of the revision.
+const REVISION: &str = "/metadata/labels/kubevirt.io~1vm-pool-revision-name";
+
+/// The spec of a pool of always running machines with a DataVolume each.
+fn spec(replicas: usize) -> Value {
+    json!({
+        "replicas": replicas,
+        "selector": { "matchLabels": { "farm": "render" } },
+        "scaleInStrategy": { "proactive": { "selectionPolicy": { "sortPolicy": "DescendingOrder" } } },
+        "virtualMachineTemplate": {
+            "metadata": { "labels": { "farm": "render" } },
+            "spec": {
+                "runStrategy": "Always",
+                "dataVolumeTemplates": [{
+                    "metadata": { "name": "scratch" },
+                    "spec": {
+                        "source": { "blank": {} },
+                        "storage": { "resources": { "requests": { "storage": "1Gi" } } },
+                    },
+                }],
+                "template": {
+                    "metadata": { "labels": { "farm": "render" } },
+                    "spec": {
+                        "domain": {
+                            "memory": { "guest": "1Gi" },
+                            "devices": { "disks": [{ "name": "scratch", "disk": { "bus": "virtio" } }] },
+                        },
+                        "volumes": [{ "name": "scratch", "dataVolume": { "name": "scratch" } }],
+                    },
+                },
+            },
+        },
+    })
+}
+
+fn memory(guest: &str) -> Value {
+    json!({ "spec": { "virtualMachineTemplate": { "spec": { "template": { "spec": {
+        "domain": { "memory": { "guest": guest } },
+    } } } } } })
+}
+
+#[test]
+fn a_pool_is_created_scaled_updated_and_deleted() {
+    with_world("kubevirt-life", async |world| {
+        // Given a pool of three machines, numbered from zero,
+        world.create("p", &spec(3)).await?;
+        let machines = world.until_ready(&["p-0", "p-1", "p-2"]).await?;
+        let pool = world.until_status("p", 3).await?;
+        ensure!(pool["status"]["labelSelector"] == "farm=render", "{pool}");
+        ensure!(pool["status"]["conditions"] == json!([]), "{pool}");
+        ensure!(has_finalizer(&pool), "{pool}");
+        let machine = &machines["p-2"];
+        ensure!(text(machine, REVISION) == "p-1", "{machine}");
+        ensure!(has_finalizer(machine), "{machine}");
+        ensure!(machine["spec"]["dataVolumeTemplates"][0]["metadata"]["name"] == "scratch-2", "{machine}");
+        // each created with one write, and one revision,
+        ensure!(world.count("create virtualmachines")? == 3);
+        ensure!(world.count("create controllerrevisions")? == 1);
+        // when nothing changes, then there are no writes.
+        world.is_settled().await?;
+
+        // When it is scaled out, then the new machines have the revision of the new generation, and the others stay.
+        world.patch("p", &json!({ "spec": { "replicas": 5 } })).await?;
+        let scaled = world.until_ready(&["p-0", "p-1", "p-2", "p-3", "p-4"]).await?;
+        ensure!(text(&scaled["p-4"], REVISION) == "p-2", "{}", scaled["p-4"]);
+        ensure!(text(&scaled["p-0"], REVISION) == "p-1", "{}", scaled["p-0"]);
+        world.until_status("p", 5).await?;
+        world.is_settled().await?;
+        ensure!(world.count("patch virtualmachines")? == 0, "{:#?}", world.writes()?);
+
+        // When it is scaled in, then the highest ordinals leave, and their finalizers do not hold them.
+        world.patch("p", &json!({ "spec": { "replicas": 2 } })).await?;
+        world.until_ready(&["p-0", "p-1"]).await?;
+        world.until_status("p", 2).await?;
+
+        // When the template changes, then each machine is updated in place and its guest is restarted with it.
+        let before = world.instances().await?;
+        world.patch("p", &memory("2Gi")).await?;
+        world
+            .until("all instances have the new template", async || {
+                let instances = world.instances().await?;
+                let is_new = |name: &str| {
+                    instances.get(name).is_some_and(|instance| {
+                        instance["metadata"]["uid"] != before[name]["metadata"]["uid"]
+                            && instance["spec"]["domain"]["memory"]["guest"] == "2Gi"
+                    })
+                };
+                Ok((is_new("p-0") && is_new("p-1")).then_some(()))
+            })
+            .await?;
+        let updated = world.until_ready(&["p-0", "p-1"]).await?;
+        ensure!(updated["p-0"]["metadata"]["uid"] == machines["p-0"]["metadata"]["uid"], "updated in place");
+        world.until_status("p", 2).await?;
+        world.is_settled().await?;
+
+        // When only labels of the machines change, then no guest is restarted.
+        let before = world.instances().await?;
+        let label =
+            json!({ "spec": { "virtualMachineTemplate": { "metadata": { "labels": { "tier": "gold" } } } } });
+        world.patch("p", &label).await?;
+        world
+            .until("all machines have the label", async || {
+                let machines = world.machines().await?;
+                let labelled = |machine: &Value| machine["metadata"]["labels"]["tier"] == "gold";
+                Ok(machines.values().all(labelled).then_some(()))
+            })
+            .await?;
+        world.is_settled().await?;
+        let after = world.instances().await?;
+        for (name, instance) in &before {
+            ensure!(after[name]["metadata"]["uid"] == instance["metadata"]["uid"], "{name} was restarted");
+        }
+
+        // When a user deletes a machine, then it is created again with the same name.
+        let uid = world.machines().await?["p-0"]["metadata"]["uid"].clone();
+        world.delete_machine("p-0").await?;
+        world
+            .until("p-0 is another machine", async || {
+                let machines = world.machines().await?;
+                let other = machines.get("p-0").is_some_and(|machine| machine["metadata"]["uid"] != uid);
+                Ok(other.then_some(()))
+            })
+            .await?;
+        world.until_ready(&["p-0", "p-1"]).await?;
+
+        // When the pool is deleted, then all its machines are.
+        world.delete_pool("p", "Background").await?;
+        world.until_ready(&[]).await?;
+        Ok(())
+    });
+}
+
+#[test]
+fn a_detached_machine_stays_and_is_replaced_under_the_next_ordinal() {
+    with_world("kubevirt-detach", async |world| {
+        world.create("p", &spec(2)).await?;
+        let machines = world.until_ready(&["p-0", "p-1"]).await?;
+        world.patch_machine("p-1", &json!({ "metadata": { "ownerReferences": null } })).await?;
+        let after = world.until_ready(&["p-0", "p-1", "p-2"]).await?;
+        ensure!(after["p-1"]["metadata"]["uid"] == machines["p-1"]["metadata"]["uid"]);
+        world
+            .until("the detached machine can be deleted", async || {
+                Ok((!has_finalizer(&world.machines().await?["p-1"])).then_some(()))
+            })
+            .await?;
+        // A machine whose labels do not match is released, too.
+        world.patch_machine("p-0", &json!({ "metadata": { "labels": { "farm": "other" } } })).await?;
+        let after = world.until_ready(&["p-0", "p-1", "p-2", "p-3"]).await?;
+        ensure!(after["p-0"]["metadata"]["ownerReferences"].is_null(), "{}", after["p-0"]);
+        ensure!(!has_finalizer(&after["p-0"]), "{}", after["p-0"]);
+        world.delete_machine("p-0").await?;
+        world.delete_machine("p-1").await?;
+        world.until_ready(&["p-2", "p-3"]).await?;
+        world.until_status("p", 2).await?;
+        world.is_settled().await
+    });
+}
+
+#[test]
+fn a_paused_pool_changes_nothing_but_lets_deleted_machines_go() {
+    with_world("kubevirt-pause", async |world| {
+        world.create("p", &spec(2)).await?;
+        world.until_ready(&["p-0", "p-1"]).await?;
+        world.patch("p", &json!({ "spec": { "paused": true, "replicas": 4 } })).await?;
+        world
+            .until("the pool shows that it is paused", async || {
+                let pool = world.pool("p").await?;
+                let condition = &pool["status"]["conditions"][0];
+                Ok((condition["type"] == "ReplicaPaused" && condition["reason"] == "SuccessfulPaused")
+                    .then_some(()))
+            })
+            .await?;
+        world.delete_machine("p-1").await?;
+        world.until_ready(&["p-0"]).await?;
+        world.is_settled().await?;
+        world.patch("p", &json!({ "spec": { "paused": false } })).await?;
+        world.until_ready(&["p-0", "p-1", "p-2", "p-3"]).await?;
+        let pool = world.until_status("p", 4).await?;
+        ensure!(pool["status"]["conditions"] == json!([]), "{pool}");
+        Ok(())
+    });
+}
+
+#[test]
+fn preserved_storage_is_used_by_the_next_machine_with_its_name() {
+    with_world("kubevirt-storage", async |world| {
+        let mut spec = spec(2);
+        spec["scaleInStrategy"]["proactive"]["statePreservation"] = json!("Offline");
+        world.create("p", &spec).await?;
+        world.until_ready(&["p-0", "p-1"]).await?;
+        let volumes = world.all("cdi.kubevirt.io/v1beta1", "DataVolume").await?;
+        let uid = volumes["scratch-1"]["metadata"]["uid"].clone();
+        world.patch("p", &json!({ "spec": { "replicas": 1 } })).await?;
+        world.until_ready(&["p-0"]).await?;
+        let volumes = world.all("cdi.kubevirt.io/v1beta1", "DataVolume").await?;
+        ensure!(volumes["scratch-1"]["metadata"]["uid"] == uid, "{volumes:#?}");
+        world.patch("p", &json!({ "spec": { "replicas": 2 } })).await?;
+        let machines = world.until_ready(&["p-0", "p-1"]).await?;
+        let volumes = world.all("cdi.kubevirt.io/v1beta1", "DataVolume").await?;
+        let owner = &volumes["scratch-1"]["metadata"]["ownerReferences"][0]["uid"];
+        ensure!(volumes["scratch-1"]["metadata"]["uid"] == uid, "{volumes:#?}");
+        ensure!(*owner == machines["p-1"]["metadata"]["uid"], "{volumes:#?}");
+        Ok(())
+    });
+}

@@ -1,0 +1,188 @@
+//! A namespace with a controller and a simulator of KubeVirt.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use http::Method;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION};
+use vmpool_installation::programs::{Accounts, Chart, Controller, ControllerOptions, Simulator};
+use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark};
+use vmpool_test_cluster::deadline::Deadline;
+
+use crate::{Place, Unknown, with_namespace};
+
+/// How long a step may take.
+const STEP: Duration = Duration::from_mins(1);
+
+/// A namespace with a controller and a simulator. Dropping it kills both.
+pub(crate) struct World<'p> {
+    pub(crate) place: Place<'p>,
+    pub(crate) controller: Controller,
+    _simulator: Simulator,
+    since: AuditMark,
+}
+
+/// Runs a test on the shared control plane, with programs of its own.
+pub(crate) fn with_world(name: &str, test: impl AsyncFnOnce(World<'_>) -> Result<()>) {
+    with_namespace(name, async |place| {
+        static ACCOUNTS: OnceCell<Accounts> = OnceCell::const_new();
+        let install = async || {
+            let chart = Chart::render(&["platforms.kubevirt.enabled=true".to_owned()]).await?;
+            Accounts::of(&chart, place.cluster).await
+        };
+        let accounts = ACCOUNTS.get_or_try_init(install).await?;
+        accounts.grant_in(place.cluster, place.namespace).await?;
+        let namespace = place.namespace;
+        let flags = ["--platform=kubevirt".to_owned(), format!("--namespace={namespace}")];
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let simulator = Simulator::start_with(place.cluster, &flags).await?;
+        let mut options = ControllerOptions::new(namespace, "one");
+        options.extra.push("--platforms=kubevirt".to_owned());
+        let controller = Controller::start(place.cluster, options).await?;
+        let since = place.cluster.audit_mark();
+        test(World { place, controller, _simulator: simulator, since }).await
+    });
+}
+
+impl World<'_> {
+    /// Creates a pool from a spec.
+    pub(crate) async fn create(&self, name: &str, spec: &Value) -> Result<()> {
+        let pool = json!({
+            "apiVersion": POOL_API_VERSION,
+            "kind": "VirtualMachinePool",
+            "metadata": { "name": name },
+            "spec": spec,
+        });
+        let created = self.place.write(&pool, Unknown::Refused).await?;
+        created.map(drop).map_err(|status| anyhow::anyhow!("{}", status.message))
+    }
+
+    /// Patches a pool.
+    pub(crate) async fn patch(&self, name: &str, patch: &Value) -> Result<Value> {
+        self.place.ask(Method::PATCH, &self.place.pool(name)?, patch).await
+    }
+
+    /// The stored pool.
+    pub(crate) async fn pool(&self, name: &str) -> Result<Value> {
+        self.place.ask(Method::GET, &self.place.pool(name)?, &Value::Null).await
+    }
+
+    /// All objects of a kind, by name.
+    pub(crate) async fn all(&self, api_version: &str, kind: &str) -> Result<BTreeMap<String, Value>> {
+        let list = self.place.ask(Method::GET, &self.place.path(api_version, kind)?, &Value::Null).await?;
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        Ok(items.into_iter().map(|item| (text(&item, "/metadata/name").to_owned(), item)).collect())
+    }
+
+    /// All machines, by name.
+    pub(crate) async fn machines(&self) -> Result<BTreeMap<String, Value>> {
+        self.all(API_VERSION, "VirtualMachine").await
+    }
+
+    /// All instances, by name.
+    pub(crate) async fn instances(&self) -> Result<BTreeMap<String, Value>> {
+        self.all(API_VERSION, "VirtualMachineInstance").await
+    }
+
+    /// Waits until exactly these machines exist and all of them are ready.
+    pub(crate) async fn until_ready(&self, names: &[&str]) -> Result<BTreeMap<String, Value>> {
+        self.until(&format!("{names:?} are ready"), async || {
+            let machines = self.machines().await?;
+            let ready = machines.values().filter(|machine| machine["status"]["ready"] == true).count();
+            let found: Vec<&str> = machines.keys().map(String::as_str).collect();
+            Ok((found == names && ready == names.len()).then_some(machines))
+        })
+        .await
+    }
+
+    /// Waits until the pool shows this number of machines, all ready, and no condition.
+    pub(crate) async fn until_status(&self, name: &str, replicas: usize) -> Result<Value> {
+        self.until(&format!("{name} has {replicas} ready replicas"), async || {
+            let pool = self.pool(name).await?;
+            let status = &pool["status"];
+            let done = status["replicas"] == replicas && status["readyReplicas"] == replicas;
+            Ok(done.then_some(pool))
+        })
+        .await
+    }
+
+    /// Waits until `look` finds something.
+    pub(crate) async fn until<T>(&self, what: &str, look: impl AsyncFn() -> Result<Option<T>>) -> Result<T> {
+        let deadline = Deadline::after(STEP);
+        loop {
+            if let Some(found) = look().await? {
+                return Ok(found);
+            }
+            if deadline.is_over() {
+                let pools = self.all(POOL_API_VERSION, "VirtualMachinePool").await?;
+                let machines = self.machines().await?;
+                bail!("waiting until {what}\n{pools:#?}\n{machines:#?}\n{}", self.controller.log_tail(60));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// The writes of the controller since the start, without events and the lease.
+    pub(crate) fn writes(&self) -> Result<Vec<AuditEntry>> {
+        let (entries, _) = self.place.cluster.audit(self.since)?;
+        let user = Accounts::controller_user();
+        let counts = |entry: &AuditEntry| {
+            entry.user == user
+                && entry.namespace == self.place.namespace
+                && !["get", "list", "watch"].contains(&entry.verb.as_str())
+                && !["events", "leases"].contains(&entry.resource.as_str())
+        };
+        Ok(entries.into_iter().filter(counts).collect())
+    }
+
+    /// The number of writes of this kind, for example `create virtualmachines`.
+    pub(crate) fn count(&self, what: &str) -> Result<usize> {
+        let is = |entry: &&AuditEntry| {
+            let slash = if entry.subresource.is_empty() { "" } else { "/" };
+            format!("{} {}{slash}{}", entry.verb, entry.resource, entry.subresource) == what
+        };
+        Ok(self.writes()?.iter().filter(is).count())
+    }
+
+    /// Checks that the controller writes nothing for a while.
+    pub(crate) async fn is_settled(&self) -> Result<()> {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let before = self.writes()?.len();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let writes = self.writes()?;
+        ensure!(writes.len() == before, "a settled pool causes writes: {:#?}", &writes[before..]);
+        Ok(())
+    }
+
+    /// Deletes a machine.
+    pub(crate) async fn delete_machine(&self, name: &str) -> Result<()> {
+        let path = format!("{}/{name}", self.place.path(API_VERSION, "VirtualMachine")?);
+        self.place.ask(Method::DELETE, &path, &Value::Null).await.map(drop)
+    }
+
+    /// Patches a machine.
+    pub(crate) async fn patch_machine(&self, name: &str, patch: &Value) -> Result<()> {
+        let path = format!("{}/{name}", self.place.path(API_VERSION, "VirtualMachine")?);
+        self.place.ask(Method::PATCH, &path, patch).await.map(drop)
+    }
+
+    /// Deletes a pool with this propagation policy.
+    pub(crate) async fn delete_pool(&self, name: &str, policy: &str) -> Result<()> {
+        let options = json!({ "propagationPolicy": policy });
+        self.place.ask(Method::DELETE, &self.place.pool(name)?, &options).await.map(drop).context("deleting")
+    }
+}
+
+/// The text at a JSON pointer.
+pub(crate) fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Whether the object has the finalizer of the pool controller.
+pub(crate) fn has_finalizer(object: &Value) -> bool {
+    let finalizers = object["metadata"]["finalizers"].as_array();
+    finalizers.is_some_and(|all| all.contains(&json!("pool.kubevirt.io/finalizer")))
+}
