@@ -13,7 +13,7 @@
 //!    machine would share, and the texts of events
 //! 6. `restart`, `update`: what brings a changed template to an existing machine
 //!
-//! `admission` contains the rules of the webhook. It uses `selectors`.
+//! `admission` contains the rules of the webhook, and uses `selectors`. `removal` contains the groups of targeted removal.
 
 pub mod admission;
 pub mod coexistence;
@@ -27,6 +27,7 @@ pub mod machine;
 pub mod objects;
 pub mod read;
 pub mod release;
+pub mod removal;
 pub mod restart;
 pub mod revision;
 pub mod selectors;
