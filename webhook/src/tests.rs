@@ -5,6 +5,7 @@ mod callers;
 mod cost;
 mod fuzz;
 mod hostile;
+mod kubevirt;
 mod protocol;
 mod reviews;
 mod telemetry;

@@ -32,7 +32,14 @@ fn aggregated(enabled: bool) -> Vec<u8> {
 fn unaggregated_discovery() {
     let groups: APIGroupList = parsed("/apis");
     let names: Vec<&str> = groups.groups.iter().map(|group| group.name.as_str()).collect();
-    assert_eq!(names, ["subresources.virtualization.deckhouse.io", "subresources.vmpool.dev"]);
+    assert_eq!(
+        names,
+        [
+            "subresources.virtualization.deckhouse.io",
+            "subresources.vmpool.dev",
+            "kubevirt.subresources.vmpool.dev"
+        ]
+    );
     let group: APIGroup = parsed("/apis/subresources.vmpool.dev");
     assert_eq!(group.preferred_version.unwrap().group_version, "subresources.vmpool.dev/v1alpha1");
     for path in [DVP, OWN] {
@@ -62,7 +69,7 @@ fn unaggregated_discovery() {
 #[test]
 fn aggregated_discovery() {
     let list: APIGroupDiscoveryList = serde_json::from_slice(&aggregated(true)).unwrap();
-    assert_eq!(list.items.len(), 2);
+    assert_eq!(list.items.len(), 3);
     let version = &list.items[1].versions[0];
     assert_eq!(version.version.as_deref(), Some("v1alpha1"));
     assert_eq!(version.resources[0].resource.as_deref(), Some("virtualmachinepools"));
