@@ -37,8 +37,6 @@ pub mod labels {
 
 /// Annotations.
 pub mod annotations {
-    /// On pools: the removal record of vmpool, which contains the targets of targeted removals.
-    pub const SCALE_DOWN_TARGETS: &str = "vmpool.dev/scale-down-targets";
     /// On DataVolumes that KubeVirt creates, with the value `true`: CDI may use an existing claim of the same name.
     pub const ALLOW_CLAIM_ADOPTION: &str = "cdi.kubevirt.io/allowClaimAdoption";
     /// On a pool: the removal record of targeted removals. Only vmpool writes it.

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 use vmpool_api::annotations;
-use vmpool_api::kubevirt::annotations::SCALE_DOWN_TARGETS;
+use vmpool_api::kubevirt::annotations::SCALE_IN_TARGETS;
 
 use crate::testing::{Answer, NAMESPACE, Process, World, ask, results_of};
 
@@ -44,7 +44,7 @@ async fn a_removal_concerns_only_the_kubevirt_pool_of_the_name() {
     world.server.store(|store| {
         let pool = store.model().get(POOLS, NAMESPACE, "web").unwrap();
         assert_eq!(pool["spec"]["replicas"], 2);
-        assert!(pool["metadata"]["annotations"][SCALE_DOWN_TARGETS].is_string(), "{pool}");
+        assert!(pool["metadata"]["annotations"][SCALE_IN_TARGETS].is_string(), "{pool}");
         assert!(pool["metadata"]["annotations"][annotations::SCALE_DOWN_TARGETS].is_null(), "{pool}");
         let machine = store.model().get(MACHINES, NAMESPACE, "web-1").unwrap();
         assert!(machine["metadata"]["deletionTimestamp"].is_string());

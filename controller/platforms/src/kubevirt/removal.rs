@@ -1,7 +1,7 @@
 //! Targeted removal of KubeVirt pools. It has a group of its own, because a DVP pool can have the same name in the same
 //! namespace.
 
-use vmpool_api::kubevirt::annotations::SCALE_DOWN_TARGETS;
+use vmpool_api::kubevirt::annotations::SCALE_IN_TARGETS;
 use vmpool_api::kubevirt::{GROUP, POOL_GROUP, POOL_VERSION};
 
 use crate::removal_api::{RemovalApi, Stored, StoredResource};
@@ -9,7 +9,7 @@ use crate::removal_api::{RemovalApi, Stored, StoredResource};
 const STORED: Stored = Stored {
     pools: StoredResource { group: POOL_GROUP, version: POOL_VERSION, plural: "virtualmachinepools" },
     machines: StoredResource { group: GROUP, version: "v1", plural: "virtualmachines" },
-    record: SCALE_DOWN_TARGETS,
+    record: SCALE_IN_TARGETS,
     absent_replicas: 1,
 };
 

@@ -1,7 +1,7 @@
 //! The evaluation of a request: which rules apply to what it changes, in the order in which KubeVirt reports them.
 
 use serde_json::Value;
-use vmpool_api::kubevirt::annotations::SCALE_DOWN_TARGETS;
+use vmpool_api::kubevirt::annotations::SCALE_IN_TARGETS;
 use vmpool_engine::admission::count::{self, Change, Count, Terms};
 use vmpool_engine::admission::{Found, Lookup, Outcome, Request, Users, Verdict, record};
 
@@ -38,9 +38,9 @@ fn decided(outcome: Outcome) -> Evaluation<'static> {
 /// Evaluates a request as far as possible without reads.
 pub(super) fn begin<'a>(users: &Users, request: Request<'a>) -> Evaluation<'a> {
     let (old, new) = (request.old.map(Pool), Pool(request.new));
-    let stored = |pool: Pool<'a>| pool.annotation(SCALE_DOWN_TARGETS);
+    let stored = |pool: Pool<'a>| pool.annotation(SCALE_IN_TARGETS);
     let before = old.map_or(&Value::Null, stored);
-    if let Err(refusal) = record::check(users, request.user, SCALE_DOWN_TARGETS, before, stored(new)) {
+    if let Err(refusal) = record::check(users, request.user, SCALE_IN_TARGETS, before, stored(new)) {
         return decided(Outcome::Refused((*refusal).into()));
     }
     // Otherwise finalizers could not be removed from a pool that does not meet the rules.

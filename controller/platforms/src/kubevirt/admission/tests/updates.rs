@@ -1,7 +1,7 @@
 //! Rules about changes, and changes that are always allowed.
 
 use rstest::rstest;
-use vmpool_api::kubevirt::annotations::SCALE_DOWN_TARGETS;
+use vmpool_api::kubevirt::annotations::SCALE_IN_TARGETS;
 
 use super::*;
 
@@ -48,7 +48,7 @@ fn a_part_that_does_not_change_is_not_judged() {
 #[case::a_user("alice", false)]
 #[case::the_api_server_for_removals(HANDLER, true)]
 fn only_the_removal_handler_writes_the_removal_record(#[case] user: &str, #[case] allowed: bool) {
-    let recorded = with(pool(), "/metadata/annotations", json!({ SCALE_DOWN_TARGETS: "[]" }));
+    let recorded = with(pool(), "/metadata/annotations", json!({ SCALE_IN_TARGETS: "[]" }));
     let expected: &[Rule] = if allowed { &[] } else { &[Rule::TargetsRecord] };
     let none = Found::There(json!({}));
     assert_eq!(refused(&among(user, Some(&pool()), &recorded, Some(&none))), expected);
