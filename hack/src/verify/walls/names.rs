@@ -1,7 +1,8 @@
 //! Names of platforms. Only the crate of the platforms names the groups, kinds, labels and phases of a platform. The
 //! engine and the programs get them as data.
 //!
-//! `VirtualMachinePool` is not refused: vmpool serves a resource of this name in a group of its own, and a feature gate has
+//! The names of the platforms themselves are not refused: a program registers each of them.
+//! `VirtualMachinePool` is not refused either: vmpool serves a resource of this name in a group of its own, and a feature gate has
 //! the name.
 
 use std::fs;
@@ -19,7 +20,7 @@ const NAMES: [&str; 14] = [
     "clustervirtualimage",
     "datavolume",
     "deckhouse",
-    "kubevirt",
+    "kubevirt.io",
     "virt-launcher",
     "virtualdisk",
     "virtualimage",
@@ -104,6 +105,7 @@ mod tests {
     #[case::a_label(r#"labels["kubevirt.io/created-by"]"#, true)]
     #[case::a_phase(r#"if phase == "Running" {"#, true)]
     #[case::a_word_that_is_no_phase("/// Running machines.", false)]
+    #[case::the_name_of_a_platform("use vmpool_platforms::Kubevirt;", false)]
     #[case::the_feature_gate("gates.enabled(Feature::VirtualMachinePool)", false)]
     #[case::a_name_in_tests(
         "use a;\n#[cfg(test)]\nmod tests {\n    const A: &str = \"deckhouse\";\n}\n",
@@ -122,6 +124,6 @@ mod tests {
             fs::write(path, "const A: &str =\n    \"kubevirt.io\";\n").unwrap();
         }
         let found = found(folder.path()).unwrap();
-        assert_eq!(found, ["webhook/src/c.rs:2 names kubevirt, which belongs to a platform"]);
+        assert_eq!(found, ["webhook/src/c.rs:2 names kubevirt.io, which belongs to a platform"]);
     }
 }
