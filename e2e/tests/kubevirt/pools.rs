@@ -1,9 +1,12 @@
 //! Pools of KubeVirt with the controller, on a real API server and a simulated KubeVirt.
 
+use std::time::Duration;
+
 use anyhow::ensure;
+use http::Method;
 use serde_json::{Value, json};
 
-use crate::world::{has_finalizer, text, with_world};
+use crate::world::{alone, has_finalizer, text, with_world};
 
 /// The label with the name of the revision.
 const REVISION: &str = "/metadata/labels/kubevirt.io~1vm-pool-revision-name";
@@ -208,5 +211,39 @@ fn preserved_storage_is_used_by_the_next_machine_with_its_name() {
         ensure!(volumes["scratch-1"]["metadata"]["uid"] == uid, "{volumes:#?}");
         ensure!(*owner == machines["p-1"]["metadata"]["uid"], "{volumes:#?}");
         Ok(())
+    });
+}
+
+#[test]
+fn no_pool_is_reconciled_while_the_pool_loop_of_kubevirt_may_run() {
+    alone("kubevirt-rival", async |world| {
+        let collection = "/apis/kubevirt.io/v1/namespaces/kubevirt-rival/kubevirts";
+        let path = &format!("{collection}/kubevirt");
+        let flags = |threads: &str| {
+            json!({ "spec": { "customizeComponents": { "flags": { "controller": {
+                "pool-controller-threads": threads,
+            } } } } })
+        };
+        world.create("p", &spec(1)).await?;
+        world.until_ready(&["p-0"]).await?;
+
+        // When KubeVirt is installed, then the controller changes nothing.
+        let kubevirt = json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": { "name": "kubevirt" }, "spec": {},
+        });
+        world.place.ask(Method::POST, collection, &kubevirt).await?;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        world.patch("p", &json!({ "spec": { "replicas": 2 } })).await?;
+        world.is_settled().await?;
+        ensure!(world.machines().await?.len() == 1);
+
+        // When the flag is set, then it waits until the operator has applied it.
+        let changed = world.place.ask(Method::PATCH, path, &flags("0")).await?;
+        world.is_settled().await?;
+        let generation = &changed["metadata"]["generation"];
+        let deployed = json!({ "status": { "phase": "Deployed", "observedGeneration": generation } });
+        world.place.ask(Method::PATCH, &format!("{path}/status"), &deployed).await?;
+        world.until_ready(&["p-0", "p-1"]).await?;
+        world.place.ask(Method::DELETE, path, &Value::Null).await.map(drop)
     });
 }

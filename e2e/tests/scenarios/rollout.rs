@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use vmpool_api::labels;
 use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::world::condition::{Condition, condition, event, ready_replicas, status};
+use vmpool_e2e::world::condition::{Condition, condition, event, in_phase, ready_replicas, status};
 use vmpool_e2e::world::{FRACTION_OF_MORE_CORES, FRACTION_OF_ONE_CORE, Pool, SETTLE, World};
 use vmpool_invariants::object::{Kind, Object};
 
@@ -148,6 +148,38 @@ fn automatic_restarts_stay_within_the_disruption_budget() {
         pool.holds(at_most_down(0), SETTLE).await?;
         assert_eq!(uids(&pool.machines().await?), before, "no machine was recreated");
         pool.until(event("TemplateApplied")).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+/// Whether a machine had the new revision in its label, or the pool was synced, while a machine was stopping.
+fn was_updated_while_stopping(pool: &Pool<'_>, world: &World) -> bool {
+    let mut updated = false;
+    world.recorder().history().replay(|state, _| {
+        let Some(stored) = state.get(Kind::Pool, pool.uid()) else { return };
+        // The status of an earlier generation is not about the change.
+        if stored.number("/status/observedGeneration") != stored.number("/metadata/generation") {
+            return;
+        }
+        let hash = stored.text("/status/desiredTemplateHash");
+        let is_synced = stored.condition("Synced").is_some_and(|condition| condition["status"] == "True");
+        let members = state.members(pool.uid());
+        let mut stopping = members.iter().filter(|machine| machine.phase() == "Stopping");
+        updated |= stopping.any(|machine| is_synced || machine.label(labels::TEMPLATE_HASH) == Some(hash));
+    });
+    updated
+}
+
+#[test]
+fn a_machine_that_stops_for_its_restart_does_not_count_as_updated() {
+    scenario("a machine that stops for its restart does not count as updated").run(async |world| {
+        let grace = template(&json!({ "terminationGracePeriodSeconds": 5 }));
+        let pool = world.pool("web").replicas(1).with(&automatic()).with(&grace).knob("stop-delay", "3s");
+        let pool = pool.ready().await?;
+        pool.edit(&template(&json!({ "cpu": { "cores": 2 } }))).await?;
+        pool.sees(in_phase("Stopping", 1).and(status("updatedReplicas", 0))).await?;
+        pool.until(cores(2).and(synced()).and(status("updatedReplicas", 1))).await?;
+        assert!(!was_updated_while_stopping(&pool, world), "the machine still ran with the earlier template");
         Ok::<_, anyhow::Error>(())
     });
 }

@@ -265,3 +265,24 @@ async fn an_interrupted_adoption_is_completed_by_the_next_leader() {
         assert!(label == written && label.len() == 16, "after {killed_after} writes: {label} {written}");
     }
 }
+
+#[tokio::test]
+async fn a_migrated_machine_that_a_user_detached_is_released_and_replaced() {
+    let (world, _) = taken_over().await;
+    world.server.edit(MACHINES, "lab-k7w9z", |machine| {
+        machine["metadata"].as_object_mut().unwrap().remove("ownerReferences");
+    });
+    world.calm().await;
+    let released = machine(&world, "lab-k7w9z");
+    let has_marker = |field: &str| {
+        let keys = released["metadata"][field].as_object().into_iter().flatten();
+        keys.into_iter().any(|(key, _)| key.starts_with(PREFIX))
+    };
+    assert!(!has_marker("labels") && !has_marker("annotations"), "{released}");
+    // It keeps its disks, which are deleted with it.
+    for disk in devices(&released).iter().filter(|name| *name != "extras") {
+        let disk = world.server.get("virtualdisks", disk).unwrap();
+        assert_eq!(disk["metadata"]["ownerReferences"][0]["uid"], released["metadata"]["uid"], "{disk}");
+    }
+    assert_eq!(world.machines().len(), 5, "the pool has another machine");
+}

@@ -290,3 +290,14 @@ fn a_machine_runs_without_a_pod_if_pods_are_disabled() {
     stage.run(Duration::from_secs(1));
     assert!(stage.find(Kind::Machine, "a").is_none());
 }
+
+/// The definition of the platform requires the size of each device in the status.
+#[test]
+fn a_device_without_a_capacity_has_a_size_in_the_status() {
+    let mut stage = Stage::new();
+    stage.machine("a", &["missing", "a-root"]);
+    stage.settle();
+    let devices = stage.get(Kind::Machine, "a")["status"]["blockDeviceRefs"].as_array().unwrap();
+    assert_eq!(devices.len(), 2);
+    assert!(devices.iter().all(|device| device["size"].is_string()), "{devices:?}");
+}
