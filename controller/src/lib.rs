@@ -23,7 +23,7 @@
 //! 5. `live` (reads from the API server), the functions of `revisions`, `watches`;
 //! 6. the steps of a pass: `observe`, then `apply`, then `report`;
 //! 7. `reconcile`: a pass;
-//! 8. `lead`, `platforms`, [`options`] and `run`: a leadership, and the process.
+//! 8. `lead`, `rival`, `platforms`, [`options`] and `run`: a leadership, and the process.
 
 mod apply;
 mod cache;
@@ -43,6 +43,7 @@ mod reconcile;
 mod report;
 mod response_body;
 mod revisions;
+mod rival;
 mod run;
 mod settings;
 mod status_conflict;

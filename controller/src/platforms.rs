@@ -5,12 +5,14 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{Either, OptionFuture, join, select};
 use kube::Resource;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use vmpool_platforms::{Dvp, KubeVirt, Platform};
+use vmpool_platforms::{Dvp, KubeVirt, Platform, Rival};
 use vmpool_runtime::lease::Fence;
 
 use crate::lead::{Dependencies, LeaderHealth, Shared, reconcile_platform};
 use crate::options::PlatformName;
+use crate::rival::{self, RivalState};
 
 /// Time between two checks whether the cluster serves the pools of a platform.
 const CHECK: Duration = Duration::from_secs(10);
@@ -48,14 +50,58 @@ pub async fn lead_all(
     }
 }
 
-/// Reconciles the pools of a platform; with `checks` as soon as the cluster serves them.
+/// Reconciles the pools of a platform; with `checks` as soon as the cluster serves them. While another controller may
+/// reconcile the same pools, it reconciles none.
 async fn while_served<P: Platform>(shared: Shared, checks: bool, stop: CancellationToken) {
     if checks && !until_served::<P>(&shared, &stop).await {
         return;
     }
-    tracing::info!(platform = P::NAME, "reconciling the pools of this platform");
-    reconcile_platform::<P>(shared, Vec::new(), stop.clone()).await;
-    stop.cancel();
+    if !P::Rival::EXISTS {
+        tracing::info!(platform = P::NAME, "reconciling the pools of this platform");
+        reconcile_platform::<P>(shared, Vec::new(), stop.clone()).await;
+        return stop.cancel();
+    }
+    let (sender, mut rival) = watch::channel(RivalState::Unknown);
+    let _observer = shared.env().spawn("rival", rival::observe::<P>(shared.clone(), sender));
+    while until_off::<P>(&mut rival, &stop).await {
+        tracing::info!(platform = P::NAME, "reconciling the pools of this platform");
+        let turn = stop.child_token();
+        let reconciling = reconcile_platform::<P>(shared.clone(), Vec::new(), turn.clone()).boxed();
+        let returns = rival.wait_for(|state| matches!(state, RivalState::MayRun(_))).map(drop).boxed();
+        match select(reconciling, returns).await {
+            Either::Left(_) => return stop.cancel(),
+            Either::Right(((), reconciling)) => {
+                turn.cancel();
+                reconciling.await;
+            }
+        }
+    }
+}
+
+/// Waits until the other controller is off. Returns whether it is, or `stop` came first.
+async fn until_off<P: Platform>(rival: &mut watch::Receiver<RivalState>, stop: &CancellationToken) -> bool {
+    let mut known = rival.borrow_and_update().clone();
+    loop {
+        match &known {
+            RivalState::Off => return true,
+            RivalState::MayRun(why) => {
+                tracing::error!(
+                    platform = P::NAME,
+                    why,
+                    "another controller may reconcile the pools of this platform: this one reconciles none"
+                );
+            }
+            RivalState::Unknown => {}
+        }
+        let is_stopped = {
+            let changed = std::pin::pin!(rival.changed());
+            matches!(select(changed, std::pin::pin!(stop.cancelled())).await, Either::Right(_))
+        };
+        if is_stopped {
+            return false;
+        }
+        known = rival.borrow_and_update().clone();
+    }
 }
 
 /// Waits until the cluster serves the pools of a platform. Returns whether it does, or `stop` came first.

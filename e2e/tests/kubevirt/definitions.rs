@@ -1,9 +1,13 @@
 //! What clients find out about the kinds: conditions of the CRDs, discovery, columns, descriptions.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::crds::{PLATFORM_CRDS, POOL_CRD};
+use vmpool_e2e::scenario::LIMIT;
+use vmpool_test_cluster::deadline::Deadline;
 
 use crate::{POOLS, Place, with_namespace};
 
@@ -88,6 +92,11 @@ fn kubectl_shows_the_columns_in_both_versions() {
 #[test]
 fn kubectl_explains_the_fields_of_a_pool() {
     with_namespace("kubevirt-explain", async |place| {
+        // The API server publishes the OpenAPI document a while after it serves a CRD.
+        let deadline = Deadline::after(LIMIT);
+        while place.cluster.kubectl(&["explain", POOLS]).await.is_err() && !deadline.is_over() {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
         for (field, words) in [
             ("spec.maxUnavailable", "Disruption budget"),
             ("spec.scaleInStrategy.proactive.selectionPolicy.sortPolicy", "AscendingOrder"),

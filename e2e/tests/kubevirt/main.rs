@@ -115,7 +115,11 @@ impl Place<'_> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let collection = self.path(text("/apiVersion"), text("/kind"))?;
         let path = format!("{collection}/{}", text("/metadata/name"));
-        let validation = if unknown == Unknown::Refused { "Strict" } else { "Ignore" };
+        let mut validation = if unknown == Unknown::Refused { "Strict" } else { "Ignore" }.to_owned();
+        // A stored KubeVirt object would stop the controllers of other tests.
+        if text("/kind") == "KubeVirt" {
+            validation.push_str("&dryRun=All");
+        }
         match self.send(Method::GET, &path, &Value::Null).await? {
             Ok(stored) => {
                 let mut object = object.clone();

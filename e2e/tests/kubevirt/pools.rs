@@ -1,9 +1,12 @@
 //! Pools of KubeVirt with the controller, on a real API server and a simulated KubeVirt.
 
+use std::time::Duration;
+
 use anyhow::ensure;
+use http::Method;
 use serde_json::{Value, json};
 
-use crate::world::{has_finalizer, text, with_world};
+use crate::world::{alone, has_finalizer, text, with_world};
 
 /// The label with the name of the revision.
 const REVISION: &str = "/metadata/labels/kubevirt.io~1vm-pool-revision-name";
@@ -208,5 +211,73 @@ fn preserved_storage_is_used_by_the_next_machine_with_its_name() {
         ensure!(volumes["scratch-1"]["metadata"]["uid"] == uid, "{volumes:#?}");
         ensure!(*owner == machines["p-1"]["metadata"]["uid"], "{volumes:#?}");
         Ok(())
+    });
+}
+
+#[test]
+fn no_pool_is_reconciled_while_the_pool_loop_of_kubevirt_may_run() {
+    alone("kubevirt-rival", async |world| {
+        let collection = "/apis/kubevirt.io/v1/namespaces/kubevirt-rival/kubevirts";
+        let path = &format!("{collection}/kubevirt");
+        let flags = |threads: &str| {
+            json!({ "spec": { "customizeComponents": { "flags": { "controller": {
+                "pool-controller-threads": threads,
+            } } } } })
+        };
+        world.create("p", &spec(1)).await?;
+        world.until_ready(&["p-0"]).await?;
+
+        // When KubeVirt is installed, then the controller changes nothing.
+        let kubevirt = json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": { "name": "kubevirt" }, "spec": {},
+        });
+        world.place.ask(Method::POST, collection, &kubevirt).await?;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        world.patch("p", &json!({ "spec": { "replicas": 2 } })).await?;
+        world.is_settled().await?;
+        ensure!(world.machines().await?.len() == 1);
+
+        // When the flag is set, then it waits until the operator has applied it.
+        let changed = world.place.ask(Method::PATCH, path, &flags("0")).await?;
+        world.is_settled().await?;
+        let generation = &changed["metadata"]["generation"];
+        let deployed = json!({ "status": { "phase": "Deployed", "observedGeneration": generation } });
+        world.place.ask(Method::PATCH, &format!("{path}/status"), &deployed).await?;
+        world.until_ready(&["p-0", "p-1"]).await?;
+        world.place.ask(Method::DELETE, path, &Value::Null).await.map(drop)
+    });
+}
+
+#[test]
+fn a_machine_that_does_not_start_is_replaced_with_new_storage() {
+    with_world("kubevirt-heal", async |world| {
+        let mut spec = spec(2);
+        spec["autohealing"] = json!({ "startUpFailureThreshold": 1 });
+        spec["scaleInStrategy"]["proactive"]["statePreservation"] = json!("Offline");
+        world.create("p", &spec).await?;
+        let machines = world.until_ready(&["p-0", "p-1"]).await?;
+        let volumes = world.all("cdi.kubevirt.io/v1beta1", "DataVolume").await?;
+        // The guest of one machine ends, and the next start fails.
+        let fails = json!({ "metadata": { "annotations": { "simulator.vmpool.dev/fail-start": "1" } } });
+        world.patch_machine("p-1", &fails).await?;
+        let path = format!("{}/p-1", world.place.path("kubevirt.io/v1", "VirtualMachineInstance")?);
+        world.place.ask(Method::DELETE, &path, &Value::Null).await?;
+        world
+            .until("p-1 is another machine", async || {
+                let now = world.machines().await?;
+                let other = |name: &str| {
+                    now.get(name).is_some_and(|machine| {
+                        machine["metadata"]["uid"] != machines[name]["metadata"]["uid"]
+                    })
+                };
+                Ok((other("p-1") && !other("p-0")).then_some(()))
+            })
+            .await?;
+        world.until_ready(&["p-0", "p-1"]).await?;
+        let now = world.all("cdi.kubevirt.io/v1beta1", "DataVolume").await?;
+        let is_same = |name: &str| now[name]["metadata"]["uid"] == volumes[name]["metadata"]["uid"];
+        ensure!(is_same("scratch-0") && !is_same("scratch-1"), "the broken disk is not used again");
+        ensure!(world.count("delete virtualmachines")? == 1, "{:#?}", world.writes()?);
+        world.is_settled().await
     });
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use http::Method;
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, RwLock};
 use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION};
 use vmpool_installation::programs::{Accounts, Chart, Controller, ControllerOptions, Simulator};
 use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark};
@@ -25,26 +25,42 @@ pub(crate) struct World<'p> {
     since: AuditMark,
 }
 
+/// A KubeVirt object stops the controllers of all namespaces, so a test that creates one runs alone.
+static INSTALLED: RwLock<()> = RwLock::const_new(());
+
 /// Runs a test on the shared control plane, with programs of its own.
 pub(crate) fn with_world(name: &str, test: impl AsyncFnOnce(World<'_>) -> Result<()>) {
     with_namespace(name, async |place| {
-        static ACCOUNTS: OnceCell<Accounts> = OnceCell::const_new();
-        let install = async || {
-            let chart = Chart::render(&["platforms.kubevirt.enabled=true".to_owned()]).await?;
-            Accounts::of(&chart, place.cluster).await
-        };
-        let accounts = ACCOUNTS.get_or_try_init(install).await?;
-        accounts.grant_in(place.cluster, place.namespace).await?;
-        let namespace = place.namespace;
-        let flags = ["--platform=kubevirt".to_owned(), format!("--namespace={namespace}")];
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let simulator = Simulator::start_with(place.cluster, &flags).await?;
-        let mut options = ControllerOptions::new(namespace, "one");
-        options.extra.push("--platforms=kubevirt".to_owned());
-        let controller = Controller::start(place.cluster, options).await?;
-        let since = place.cluster.audit_mark();
-        test(World { place, controller, _simulator: simulator, since }).await
+        let _others = INSTALLED.read().await;
+        run(place, test).await
     });
+}
+
+/// As [`with_world`], while no other such test runs.
+pub(crate) fn alone(name: &str, test: impl AsyncFnOnce(World<'_>) -> Result<()>) {
+    with_namespace(name, async |place| {
+        let _alone = INSTALLED.write().await;
+        run(place, test).await
+    });
+}
+
+async fn run(place: Place<'_>, test: impl AsyncFnOnce(World<'_>) -> Result<()>) -> Result<()> {
+    static ACCOUNTS: OnceCell<Accounts> = OnceCell::const_new();
+    let install = async || {
+        let chart = Chart::render(&["platforms.kubevirt.enabled=true".to_owned()]).await?;
+        Accounts::of(&chart, place.cluster).await
+    };
+    let accounts = ACCOUNTS.get_or_try_init(install).await?;
+    accounts.grant_in(place.cluster, place.namespace).await?;
+    let namespace = place.namespace;
+    let flags = ["--platform=kubevirt".to_owned(), format!("--namespace={namespace}")];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let simulator = Simulator::start_with(place.cluster, &flags).await?;
+    let mut options = ControllerOptions::new(namespace, "one");
+    options.extra.push("--platforms=kubevirt".to_owned());
+    let controller = Controller::start(place.cluster, options).await?;
+    let since = place.cluster.audit_mark();
+    test(World { place, controller, _simulator: simulator, since }).await
 }
 
 impl World<'_> {

@@ -17,7 +17,9 @@ use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::{RevisionId, TemplateParts};
 use vmpool_engine::{Disk, Machine, Pool, Status};
 
-use super::{Attachment, Disks, NoFinalizers, NoInstances, NoStorage, PatchBody, Platform, Revisions};
+use super::{
+    Attachment, Disks, NoFinalizers, NoInstances, NoRival, NoStorage, PatchBody, Platform, Revisions,
+};
 
 pub use objects::{AttachmentObject, DiskObject, MachineObject, PoolObject};
 
@@ -34,6 +36,7 @@ impl Platform for Dvp {
     type Disks = Self;
     type Storage = NoStorage;
     type Revisions = Self;
+    type Rival = NoRival;
     type Finalizers = NoFinalizers;
 
     fn read_pool(pool: &PoolObject) -> Pool {

@@ -10,15 +10,18 @@ use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::{Fingerprint, RevisionId, TemplateParts};
 use vmpool_engine::{Machine, ObjectId, Pool, Status};
 
+use super::coexistence::{self, PoolLoop};
 use super::machine::{self, Template};
-use super::objects::{ClaimObject, DataVolumeObject, InstanceObject, MachineObject, PoolObject};
+use super::objects::{
+    ClaimObject, DataVolumeObject, InstallationObject, InstanceObject, MachineObject, PoolObject,
+};
 use super::read::{self, settings};
 use super::release::{self, Target};
 use super::restart::{self, Restart};
 use super::{facts, keys, publish, revision, template, update};
 use crate::{
-    ApiObject, Finalizers, Instances, NoDisks, PatchBody, Platform, RestartRequest, Revisions, Storage,
-    controller_of,
+    ApiObject, Finalizers, Instances, NoDisks, PatchBody, Platform, RestartRequest, Revisions, Rival,
+    Storage, controller_of,
 };
 
 /// The field of the spec of a pool that contains the template of its machines.
@@ -37,6 +40,7 @@ impl Platform for KubeVirt {
     type Disks = NoDisks;
     type Storage = Self;
     type Revisions = Self;
+    type Rival = Self;
     type Finalizers = Self;
 
     fn read_pool(pool: &PoolObject) -> Pool {
@@ -64,7 +68,8 @@ impl Platform for KubeVirt {
         (revision, to): (&RevisionId, &Value),
         _: &[DiskDraft],
     ) -> Option<Value> {
-        let ordinal = live["metadata"]["name"].as_str().and_then(keys::ordinal).unwrap_or_default();
+        // Without an ordinal in its name, the machine would get the storage of the first one.
+        let ordinal = live["metadata"]["name"].as_str().and_then(keys::ordinal)?;
         update::update(live, from.map(of), of(to), ordinal, revision.as_str())
     }
     /// Machines that virt-controller created are like those of vmpool, so they are updated like these.
@@ -159,6 +164,17 @@ impl Finalizers<PoolObject, MachineObject> for KubeVirt {
     }
     fn remove(machine: &MachineObject) -> Option<Value> {
         release::remove_finalizer(target(&machine.metadata).uid, machine.finalizers)
+    }
+}
+
+impl Rival for KubeVirt {
+    type Installation = InstallationObject;
+
+    fn blocker(installations: &[InstallationObject]) -> Option<String> {
+        match coexistence::pool_loop(installations) {
+            PoolLoop::Off => None,
+            PoolLoop::MayRun(why) => Some(why),
+        }
     }
 }
 
