@@ -6,7 +6,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use vmpool_api::names::is_dns_subdomain;
 
-use crate::api::{GROUPS, GroupVersion, REMOVAL_KIND};
+use vmpool_platforms::removal::RemovalApi;
+
+use crate::api::Apis;
 use crate::error::Error;
 
 /// The maximum length of a body in bytes.
@@ -60,11 +62,17 @@ struct Preconditions {
 ///
 /// # Errors
 /// [`Error::BadRequest`], whose text says how to correct the request.
-pub(crate) fn read(body: &[u8], query: &str, namespace: &str, pool: &str) -> Result<RemovalRequest, Error> {
+pub(crate) fn read(
+    body: &[u8],
+    query: &str,
+    (apis, api): (Apis, &RemovalApi),
+    (namespace, pool): (&str, &str),
+) -> Result<RemovalRequest, Error> {
     let read = |body| -> Result<RemovalRequest, String> {
         let dry_run_in_query = has_dry_run(query)?;
-        let Body { api_version, kind, metadata, targets, target_uids, preconditions, dry_run } = parse(body)?;
-        check_kind(api_version.as_deref(), kind.as_deref())?;
+        let Body { api_version, kind, metadata, targets, target_uids, preconditions, dry_run } =
+            parse(body, api.removal_kind)?;
+        check_kind(apis, api, api_version.as_deref(), kind.as_deref())?;
         if let Some(metadata) = metadata {
             check_metadata(&metadata, "name", pool)?;
             check_metadata(&metadata, "namespace", namespace)?;
@@ -72,7 +80,7 @@ pub(crate) fn read(body: &[u8], query: &str, namespace: &str, pool: &str) -> Res
         let dry_run = dry_run.unwrap_or_default();
         dry_run.iter().try_for_each(|value| check_dry_run(value))?;
         Ok(RemovalRequest {
-            targets: distinct(targets.unwrap_or_default(), target_uids)?,
+            targets: distinct(api.removal_kind, targets.unwrap_or_default(), target_uids)?,
             pool_uid: preconditions.and_then(|preconditions| preconditions.uid),
             dry_run: dry_run_in_query || !dry_run.is_empty(),
         })
@@ -80,33 +88,39 @@ pub(crate) fn read(body: &[u8], query: &str, namespace: &str, pool: &str) -> Res
     read(body).map_err(Error::BadRequest)
 }
 
-fn parse(body: &[u8]) -> Result<Body, String> {
+fn parse(body: &[u8], kind: &str) -> Result<Body, String> {
     if body.iter().all(u8::is_ascii_whitespace) {
-        return Err(format!("the body is empty: {}", instruction()));
+        return Err(format!("the body is empty: {}", instruction(kind)));
     }
     // serde_json would read a list as the values of the fields in their order.
     if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
-        return Err(format!("the body is not a JSON object: {}", instruction()));
+        return Err(format!("the body is not a JSON object: {}", instruction(kind)));
     }
     serde_json::from_slice(body)
-        .map_err(|error| format!("the body is not a {REMOVAL_KIND}: {error}; {}", instruction()))
+        .map_err(|error| format!("the body is not a {kind}: {error}; {}", instruction(kind)))
 }
 
-fn instruction() -> String {
-    format!(
-        "send a {REMOVAL_KIND} with a non-empty list of targets, for example {{\"targets\":[\"<machine>\"]}}"
-    )
+fn instruction(kind: &str) -> String {
+    format!("send a {kind} with a non-empty list of targets, for example {{\"targets\":[\"<machine>\"]}}")
 }
 
-fn check_kind(api_version: Option<&str>, kind: Option<&str>) -> Result<(), String> {
-    // Both groups have the same meaning, so each accepts the bodies of the other.
-    let known = |text: &str| text.is_empty() || GROUPS.iter().any(|served| served.api_version() == text);
+fn check_kind(
+    apis: Apis,
+    api: &RemovalApi,
+    api_version: Option<&str>,
+    kind: Option<&str>,
+) -> Result<(), String> {
+    // Groups about the same pools have the same meaning, so each accepts the bodies of the others.
+    let mut same = apis.iter().filter(|other| other.stored == api.stored);
     match (api_version, kind) {
-        (_, Some(kind)) if !kind.is_empty() && kind != REMOVAL_KIND => {
-            Err(format!("the kind of the body is {kind:?}: {}", instruction()))
+        (_, Some(kind)) if !kind.is_empty() && kind != api.removal_kind => {
+            Err(format!("the kind of the body is {kind:?}: {}", instruction(api.removal_kind)))
         }
-        (Some(version), _) if !known(version) => {
-            let versions = GROUPS.map(GroupVersion::api_version).join(" or ");
+        (Some(version), _)
+            if !version.is_empty() && !same.clone().any(|other| other.api_version() == version) =>
+        {
+            let versions: Vec<String> = same.by_ref().map(RemovalApi::api_version).collect();
+            let versions = versions.join(" or ");
             Err(format!("apiVersion {version:?} is not served: use {versions}, or omit it"))
         }
         _ => Ok(()),
@@ -141,9 +155,13 @@ fn has_dry_run(query: &str) -> Result<bool, String> {
     Ok(dry_run)
 }
 
-fn distinct(targets: Vec<String>, uids: Option<Vec<String>>) -> Result<Vec<RequestedTarget>, String> {
+fn distinct(
+    kind: &str,
+    targets: Vec<String>,
+    uids: Option<Vec<String>>,
+) -> Result<Vec<RequestedTarget>, String> {
     if targets.is_empty() {
-        return Err(instruction());
+        return Err(instruction(kind));
     }
     if targets.len() > MAX_TARGETS {
         return Err(format!(

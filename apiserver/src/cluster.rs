@@ -16,9 +16,8 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use vmpool_engine::ObjectId;
+use vmpool_platforms::removal::{Stored, StoredResource};
 use vmpool_runtime::{Env, telemetry};
-
-use crate::api::{MACHINES, POOLS, STORED_GROUP, STORED_VERSION};
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -146,33 +145,45 @@ impl Cluster {
     /// Reads the stored pool with this name.
     pub(crate) async fn pool<T: DeserializeOwned>(
         &self,
+        stored: &Stored,
         namespace: &str,
         name: &str,
     ) -> Result<T, CallError> {
-        self.read(&path(namespace, POOLS), name, false).await
+        self.read(&path(&stored.pools, namespace), name, false).await
     }
 
     /// Reads the stored machine with this name.
-    pub(crate) async fn machine(&self, namespace: &str, name: &str) -> Result<Machine, CallError> {
-        self.read(&path(namespace, MACHINES), name, true).await
+    pub(crate) async fn machine(
+        &self,
+        stored: &Stored,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Machine, CallError> {
+        self.read(&path(&stored.machines, namespace), name, true).await
     }
 
     /// Applies a merge patch to a pool.
     pub(crate) async fn patch_pool(
         &self,
+        stored: &Stored,
         namespace: &str,
         name: &str,
         patch: &Value,
     ) -> Result<Pool, CallError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        self.send(Path::new(path(namespace, POOLS)).patch(name, &params, &Patch::Merge(patch))).await
+        self.send(Path::new(path(&stored.pools, namespace)).patch(name, &params, &Patch::Merge(patch))).await
     }
 
     /// Deletes the machine with this name and UID, with background propagation.
-    pub(crate) async fn delete_machine(&self, namespace: &str, machine: &ObjectId) -> Result<(), CallError> {
+    pub(crate) async fn delete_machine(
+        &self,
+        stored: &Stored,
+        namespace: &str,
+        machine: &ObjectId,
+    ) -> Result<(), CallError> {
         let uid = Some(machine.uid.as_str().to_owned());
         let params = DeleteParams::background().preconditions(Preconditions { uid, resource_version: None });
-        let request = Path::new(path(namespace, MACHINES)).delete(&machine.name, &params);
+        let request = Path::new(path(&stored.machines, namespace)).delete(&machine.name, &params);
         self.send::<IgnoredAny>(request).await.map(|_| ())
     }
 
@@ -246,8 +257,9 @@ impl Cluster {
     }
 }
 
-fn path(namespace: &str, resource: &str) -> String {
-    format!("/apis/{STORED_GROUP}/{STORED_VERSION}/namespaces/{namespace}/{resource}")
+fn path(resource: &StoredResource, namespace: &str) -> String {
+    let StoredResource { group, version, plural } = resource;
+    format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}")
 }
 
 fn unconfirmed(error: &(dyn std::error::Error + 'static)) -> CallError {

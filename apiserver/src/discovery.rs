@@ -3,10 +3,12 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIResource, APIResourceList};
 use serde_json::{Value, json};
 
-use crate::api::{GROUPS, GroupVersion, POOL, POOL_KIND, POOLS, REMOVAL, REMOVAL_KIND};
+use vmpool_platforms::removal::RemovalApi;
+
+use crate::api::{Apis, REMOVAL};
 
 /// `/apis/GROUP/VERSION`.
-pub(crate) fn resources(served: GroupVersion, enabled: bool) -> APIResourceList {
+pub(crate) fn resources(api: &RemovalApi, enabled: bool) -> APIResourceList {
     let resource = |name: String, kind: &str, verb: &str| APIResource {
         name,
         singular_name: String::new(),
@@ -16,18 +18,21 @@ pub(crate) fn resources(served: GroupVersion, enabled: bool) -> APIResourceList 
         ..APIResource::default()
     };
     let resources = vec![
-        APIResource { singular_name: POOL.to_owned(), ..resource(POOLS.to_owned(), POOL_KIND, "get") },
-        resource(format!("{POOLS}/{REMOVAL}"), REMOVAL_KIND, "create"),
+        APIResource {
+            singular_name: api.singular.to_owned(),
+            ..resource(api.plural.to_owned(), api.kind, "get")
+        },
+        resource(format!("{}/{REMOVAL}", api.plural), api.removal_kind, "create"),
     ];
     APIResourceList {
-        group_version: served.api_version(),
+        group_version: api.api_version(),
         resources: if enabled { resources } else { Vec::new() },
     }
 }
 
 /// `/apis` in the aggregated format. `version` is that of the format.
-pub(crate) fn aggregated(version: &str, enabled: bool) -> Value {
-    let items: Vec<Value> = GROUPS.into_iter().map(|served| group(served, enabled)).collect();
+pub(crate) fn aggregated(apis: Apis, version: &str, enabled: bool) -> Value {
+    let items: Vec<Value> = apis.iter().map(|api| group(api, enabled)).collect();
     json!({
         "kind": "APIGroupDiscoveryList",
         "apiVersion": format!("apidiscovery.k8s.io/{version}"),
@@ -36,18 +41,18 @@ pub(crate) fn aggregated(version: &str, enabled: bool) -> Value {
     })
 }
 
-fn group(served: GroupVersion, enabled: bool) -> Value {
-    let GroupVersion { group, version } = served;
+fn group(api: &RemovalApi, enabled: bool) -> Value {
+    let RemovalApi { group, version, .. } = api;
     let kind = |kind| json!({ "group": group, "version": version, "kind": kind });
     let resources = json!([{
-        "resource": POOLS,
-        "responseKind": kind(POOL_KIND),
+        "resource": api.plural,
+        "responseKind": kind(api.kind),
         "scope": "Namespaced",
-        "singularResource": POOL,
+        "singularResource": api.singular,
         "verbs": ["get"],
         "subresources": [{
             "subresource": REMOVAL,
-            "responseKind": kind(REMOVAL_KIND),
+            "responseKind": kind(api.removal_kind),
             "verbs": ["create"],
         }],
     }]);

@@ -1,7 +1,7 @@
 //! The documents of the server: discovery in both formats, OpenAPI and version. They are created on first use.
 
 use std::fmt::Write as _;
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
@@ -9,8 +9,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIGroupList, Gro
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use vmpool_platforms::removal::RemovalApi;
 
-use crate::api::{GROUPS, GroupVersion};
+use crate::api::Apis;
 use crate::error::Error;
 use crate::negotiation::{DISCOVERY_V2, DISCOVERY_V2BETA1, Form, accepted};
 use crate::{discovery, openapi};
@@ -33,34 +34,33 @@ impl Document {
 
 /// All documents. If the feature gate is off, they contain no resources.
 pub(crate) struct Documents {
+    apis: Apis,
+    enabled: bool,
+    content: OnceLock<Content>,
+}
+
+struct Content {
     plain: Vec<(String, Document)>,
     aggregated: [(Form, Document); 2],
 }
 
 const JSON: &str = "application/json";
 
-impl Documents {
-    /// The documents of a server with resources, or without if `enabled` is false.
-    pub(crate) fn of(enabled: bool) -> &'static Self {
-        static WITH: LazyLock<Documents> = LazyLock::new(|| Documents::new(true));
-        static WITHOUT: LazyLock<Documents> = LazyLock::new(|| Documents::new(false));
-        if enabled { &WITH } else { &WITHOUT }
-    }
-
-    fn new(enabled: bool) -> Self {
+impl Content {
+    fn new(apis: Apis, enabled: bool) -> Self {
         let mut plain = Vec::new();
         let mut add = |path: String, content: Value| plain.push((path, Document::new(JSON, &content)));
-        let groups = GROUPS.map(group);
-        for (served, group) in GROUPS.into_iter().zip(&groups) {
-            let GroupVersion { group: name, version } = served;
+        let groups: Vec<APIGroup> = apis.iter().map(group).collect();
+        for (api, group) in apis.iter().zip(&groups) {
+            let RemovalApi { group: name, version, .. } = api;
             add(format!("/apis/{name}"), value(group));
-            add(format!("/apis/{name}/{version}"), value(&discovery::resources(served, enabled)));
+            add(format!("/apis/{name}/{version}"), value(&discovery::resources(api, enabled)));
         }
-        add("/apis".to_owned(), value(&APIGroupList { groups: groups.into() }));
+        add("/apis".to_owned(), value(&APIGroupList { groups }));
         let mut index = serde_json::Map::new();
-        for served in GROUPS {
-            let content = openapi::v3(served, enabled);
-            let path = format!("apis/{}/{}", served.group, served.version);
+        for api in apis {
+            let content = openapi::v3(api, enabled);
+            let path = format!("apis/{}/{}", api.group, api.version);
             let hash = hash(content.to_string().as_bytes());
             index.insert(
                 path.clone(),
@@ -78,9 +78,20 @@ impl Documents {
         let aggregated =
             [(Form::DiscoveryV2, DISCOVERY_V2, "v2"), (Form::DiscoveryV2Beta1, DISCOVERY_V2BETA1, "v2beta1")]
                 .map(|(form, media_type, version)| {
-                    (form, Document::new(media_type, &discovery::aggregated(version, enabled)))
+                    (form, Document::new(media_type, &discovery::aggregated(apis, version, enabled)))
                 });
         Self { plain, aggregated }
+    }
+}
+
+impl Documents {
+    /// The documents of a server with the resources of these groups, or without resources if `enabled` is false.
+    pub(crate) fn new(apis: Apis, enabled: bool) -> Self {
+        Self { apis, enabled, content: OnceLock::new() }
+    }
+
+    fn content(&self) -> &Content {
+        self.content.get_or_init(|| Content::new(self.apis, self.enabled))
     }
 
     /// The response with the document at a path.
@@ -94,20 +105,22 @@ impl Documents {
         path: &str,
         headers: &HeaderMap,
     ) -> Result<Response<Body>, Error> {
-        let (_, plain) = self.plain.iter().find(|(known, _)| known == path).ok_or(Error::UnknownPath)?;
+        let Content { plain, aggregated } = self.content();
+        let (_, plain) = plain.iter().find(|(known, _)| known == path).ok_or(Error::UnknownPath)?;
         if !matches!(*method, Method::GET | Method::HEAD) {
             return Err(Error::MethodNotAllowed { allowed: "GET, HEAD" });
         }
         let form = accepted(headers, path == "/apis")?;
         let document =
-            self.aggregated.iter().find(|(known, _)| *known == form).map_or(plain, |(_, document)| document);
+            aggregated.iter().find(|(known, _)| *known == form).map_or(plain, |(_, document)| document);
         Ok(document.respond(method, headers))
     }
 
     /// The text of the document at a path.
     #[cfg(test)]
     pub(crate) fn text(&self, path: &str) -> Option<&[u8]> {
-        self.plain.iter().find(|(known, _)| known == path).map(|(_, document)| &*document.text)
+        let known = &self.content().plain;
+        known.iter().find(|(known, _)| known == path).map(|(_, document)| &*document.text)
     }
 }
 
@@ -153,11 +166,11 @@ fn value(content: &impl Serialize) -> Value {
     serde_json::to_value(content).expect("documents can be serialized as JSON")
 }
 
-fn group(served: GroupVersion) -> APIGroup {
+fn group(api: &RemovalApi) -> APIGroup {
     let version =
-        GroupVersionForDiscovery { group_version: served.api_version(), version: served.version.to_owned() };
+        GroupVersionForDiscovery { group_version: api.api_version(), version: api.version.to_owned() };
     APIGroup {
-        name: served.group.to_owned(),
+        name: api.group.to_owned(),
         preferred_version: Some(version.clone()),
         versions: vec![version],
         ..APIGroup::default()

@@ -5,8 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusDetails};
-
-use crate::api::{MACHINES, POOLS, STORED_GROUP};
+use vmpool_platforms::removal::{Stored, StoredResource};
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,8 +20,10 @@ pub enum Error {
     #[error("the server could not find the requested resource")]
     UnknownPath,
     /// The pool does not exist. `group` is the API group of the request.
-    #[error("{POOLS}.{group} \"{pool}\" not found")]
+    #[error("{plural}.{group} \"{pool}\" not found")]
     PoolNotFound {
+        /// The plural name of the resource in the request.
+        plural: &'static str,
         /// The API group of the request.
         group: &'static str,
         /// The name of the pool.
@@ -57,6 +58,8 @@ pub enum Error {
     /// A target does not exist.
     #[error("virtual machine \"{target}\" not found in namespace \"{namespace}\"")]
     TargetNotFound {
+        /// The stored objects.
+        stored: &'static Stored,
         /// The name of the machine.
         target: String,
         /// The namespace of the pool.
@@ -65,14 +68,18 @@ pub enum Error {
     /// The pool does not own a target.
     #[error("virtual machine \"{target}\" does not belong to pool \"{pool}\"")]
     TargetNotInPool {
+        /// The stored objects.
+        stored: &'static Stored,
         /// The name of the machine.
         target: String,
         /// The name of the pool.
         pool: String,
     },
     /// The state of the pool or of a target prevents the removal. The text says why.
-    #[error("Operation cannot be fulfilled on {POOLS}.{STORED_GROUP} \"{pool}\": {why}")]
+    #[error("Operation cannot be fulfilled on {}.{} \"{pool}\": {why}", stored.pools.plural, stored.pools.group)]
     Conflict {
+        /// The stored objects.
+        stored: &'static Stored,
         /// The name of the pool.
         pool: String,
         /// The reason.
@@ -81,6 +88,8 @@ pub enum Error {
     /// Writes to the pool failed, and the removal was not applied. The text contains the last failure.
     #[error("writing pool \"{pool}\" failed, so no machine was removed: {why}; try again later")]
     Unavailable {
+        /// The stored objects.
+        stored: &'static Stored,
         /// The name of the pool.
         pool: String,
         /// The failure of the last write.
@@ -89,6 +98,8 @@ pub enum Error {
     /// The removal record of the pool is full.
     #[error("pool \"{pool}\": {why}; try again when the targets of earlier removals are deleted")]
     RecordFull {
+        /// The stored objects.
+        stored: &'static Stored,
         /// The name of the pool.
         pool: String,
         /// The exceeded limit.
@@ -186,13 +197,15 @@ impl Error {
             name: Some(name.to_owned()),
             ..StatusDetails::default()
         };
+        let of_resource =
+            |resource: &StoredResource, name: &str| named(resource.group, resource.plural, name);
         let details = match self {
-            Self::PoolNotFound { group, pool } => named(group, POOLS, pool),
-            Self::Conflict { pool, .. } | Self::Unavailable { pool, .. } | Self::RecordFull { pool, .. } => {
-                named(STORED_GROUP, POOLS, pool)
-            }
-            Self::TargetNotFound { target, .. } | Self::TargetNotInPool { target, .. } => {
-                named(STORED_GROUP, MACHINES, target)
+            Self::PoolNotFound { plural, group, pool } => named(group, plural, pool),
+            Self::Conflict { stored, pool, .. }
+            | Self::Unavailable { stored, pool, .. }
+            | Self::RecordFull { stored, pool, .. } => of_resource(&stored.pools, pool),
+            Self::TargetNotFound { stored, target, .. } | Self::TargetNotInPool { stored, target, .. } => {
+                of_resource(&stored.machines, target)
             }
             _ => StatusDetails::default(),
         };

@@ -4,12 +4,13 @@ mod names;
 mod schemas;
 
 use serde_json::{Value, json};
+use vmpool_platforms::removal::RemovalApi;
 
-use crate::api::{GroupVersion, POOL_KIND, POOLS, REMOVAL, REMOVAL_KIND};
+use crate::api::REMOVAL;
 use names::{gvk, reference, schema_name};
 
 /// `/openapi/v3/apis/GROUP/VERSION`.
-pub(crate) fn v3(served: GroupVersion, enabled: bool) -> Value {
+pub(crate) fn v3(api: &RemovalApi, enabled: bool) -> Value {
     let mut document = json!({
         "openapi": "3.0.0",
         "info": { "title": "vmpool", "version": concat!("v", env!("CARGO_PKG_VERSION")) },
@@ -17,11 +18,11 @@ pub(crate) fn v3(served: GroupVersion, enabled: bool) -> Value {
         "components": { "schemas": {} },
     });
     if enabled {
-        let GroupVersion { group, version } = served;
-        let pool = format!("/apis/{group}/{version}/namespaces/{{namespace}}/{POOLS}/{{name}}");
-        document["paths"][&pool] = read(served);
-        document["paths"][format!("{pool}/{REMOVAL}")] = removal(served);
-        document["components"]["schemas"] = schemas::all(served);
+        let RemovalApi { group, version, plural, .. } = api;
+        let pool = format!("/apis/{group}/{version}/namespaces/{{namespace}}/{plural}/{{name}}");
+        document["paths"][&pool] = read(api);
+        document["paths"][format!("{pool}/{REMOVAL}")] = removal(api);
+        document["components"]["schemas"] = schemas::all(api);
     }
     document
 }
@@ -56,50 +57,50 @@ fn answers(success: &str, schema: &str) -> Value {
     })
 }
 
-fn read(served: GroupVersion) -> Value {
+fn read(api: &RemovalApi) -> Value {
     json!({
         "get": {
-            "tags": [tag(served)],
+            "tags": [tag(api)],
             "description": "read the metadata of a pool",
-            "operationId": "readNamespacedVirtualMachinePool",
-            "responses": answers("200", &schema_name(served, POOL_KIND)),
+            "operationId": format!("readNamespaced{}", api.kind),
+            "responses": answers("200", &schema_name(api, api.kind)),
             "x-kubernetes-action": "get",
-            "x-kubernetes-group-version-kind": gvk(served, POOL_KIND),
+            "x-kubernetes-group-version-kind": gvk(api, api.kind),
         },
         "parameters": parameters(),
     })
 }
 
-fn removal(served: GroupVersion) -> Value {
+fn removal(api: &RemovalApi) -> Value {
     let query = |name: &str, description: &str| {
         json!({ "name": name, "in": "query", "description": description,
             "schema": { "type": "string", "uniqueItems": true } })
     };
     json!({
         "post": {
-            "tags": [tag(served)],
+            "tags": [tag(api)],
             "description": "remove the named machines from a pool, and decrement its replicas by their number",
-            "operationId": "createNamespacedVirtualMachinePoolScaleDownWith",
+            "operationId": format!("createNamespaced{}", api.removal_kind),
             "parameters": [
                 query("dryRun", "With All, the request is checked and nothing is changed. There are no other values."),
                 query("fieldManager", "Has no effect here."),
                 query("fieldValidation", "Has no effect here. Unknown fields are always refused."),
             ],
             "requestBody": {
-                "content": { "application/json": { "schema": reference(&schema_name(served, REMOVAL_KIND)) } },
+                "content": { "application/json": { "schema": reference(&schema_name(api, api.removal_kind)) } },
                 "required": true,
             },
             "responses": answers("201", schemas::STATUS),
             "x-kubernetes-action": "post",
-            "x-kubernetes-group-version-kind": gvk(served, REMOVAL_KIND),
+            "x-kubernetes-group-version-kind": gvk(api, api.removal_kind),
         },
         "parameters": parameters(),
     })
 }
 
-fn tag(served: GroupVersion) -> String {
-    let group: String = served.group.split('.').map(capital).collect();
-    format!("{}_{}", group, served.version)
+fn tag(api: &RemovalApi) -> String {
+    let group: String = api.group.split('.').map(capital).collect();
+    format!("{}_{}", group, api.version)
 }
 
 fn capital(word: &str) -> String {

@@ -2,14 +2,13 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 
-use crate::api::{POOLS, STORED_GROUP};
-use crate::removal::Accepted;
+use crate::removal::{Accepted, PoolName};
 
 /// The maximum number of names in the message. The details contain all names.
 const MAX_NAMES: usize = 10;
 
 /// The `Status` for an accepted removal.
-pub(crate) fn success(pool: &str, accepted: &Accepted, dry_run: bool) -> Status {
+pub(crate) fn success(pool: &PoolName, accepted: &Accepted, dry_run: bool) -> Status {
     let causes = accepted.targets.iter().map(|target| {
         let reason = match (target.already_removed, dry_run) {
             (true, _) => "AlreadyRemoved",
@@ -25,12 +24,12 @@ pub(crate) fn success(pool: &str, accepted: &Accepted, dry_run: bool) -> Status 
     Status {
         code: Some(201),
         status: Some("Success".to_owned()),
-        message: Some(message(pool, accepted, dry_run)),
+        message: Some(message(&pool.name, accepted, dry_run)),
         details: Some(StatusDetails {
             causes: Some(causes.collect()),
-            group: Some(STORED_GROUP.to_owned()),
-            kind: Some(POOLS.to_owned()),
-            name: Some(pool.to_owned()),
+            group: Some(pool.stored.pools.group.to_owned()),
+            kind: Some(pool.stored.pools.plural.to_owned()),
+            name: Some(pool.name.clone()),
             uid: Some(accepted.pool_uid.clone()),
             ..StatusDetails::default()
         }),

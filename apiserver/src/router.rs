@@ -17,10 +17,11 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use vmpool_api::names::is_dns_subdomain;
+use vmpool_platforms::removal::RemovalApi;
 use vmpool_runtime::health::Health;
 use vmpool_runtime::https::Peer;
 
-use crate::api::{self, GroupVersion, POOL_KIND, POOLS, REMOVAL};
+use crate::api::{self, Apis, REMOVAL};
 use crate::audit::{AUDIT_ID, AuditInfo, request_id};
 use crate::authentication::User;
 use crate::body::{self, MAX_LENGTH};
@@ -52,7 +53,7 @@ impl State {
         let start = self.env.uptime();
         let id = request_id(request.headers(), &self.env);
         let info = RequestInfo::of(request.method(), request.uri());
-        let labels = labels(info.as_ref());
+        let labels = labels(self.apis, info.as_ref());
         let result = match (labels.resource, info) {
             (Resource::Health, _) => Ok(health(&self.health, request).await),
             (_, None) => Err(Error::UnknownPath),
@@ -74,7 +75,7 @@ impl State {
         let (parts, body) = request.into_parts();
         let user = self.authenticator.authenticate(parts.extensions.get::<Peer>(), &parts.headers)?;
         // Invalid names are refused before authorization, because the review and the cached decision would contain them.
-        check_names(&info)?;
+        check_names(self.apis, &info)?;
         // If the gate is off, no resource needs a permission, and this program has no permission to create reviews. The
         // responses are then documents without resources, and "not found".
         if self.enabled {
@@ -85,11 +86,11 @@ impl State {
                 self.documents.respond(&parts.method, &path, &parts.headers)
             }
             RequestInfo::Resource(request) => {
-                let served = served(&request).filter(|_| self.enabled).ok_or(Error::UnknownPath)?;
+                let api = served(self.apis, &request).filter(|_| self.enabled).ok_or(Error::UnknownPath)?;
                 if request.subresource.is_empty() {
-                    self.read(served, request, &parts).await
+                    self.read(api, request, &parts).await
                 } else {
-                    self.remove(request, user, id, parts, body).await
+                    self.remove(api, request, user, id, parts, body).await
                 }
             }
         }
@@ -98,7 +99,7 @@ impl State {
     /// Returns the metadata of a pool.
     async fn read(
         &self,
-        served: GroupVersion,
+        api: &RemovalApi,
         request: ResourceRequest,
         parts: &Parts,
     ) -> Result<Response<Body>, Error> {
@@ -111,15 +112,15 @@ impl State {
         }
         accepted(&parts.headers, false)?;
         let ResourceRequest { namespace, name, .. } = request;
-        let not_found = || Error::PoolNotFound { group: served.group, pool: name.clone() };
-        let pool: Value = match self.cluster.pool(&namespace, &name).await {
+        let not_found = || Error::PoolNotFound { plural: api.plural, group: api.group, pool: name.clone() };
+        let pool: Value = match self.cluster.pool(api.stored, &namespace, &name).await {
             Ok(pool) => pool,
             Err(error) if error.is_not_found() => return Err(not_found()),
             Err(error) => return Err(Error::Internal(format!("reading pool \"{name}\": {error}"))),
         };
         let content = json!({
-            "kind": POOL_KIND,
-            "apiVersion": served.api_version(),
+            "kind": api.kind,
+            "apiVersion": api.api_version(),
             "metadata": pool["metadata"],
         });
         Ok(json(StatusCode::OK, &content))
@@ -128,6 +129,7 @@ impl State {
     /// Handles a removal request.
     async fn remove(
         &self,
+        api: &RemovalApi,
         request: ResourceRequest,
         user: User,
         id: &str,
@@ -148,12 +150,12 @@ impl State {
         })?;
         let ResourceRequest { namespace, name, .. } = request;
         let query = parts.uri.query().unwrap_or_default();
-        let removal = body::read(&body.to_bytes(), query, &namespace, &name)?;
+        let removal = body::read(&body.to_bytes(), query, (self.apis, api), (&namespace, &name))?;
         let dry_run = removal.dry_run;
         let audit = AuditInfo { user, request: id.to_owned() };
-        let pool = PoolName { namespace, name };
+        let pool = PoolName { stored: api.stored, namespace, name };
         let accepted = self.remover.remove(pool.clone(), removal, audit).await?;
-        Ok(json(StatusCode::CREATED, &success(&pool.name, &accepted, dry_run)))
+        Ok(json(StatusCode::CREATED, &success(&pool, &accepted, dry_run)))
     }
 }
 
@@ -161,24 +163,24 @@ impl State {
 ///
 /// # Errors
 /// [`Error::UnknownPath`] and [`Error::PoolNotFound`].
-fn check_names(info: &RequestInfo) -> Result<(), Error> {
+fn check_names(apis: Apis, info: &RequestInfo) -> Result<(), Error> {
     if info.is_too_long() {
         return Err(Error::UnknownPath);
     }
     if let RequestInfo::Resource(request) = info
-        && let Some(served) = served(request)
+        && let Some(api) = served(apis, request)
         && !request.name.is_empty()
         && (!is_dns_subdomain(&request.name) || !is_dns_subdomain(&request.namespace))
     {
-        return Err(Error::PoolNotFound { group: served.group, pool: request.name.clone() });
+        return Err(Error::PoolNotFound { plural: api.plural, group: api.group, pool: request.name.clone() });
     }
     Ok(())
 }
 
-/// The group and version of a request, if its resource is served.
-fn served(request: &ResourceRequest) -> Option<GroupVersion> {
-    let served = api::group(&request.group).filter(|served| served.version == request.version)?;
-    let known = request.resource == POOLS
+/// The API of a request, if its resource is served.
+fn served(apis: Apis, request: &ResourceRequest) -> Option<&'static RemovalApi> {
+    let api = api::find(apis, &request.group, &request.version)?;
+    let known = request.resource == api.plural
         && !request.namespace.is_empty()
         && !request.has_more_segments
         && match &*request.subresource {
@@ -186,10 +188,10 @@ fn served(request: &ResourceRequest) -> Option<GroupVersion> {
             REMOVAL => !request.name.is_empty(),
             _ => false,
         };
-    known.then_some(served)
+    known.then_some(api)
 }
 
-fn labels(info: Option<&RequestInfo>) -> Labels {
+fn labels(apis: Apis, info: Option<&RequestInfo>) -> Labels {
     match info {
         None => Labels { verb: Verb::Other, resource: Resource::Other },
         Some(RequestInfo::NonResource { path, verb }) => {
@@ -204,7 +206,7 @@ fn labels(info: Option<&RequestInfo>) -> Labels {
             Labels { verb, resource }
         }
         Some(RequestInfo::Resource(request)) => {
-            let resource = match (served(request), &*request.subresource) {
+            let resource = match (served(apis, request), &*request.subresource) {
                 (Some(_), "") => Resource::Pools,
                 (Some(_), _) => Resource::Removal,
                 (None, _) => Resource::Other,

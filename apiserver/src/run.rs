@@ -52,6 +52,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     let serving = options.serving()?;
     let settings = Settings {
         enabled: gates.enabled(Feature::VirtualMachinePool),
+        apis: vmpool_platforms::removal::APIS,
         accept_within: accept_within(options.reservation_timeout()?),
         request_timeout: options.request_timeout()?,
     };

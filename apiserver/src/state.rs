@@ -8,6 +8,7 @@ use vmpool_runtime::Env;
 use vmpool_runtime::health::Health;
 use vmpool_runtime::tls::ClientCas;
 
+use crate::api::Apis;
 use crate::authentication::{Authenticator, follow};
 use crate::authorization::Authorizer;
 use crate::cluster::Cluster;
@@ -24,7 +25,8 @@ pub struct State {
     pub(crate) cluster: Cluster,
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Authorizer,
-    pub(crate) documents: &'static Documents,
+    pub(crate) apis: Apis,
+    pub(crate) documents: Documents,
     pub(crate) remover: Arc<Remover>,
 }
 
@@ -33,6 +35,8 @@ pub struct State {
 pub struct Settings {
     /// Whether the server serves its resource. Otherwise it serves only documents about itself.
     pub enabled: bool,
+    /// The served API groups.
+    pub apis: Apis,
     /// The controller drops no reservation before it is this old.
     pub accept_within: Duration,
     /// The deadline of each request to kube-apiserver.
@@ -42,7 +46,7 @@ pub struct Settings {
 impl State {
     /// The state of a server with these settings. `client` must not retry requests by itself.
     pub fn new(client: Client, env: Env, settings: Settings, health: Health, metrics: Metrics) -> Arc<Self> {
-        let Settings { enabled, accept_within, request_timeout } = settings;
+        let Settings { enabled, apis, accept_within, request_timeout } = settings;
         let cluster = Cluster::new(client, env.clone(), request_timeout);
         let authenticator = Authenticator::default();
         health.ready("authentication", {
@@ -54,7 +58,8 @@ impl State {
             health,
             authenticator,
             authorizer: Authorizer::new(cluster.clone(), env.clone(), metrics.clone()),
-            documents: Documents::of(enabled),
+            documents: Documents::new(apis, enabled),
+            apis,
             remover: Remover::new(cluster.clone(), env.clone(), accept_within, metrics.clone()),
             metrics,
             cluster,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use vmpool_engine::admission::Kind;
 use vmpool_runtime::https::Peer;
 
 use crate::memory::MemoryPermit;
@@ -26,20 +27,22 @@ pub(crate) struct Received {
     pub(crate) memory: MemoryPermit,
 }
 
-/// Reads and decodes the body of a review.
+/// Reads and decodes the body of a review of pools of this kind.
 ///
 /// # Errors
 /// [`HttpError`] if the body is not a review, is too long, or does not arrive before [`DEADLINE`].
 pub(crate) async fn read(
     state: &State,
+    kind: &Kind,
     peer: Option<&Peer>,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Received, HttpError> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    if !kind.eq_ignore_ascii_case("application/json") {
-        let message = format!("the content type is {kind:?}; send reviews as application/json");
+    let media_type =
+        headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = media_type.split(';').next().unwrap_or_default().trim();
+    if !media_type.eq_ignore_ascii_case("application/json") {
+        let message = format!("the content type is {media_type:?}; send reviews as application/json");
         return Err((StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
     }
     let client = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address.ip());
@@ -54,7 +57,8 @@ pub(crate) async fn read(
         }
     };
     let mut memory = state.objects.acquire(client, review::max_memory(body.len())).await;
-    let request = review::decode(&body).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
+    let request =
+        review::decode(&body, kind).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
     memory.shrink(request.memory);
     Ok(Received { request, memory })
 }

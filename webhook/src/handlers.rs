@@ -4,23 +4,22 @@ use axum::body::Body;
 use axum::extract::{Extension, State as Extract};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, header};
-use vmpool_platforms::dvp::admission::{self, Evaluation, Outcome, scale};
+use vmpool_engine::admission::{self, Found, Outcome, Review, ScaleGuard, scale};
 use vmpool_runtime::https::Peer;
 
 use crate::body::{self, Received};
 use crate::bounded_json::field;
 use crate::callers::Caller;
 use crate::metrics::{Operation, Path, Verdict};
-use crate::reads::Policy;
 use crate::review::{self, Answer, Request};
-use crate::state::State;
+use crate::state::PlatformState;
 
 /// The maximum length of a user name in the log, in characters.
 const MAX_USER_LENGTH: usize = 256;
 
 /// Reviews creates and updates of pools.
 pub(crate) async fn pool(
-    Extract(state): Extract<State>,
+    Extract(state): Extract<PlatformState>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
     body: Body,
@@ -33,7 +32,7 @@ pub(crate) async fn pool(
 
 /// Reviews updates of the scale subresource of pools.
 pub(crate) async fn scale(
-    Extract(state): Extract<State>,
+    Extract(state): Extract<PlatformState>,
     peer: Option<Extension<Peer>>,
     headers: HeaderMap,
     body: Body,
@@ -46,7 +45,7 @@ pub(crate) async fn scale(
 
 /// Handles one HTTP request: authenticates the client, decodes the review, and encodes, counts and logs the answer.
 async fn handle(
-    state: &State,
+    state: &PlatformState,
     path: Path,
     peer: Option<Extension<Peer>>,
     headers: &HeaderMap,
@@ -54,10 +53,11 @@ async fn handle(
     review: impl AsyncFnOnce(&Request, Caller) -> (Answer, Vec<String>),
 ) -> Response {
     let start = state.env.uptime();
+    let kind = state.rules.kind();
     let peer = peer.map(|Extension(peer)| peer);
     let received = match state.callers.authenticate(peer.as_ref()) {
         Ok(caller) => {
-            body::read(state, peer.as_ref(), headers, body).await.map(|received| (received, caller))
+            body::read(state, &kind, peer.as_ref(), headers, body).await.map(|received| (received, caller))
         }
         Err(error) => Err(error),
     };
@@ -74,11 +74,14 @@ async fn handle(
             return (status, message).into_response();
         }
     };
-    let (answer, warnings) =
-        if request.too_large { (Answer::too_large(), Vec::new()) } else { review(&request, caller).await };
+    let (answer, warnings) = if request.too_large {
+        (Answer::too_large(&kind), Vec::new())
+    } else {
+        review(&request, caller).await
+    };
     state.metrics.answered(path, Operation::named(&request.operation), answer.verdict);
     log(path, &request, &answer);
-    let review = review::encode(&request, &answer, &warnings).to_string();
+    let review = review::encode(&kind, &request, &answer, &warnings).to_string();
     let response = ([(header::CONTENT_TYPE, "application/json")], review).into_response();
     drop((request, memory));
     state.metrics.took(path, state.env.uptime().saturating_sub(start));
@@ -92,8 +95,8 @@ fn log(path: Path, request: &Request, answer: &Answer) {
     // kube-apiserver accepts longer names than a log line should contain.
     let user = user_info.username.chars().take(MAX_USER_LENGTH).collect::<String>();
     let message = &answer.message;
-    if let Some(refusal) = &answer.refusal {
-        let (rule, field) = (refusal.rule.id(), &refusal.field);
+    if let (Some(refusals), Some(rule)) = (&answer.refusals, answer.rules()) {
+        let field = &refusals.first().field;
         tracing::info!(path, uid, user, operation, namespace, name, rule, field, message, "refused");
     } else if answer.verdict == Verdict::Allowed {
         tracing::debug!(path, uid, user, operation, namespace, name, "allowed");
@@ -103,38 +106,41 @@ fn log(path: Path, request: &Request, answer: &Answer) {
     }
 }
 
-async fn review_pool(state: &State, request: &Request, caller: Caller) -> (Answer, Vec<String>) {
-    let malformed = |message: &str| (Answer::malformed(message), Vec::new());
+async fn review_pool(state: &PlatformState, request: &Request, caller: Caller) -> (Answer, Vec<String>) {
+    let kind = state.rules.kind().kind;
+    let malformed = |message: String| (Answer::malformed(message), Vec::new());
     if !request.sub_resource.is_empty() {
         return (Answer::allowed(), Vec::new());
     }
     let old = match request.operation.as_str() {
         "CREATE" => None,
         "UPDATE" if request.old_object.is_object() => Some(&request.old_object),
-        "UPDATE" => return malformed("the request has no oldObject that is a VirtualMachinePool"),
+        "UPDATE" => return malformed(format!("the request has no oldObject that is a {kind}")),
         _ => return (Answer::allowed(), Vec::new()),
     };
     if !request.object.is_object() {
-        return malformed("the request has no object that is a VirtualMachinePool");
+        return malformed(format!("the request has no object that is a {kind}"));
     }
     let change = admission::Request { user: &request.user_info.username, old, new: &request.object };
-    let verdict = match admission::begin(&state.settings, change) {
-        Evaluation::Decided(verdict) => verdict,
-        Evaluation::NeedsFacts(look) => {
-            let facts = state.reader.facts(&request.namespace, look.needs(), caller).await;
-            look.finish(&facts)
+    let verdict = match state.rules.review(change) {
+        Review::Decided(verdict) => verdict,
+        Review::NeedsFacts(mut pending) => {
+            state.reader.gather(&request.namespace, &mut *pending, caller).await;
+            pending.verdict()
         }
     };
     let warnings = verdict.warnings.iter().map(ToString::to_string).collect();
     let answer = match verdict.outcome {
         Outcome::Allowed => Answer::allowed(),
-        Outcome::Refused(refusal) => Answer::refused(refusal),
+        Outcome::Refused(refusals) => Answer::refused(refusals),
+        Outcome::Malformed(reason) => Answer::malformed(reason),
         Outcome::Undecided(reason) => Answer::undecided(&reason),
     };
     (answer, warnings)
 }
 
-async fn review_scale(state: &State, request: &Request, caller: Caller) -> Answer {
+async fn review_scale(state: &PlatformState, request: &Request, caller: Caller) -> Answer {
+    let Some(guard) = state.rules.scale_guard() else { return Answer::allowed() };
     if request.sub_resource != "scale" || request.operation != "UPDATE" {
         return Answer::allowed();
     }
@@ -149,13 +155,18 @@ async fn review_scale(state: &State, request: &Request, caller: Caller) -> Answe
     if uid.is_none() && caller == Caller::Unauthenticated {
         return Answer::malformed("the request has no oldObject.metadata.uid");
     }
-    match state.reader.policy(&request.namespace, &request.name, uid).await {
-        Ok(Policy::NoPool) => Answer::allowed(),
-        Ok(Policy::Of(policy)) => scale::judge(&request.name, policy.as_deref(), shrink)
-            .map_or_else(Answer::allowed, Answer::refused),
-        Err(reason) => {
-            let Request { namespace, name, .. } = request;
-            Answer::undecided(&format!("reading the scaleDownPolicy of pool {namespace}/{name}: {reason}"))
+    let ScaleGuard { terms, lookup, is_explicit, .. } = guard;
+    let Request { namespace, name, .. } = request;
+    match state.reader.pool(namespace, lookup(name)).await {
+        Found::There(pool) if uid.is_some() && field(&pool, "/metadata/uid").as_str() != uid => {
+            Answer::allowed()
+        }
+        Found::There(pool) => scale::judge(&terms, name, is_explicit(&pool), shrink)
+            .map_or_else(Answer::allowed, |refusal| Answer::refused(refusal.into())),
+        Found::Absent => Answer::allowed(),
+        Found::Failed(reason) => {
+            let policy = terms.policy.rsplit('.').next().unwrap_or_default();
+            Answer::undecided(&format!("reading the {policy} of pool {namespace}/{name}: {reason}"))
         }
     }
 }

@@ -33,7 +33,7 @@ mod state;
 
 pub use callers::Callers;
 pub use review::MAX_LENGTH;
-pub use router::{POOL_PATH, SCALE_PATH, closed, router};
+pub use router::{closed, router};
 pub use run::{RunError, run};
 pub use state::State;
 

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
-use vmpool_platforms::dvp::admission::{Cluster, Known, Settings};
+use vmpool_engine::admission::Users;
+use vmpool_platforms::admission::{Cluster, Known, Settings};
 use vmpool_runtime::args::{ArgsError, GateArgs, ProgramArgs};
 use vmpool_runtime::certificates::{ServingArgs, ServingArgsError, ServingConfig};
 
@@ -142,8 +143,10 @@ impl Options {
         let ClusterArgs { cluster_sdn, cluster_machine_cidrs, cluster_gpus, cluster_in_place_resize } =
             self.cluster;
         Ok(Settings {
-            removal_handler: self.removal_handler.clone(),
-            controller: self.controller_user.clone(),
+            users: Users {
+                removal_handler: self.removal_handler.clone(),
+                controller: self.controller_user.clone(),
+            },
             cluster: Cluster {
                 sdn: cluster_sdn.into(),
                 machine_cidrs: cluster_machine_cidrs.into(),

@@ -6,7 +6,7 @@ mod request;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 use serde::de::DeserializeSeed as _;
 use serde_json::{Value, json};
-use vmpool_platforms::dvp::admission::Refusal;
+use vmpool_engine::admission::{Kind, Refusals};
 
 use crate::bounded_json::{Budget, Fields};
 use crate::metrics::Verdict;
@@ -21,9 +21,13 @@ const API_VERSION: &str = "admission.k8s.io/v1";
 pub const MAX_LENGTH: usize = 8 << 20;
 
 /// The message for an object that exceeds [`MAX_OBJECT_MEMORY`] or the maximum nesting.
-pub(crate) const TOO_LARGE: &str = "the pool has too many fields and list entries, or more than 100 levels of nesting: \
-                         the webhook uses at most 8 MiB of memory for a pool; shorten spec.virtualMachineTemplate and \
-                         spec.virtualDiskTemplates";
+pub(crate) fn too_large(kind: &Kind) -> String {
+    format!(
+        "the pool has too many fields and list entries, or more than 100 levels of nesting: the webhook uses at most \
+         8 MiB of memory for a pool; shorten {}",
+        kind.templates
+    )
+}
 
 /// Why a body is not a valid review.
 #[derive(Debug, thiserror::Error)]
@@ -47,52 +51,36 @@ pub(crate) const MAX_OBJECT_MEMORY: usize = 8 << 20;
 /// The maximum number of bytes in memory for a byte of JSON.
 const EXPANSION: usize = 100;
 
-/// The fields of a pool or Scale that rules read. `metadata.managedFields` is not among them.
-const FIELDS: &[&str] = &[
-    "kind",
-    "metadata.name",
-    "metadata.uid",
-    "metadata.annotations",
-    "metadata.deletionTimestamp",
-    "spec",
-    "status.replicas",
-];
-/// The fields without the templates. An old object that is too large is read with these, so that an update can make the
-/// pool smaller. The new templates are then validated completely, because there are no old ones to compare with.
-const FIELDS_WITHOUT_TEMPLATES: &[&str] = &[
-    "kind",
-    "metadata.name",
-    "metadata.uid",
-    "metadata.annotations",
-    "metadata.deletionTimestamp",
-    "spec.replicas",
-    "spec.scaleDownPolicy",
-    "spec.rollout",
-    "spec.revisionHistoryLimit",
-    "status.replicas",
-];
+/// The fields of every object that rules read. `metadata.managedFields` is not among them.
+const METADATA: &[&str] =
+    &["kind", "metadata.name", "metadata.uid", "metadata.annotations", "metadata.deletionTimestamp"];
 
 /// The maximum memory that [`decode`] uses for a body of this length, in bytes.
 pub(crate) fn max_memory(body: usize) -> usize {
     body.saturating_mul(EXPANSION).min(2 * MAX_OBJECT_MEMORY)
 }
 
-/// Decodes the body of a review.
+/// Decodes the body of a review of pools of this kind.
+///
+/// If only the old object is too large, it is decoded without its templates, so that an update can make the pool smaller.
+/// The new templates are then validated completely, because there are no old ones to compare with.
 ///
 /// # Errors
 /// [`ReviewError`] if the body is not a valid review.
-pub(crate) fn decode(body: &[u8]) -> Result<Request, ReviewError> {
+pub(crate) fn decode(body: &[u8], kind: &Kind) -> Result<Request, ReviewError> {
+    let fields = [METADATA, &["spec", "status.replicas"]].concat();
+    let without_templates = [METADATA, kind.small_fields].concat();
     let budgets = [Budget::new(MAX_OBJECT_MEMORY), Budget::new(MAX_OBJECT_MEMORY)];
-    let complete = read(body, [FIELDS, FIELDS], &budgets);
+    let complete = read(body, [&fields, &fields], &budgets);
     let [new, old] = &budgets;
     if !new.is_exceeded() && !old.is_exceeded() {
         return complete;
     }
     if !new.is_exceeded() {
         let budgets = [Budget::new(MAX_OBJECT_MEMORY), Budget::new(MAX_OBJECT_MEMORY)];
-        let without_templates = read(body, [FIELDS, FIELDS_WITHOUT_TEMPLATES], &budgets);
+        let smaller = read(body, [&fields, &without_templates], &budgets);
         if !budgets.iter().any(Budget::is_exceeded) {
-            return without_templates;
+            return smaller;
         }
     }
     // Without objects. The response then says that the object is too large.
@@ -123,8 +111,8 @@ pub(crate) struct Answer {
     pub(crate) verdict: Verdict,
     /// The message for the user. Empty if the request is allowed.
     pub(crate) message: String,
-    /// The violated rule, if a rule refused the request.
-    pub(crate) refusal: Option<Box<Refusal>>,
+    /// The violated rules, if rules refused the request.
+    pub(crate) refusals: Option<Box<Refusals>>,
 }
 
 impl Answer {
@@ -133,9 +121,9 @@ impl Answer {
         Self::without_rule(Verdict::Allowed, String::new())
     }
 
-    /// A rule refuses the request.
-    pub(crate) fn refused(refusal: Refusal) -> Self {
-        Self { verdict: Verdict::Refused, message: refusal.to_string(), refusal: Some(Box::new(refusal)) }
+    /// Rules refuse the request.
+    pub(crate) fn refused(refusals: Refusals) -> Self {
+        Self { verdict: Verdict::Refused, message: refusals.to_string(), refusals: Some(Box::new(refusals)) }
     }
 
     /// The review lacks an object or contains one of another kind.
@@ -144,8 +132,8 @@ impl Answer {
     }
 
     /// The object exceeds [`MAX_OBJECT_MEMORY`].
-    pub(crate) fn too_large() -> Self {
-        Self::without_rule(Verdict::TooLarge, TOO_LARGE.to_owned())
+    pub(crate) fn too_large(kind: &Kind) -> Self {
+        Self::without_rule(Verdict::TooLarge, too_large(kind))
     }
 
     /// The request cannot be validated now, because a read failed.
@@ -154,19 +142,25 @@ impl Answer {
     }
 
     fn without_rule(verdict: Verdict, message: String) -> Self {
-        Self { verdict, message, refusal: None }
+        Self { verdict, message, refusals: None }
+    }
+
+    /// The identifiers of the violated rules, separated by commas.
+    pub(crate) fn rules(&self) -> Option<String> {
+        let rules = self.refusals.as_ref()?.iter().map(|refusal| refusal.rule.id());
+        Some(rules.collect::<Vec<_>>().join(","))
     }
 }
 
-/// The review with the response to `request`.
-pub(crate) fn encode(request: &Request, answer: &Answer, warnings: &[String]) -> Value {
-    let status = status(request, answer);
+/// The review with the response to `request`, about a pool of this kind.
+pub(crate) fn encode(kind: &Kind, request: &Request, answer: &Answer, warnings: &[String]) -> Value {
+    let status = status(kind, request, answer);
     let mut response = json!({ "uid": request.uid, "allowed": status.is_none() });
     if let Some(status) = status {
         response["status"] = json!(status);
     }
-    if let Some(refusal) = &answer.refusal {
-        response["auditAnnotations"] = json!({ "rule": refusal.rule.id() });
+    if let Some(rules) = answer.rules() {
+        response["auditAnnotations"] = json!({ "rule": rules });
     }
     if !warnings.is_empty() {
         response["warnings"] = json!(warnings);
@@ -174,8 +168,8 @@ pub(crate) fn encode(request: &Request, answer: &Answer, warnings: &[String]) ->
     json!({ "apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response })
 }
 
-fn status(request: &Request, answer: &Answer) -> Option<Status> {
-    let forbidden = answer.refusal.as_ref().is_some_and(|refusal| refusal.is_forbidden());
+fn status(kind: &Kind, request: &Request, answer: &Answer) -> Option<Status> {
+    let forbidden = answer.refusals.as_ref().is_some_and(|refusals| refusals.first().is_forbidden());
     let (code, reason) = match answer.verdict {
         Verdict::Allowed => return None,
         Verdict::Refused if forbidden => (403, "Forbidden"),
@@ -189,22 +183,22 @@ fn status(request: &Request, answer: &Answer) -> Option<Status> {
         code: Some(code),
         reason: Some(reason.to_owned()),
         message: Some(answer.message.clone()),
-        details: answer.refusal.as_ref().map(|refusal| details(request, refusal)),
+        details: answer.refusals.as_ref().map(|refusals| details(kind, request, refusals)),
         ..Status::default()
     })
 }
 
-fn details(request: &Request, refusal: &Refusal) -> StatusDetails {
-    let reason = if refusal.is_forbidden() { "FieldValueForbidden" } else { "FieldValueInvalid" };
+fn details(kind: &Kind, request: &Request, refusals: &Refusals) -> StatusDetails {
+    let causes = refusals.iter().map(|refusal| StatusCause {
+        reason: Some(refusal.reason().to_owned()),
+        field: Some(refusal.field.clone()),
+        message: Some(refusal.cause()),
+    });
     StatusDetails {
         name: Some(request.name.clone()),
-        group: Some("virtualization.deckhouse.io".to_owned()),
-        kind: Some("VirtualMachinePool".to_owned()),
-        causes: Some(vec![StatusCause {
-            reason: Some(reason.to_owned()),
-            field: Some(refusal.field.clone()),
-            message: Some(refusal.cause()),
-        }]),
+        group: Some(kind.group.to_owned()),
+        kind: Some(kind.kind.to_owned()),
+        causes: Some(causes.collect()),
         ..StatusDetails::default()
     }
 }

@@ -4,19 +4,29 @@ use axum::Router;
 use axum::routing::post;
 
 use crate::handlers;
-use crate::state::State;
+use crate::state::{PlatformState, State};
 
-/// The path for reviews of creates and updates of pools.
-pub const POOL_PATH: &str = "/validate-virtualization-deckhouse-io-v1alpha2-virtualmachinepool";
-/// The path for reviews of updates of the scale subresource of pools.
-pub const SCALE_PATH: &str = "/validate-virtualization-deckhouse-io-v1alpha2-virtualmachinepool-scale";
+/// The webhooks of each platform. Other paths return 404, and methods other than POST return 405.
+pub fn router(state: &State) -> Router {
+    let mut router = Router::new();
+    for rules in state.rules.clone() {
+        let (pool_path, guard) = (rules.kind().pool_path, rules.scale_guard());
+        router = router.merge(webhooks(
+            PlatformState { rules, shared: state.clone() },
+            pool_path,
+            guard.map(|guard| guard.path),
+        ));
+    }
+    router
+}
 
-/// The two webhooks. Other paths return 404, and methods other than POST return 405.
-pub fn router(state: State) -> Router {
-    Router::new()
-        .route(POOL_PATH, post(handlers::pool))
-        .route(SCALE_PATH, post(handlers::scale))
-        .with_state(state)
+/// The webhook for pools of one platform, and the one for their scale, if the platform has a scale guard.
+fn webhooks(state: PlatformState, pool_path: &str, scale_path: Option<&str>) -> Router {
+    let mut router = Router::new().route(pool_path, post(handlers::pool));
+    if let Some(path) = scale_path {
+        router = router.route(path, post(handlers::scale));
+    }
+    router.with_state(state)
 }
 
 /// The router while the feature gate VirtualMachinePool is off. Every path returns 404.

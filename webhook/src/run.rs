@@ -56,12 +56,11 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         move || metrics.page()
     });
     let router = if gates.enabled(Feature::VirtualMachinePool) {
-        if settings.removal_handler.is_none() {
-            tracing::warn!(
-                "--removal-handler is not set: replicas of pools with scaleDownPolicy Explicit cannot be reduced"
-            );
+        let rules = vmpool_platforms::admission::rules(settings);
+        for warning in rules.iter().filter_map(|rules| rules.kind().setup_warning) {
+            tracing::warn!("{warning}");
         }
-        router(State::new(settings, client.clone(), metrics.clone(), env.clone()).accepting(callers))
+        router(&State::new(rules, client.clone(), metrics.clone(), env.clone()).accepting(callers))
     } else {
         tracing::warn!("feature gate VirtualMachinePool is off: the webhook validates nothing");
         closed()

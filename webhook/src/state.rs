@@ -1,9 +1,10 @@
 //! The components that handle reviews.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use kube::Client;
-use vmpool_platforms::dvp::admission::Settings;
+use vmpool_engine::admission::Rules;
 use vmpool_runtime::Env;
 
 use crate::callers::Callers;
@@ -21,7 +22,7 @@ const OBJECT_MEMORY: usize = 4 * MAX_OBJECT_MEMORY;
 /// The components that handle reviews. Clones share them.
 #[derive(Clone, Debug)]
 pub struct State {
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) rules: Vec<Arc<dyn Rules>>,
     pub(crate) reader: Reader,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) env: Env,
@@ -31,18 +32,34 @@ pub struct State {
 }
 
 impl State {
-    /// A state that accepts all clients. `client` reads the objects that rules need, and should not retry by itself.
-    pub fn new(settings: Settings, client: Client, metrics: Arc<Metrics>, env: Env) -> Self {
+    /// A state that accepts all clients. `rules` are those of each platform. `client` reads the objects that rules need, and
+    /// should not retry by itself.
+    pub fn new(rules: Vec<Arc<dyn Rules>>, client: Client, metrics: Arc<Metrics>, env: Env) -> Self {
         let reader = Reader::new(client, env.clone(), metrics.clone());
         let bodies = Arc::new(MemoryLimit::new(BODY_MEMORY));
         let objects = Arc::new(MemoryLimit::new(OBJECT_MEMORY));
         let callers = Callers::default();
-        Self { settings: Arc::new(settings), reader, metrics, env, callers, bodies, objects }
+        Self { rules, reader, metrics, env, callers, bodies, objects }
     }
 
     /// The same state, which accepts only these clients.
     #[must_use]
     pub fn accepting(self, callers: Callers) -> Self {
         Self { callers, ..self }
+    }
+}
+
+/// The components that handle reviews of pools of one platform.
+#[derive(Clone, Debug)]
+pub(crate) struct PlatformState {
+    pub(crate) rules: Arc<dyn Rules>,
+    pub(crate) shared: State,
+}
+
+impl Deref for PlatformState {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.shared
     }
 }

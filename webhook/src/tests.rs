@@ -5,6 +5,7 @@ mod callers;
 mod cost;
 mod fuzz;
 mod hostile;
+mod kubevirt;
 mod protocol;
 mod reviews;
 mod telemetry;
@@ -20,14 +21,16 @@ use kube::Client;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
-use vmpool_platforms::dvp::admission::{Cluster, Settings};
+use vmpool_engine::admission::Users;
+use vmpool_platforms::admission::{Cluster, Settings, rules};
+use vmpool_platforms::dvp::admission::{POOL_PATH, SCALE_PATH};
 use vmpool_runtime::Env;
 use vmpool_runtime::https::Peer;
 use vmpool_runtime::testing::{ManualClock, env};
 use vmpool_runtime::tls::PeerCertificate;
 
 use crate::metrics::Metrics;
-use crate::{Callers, POOL_PATH, SCALE_PATH, State, router};
+use crate::{Callers, State, router};
 
 const HANDLER: &str = "system:serviceaccount:vmpool-system:vmpool-apiserver";
 const API: &str = "/apis/virtualization.deckhouse.io/v1alpha2";
@@ -113,12 +116,12 @@ impl World {
         let clock = ManualClock::new();
         let env: Env = env(&clock, 0);
         let settings = Settings {
-            removal_handler: Some(HANDLER.to_owned()),
-            controller: None,
+            users: Users { removal_handler: Some(HANDLER.to_owned()), controller: None },
             cluster: Cluster::default(),
         };
         let (server, metrics) = (Server::default(), Metrics::new());
-        let router = router(State::new(settings, server.client(), metrics.clone(), env).accepting(callers));
+        let router =
+            router(&State::new(rules(settings), server.client(), metrics.clone(), env).accepting(callers));
         Self { server, metrics, clock, router, certificate: Some(API_SERVER) }
     }
 

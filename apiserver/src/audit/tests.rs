@@ -51,7 +51,11 @@ fn the_log_line_contains_caller_targets_and_result() {
     let user =
         User { name: "eve\nINFO forged".into(), groups: vec!["a".into(), "b".into()], ..User::default() };
     let audit = AuditInfo { user, request: "id-1".into() };
-    let pool = PoolName { namespace: "team-a".into(), name: "web".into() };
+    let pool = PoolName {
+        stored: vmpool_platforms::removal::APIS[0].stored,
+        namespace: "team-a".into(),
+        name: "web".into(),
+    };
     let result = Ok(Accepted { replicas: Some(3), ..accepted(&[false, false]) });
     let summary = Summary::of(&result, false);
     audit.log(&pool, &["web-0".into(), "web-1".into()], &summary, Duration::from_millis(12));

@@ -3,30 +3,43 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::core::discovery::v2::APIGroupDiscoveryList;
 use serde::de::DeserializeOwned;
 
+use vmpool_platforms::removal::APIS;
+
 use super::*;
+
+fn documents(enabled: bool) -> Documents {
+    Documents::new(APIS, enabled)
+}
 
 const DVP: &str = "/apis/subresources.virtualization.deckhouse.io/v1alpha2";
 const OWN: &str = "/apis/subresources.vmpool.dev/v1alpha1";
 
 fn parsed<T: DeserializeOwned>(path: &str) -> T {
-    serde_json::from_slice(Documents::of(true).text(path).unwrap()).unwrap()
+    serde_json::from_slice(documents(true).text(path).unwrap()).unwrap()
 }
 
 fn get(path: &str, headers: &[(header::HeaderName, &str)]) -> Result<Response<Body>, Error> {
     let headers =
         headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_str(value).unwrap())).collect();
-    Documents::of(true).respond(&Method::GET, path, &headers)
+    documents(true).respond(&Method::GET, path, &headers)
 }
 
 fn aggregated(enabled: bool) -> Vec<u8> {
-    Documents::of(enabled).aggregated[0].1.text.clone()
+    documents(enabled).content().aggregated[0].1.text.clone()
 }
 
 #[test]
 fn unaggregated_discovery() {
     let groups: APIGroupList = parsed("/apis");
     let names: Vec<&str> = groups.groups.iter().map(|group| group.name.as_str()).collect();
-    assert_eq!(names, ["subresources.virtualization.deckhouse.io", "subresources.vmpool.dev"]);
+    assert_eq!(
+        names,
+        [
+            "subresources.virtualization.deckhouse.io",
+            "subresources.vmpool.dev",
+            "kubevirt.subresources.vmpool.dev"
+        ]
+    );
     let group: APIGroup = parsed("/apis/subresources.vmpool.dev");
     assert_eq!(group.preferred_version.unwrap().group_version, "subresources.vmpool.dev/v1alpha1");
     for path in [DVP, OWN] {
@@ -56,7 +69,7 @@ fn unaggregated_discovery() {
 #[test]
 fn aggregated_discovery() {
     let list: APIGroupDiscoveryList = serde_json::from_slice(&aggregated(true)).unwrap();
-    assert_eq!(list.items.len(), 2);
+    assert_eq!(list.items.len(), 3);
     let version = &list.items[1].versions[0];
     assert_eq!(version.version.as_deref(), Some("v1alpha1"));
     assert_eq!(version.resources[0].resource.as_deref(), Some("virtualmachinepools"));
@@ -67,12 +80,12 @@ fn aggregated_discovery() {
 
 #[test]
 fn with_the_gate_off_no_document_contains_resources() {
-    let documents = Documents::of(false);
-    let list: APIResourceList = serde_json::from_slice(documents.text(OWN).unwrap()).unwrap();
+    let content = documents(false);
+    let list: APIResourceList = serde_json::from_slice(content.text(OWN).unwrap()).unwrap();
     assert!(list.resources.is_empty());
     let list: APIGroupDiscoveryList = serde_json::from_slice(&aggregated(false)).unwrap();
     assert!(list.items.iter().all(|group| group.versions[0].resources.is_empty()));
-    for (path, document) in &documents.plain {
+    for (path, document) in &content.content().plain {
         let text = String::from_utf8_lossy(&document.text);
         assert!(!text.contains("scaledownwith"), "{path} contains the subresource");
     }
@@ -105,7 +118,7 @@ fn an_unchanged_document_is_not_sent_again() {
 
 #[test]
 fn documents_can_only_be_read() {
-    let answer = |method, path| Documents::of(true).respond(&method, path, &HeaderMap::new());
+    let answer = |method, path| documents(true).respond(&method, path, &HeaderMap::new());
     assert!(answer(Method::HEAD, "/apis").is_ok());
     assert_eq!(answer(Method::POST, "/apis").unwrap_err().code(), 405);
     assert_eq!(answer(Method::GET, "/apis/other").unwrap_err(), Error::UnknownPath);
@@ -116,7 +129,7 @@ fn documents_can_only_be_read() {
 fn the_index_refers_to_existing_documents() {
     let index: Value = parsed("/openapi/v3");
     let paths = index["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 2);
+    assert_eq!(paths.len(), 3);
     for (path, entry) in paths {
         let url = entry["serverRelativeURL"].as_str().unwrap();
         let (document, hash) = url.split_once("?hash=").unwrap();
@@ -127,7 +140,7 @@ fn the_index_refers_to_existing_documents() {
     let root: Value = parsed("/");
     for path in root["paths"].as_array().unwrap() {
         let path = path.as_str().unwrap();
-        assert!(path.ends_with('z') || Documents::of(true).text(path).is_some(), "{path}");
+        assert!(path.ends_with('z') || documents(true).text(path).is_some(), "{path}");
     }
 }
 

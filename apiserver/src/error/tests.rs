@@ -1,6 +1,14 @@
 use rstest::rstest;
 
+use vmpool_platforms::removal::APIS;
+
 use super::*;
+
+const STORED: &Stored = APIS[0].stored;
+
+fn pool_not_found() -> Error {
+    Error::PoolNotFound { plural: STORED.pools.plural, group: STORED.pools.group, pool: "web".into() }
+}
 
 fn status(error: &Error) -> Status {
     Status::from(error)
@@ -10,18 +18,18 @@ fn status(error: &Error) -> Status {
 #[case(Error::Unauthorized, 401, "Unauthorized")]
 #[case(Error::Forbidden(String::new()), 403, "Forbidden")]
 #[case(Error::UnknownPath, 404, "NotFound")]
-#[case(Error::PoolNotFound { group: STORED_GROUP, pool: "web".into() }, 404, "NotFound")]
+#[case(pool_not_found(), 404, "NotFound")]
 #[case(Error::MethodNotAllowed { allowed: "GET" }, 405, "MethodNotAllowed")]
 #[case(Error::NotAcceptable, 406, "NotAcceptable")]
-#[case(Error::Conflict { pool: "web".into(), why: String::new() }, 409, "Conflict")]
+#[case(Error::Conflict { stored: STORED, pool: "web".into(), why: String::new() }, 409, "Conflict")]
 #[case(Error::TooLarge { limit: 1 }, 413, "RequestEntityTooLarge")]
 #[case(Error::UnsupportedMediaType, 415, "UnsupportedMediaType")]
 #[case(Error::BadRequest(String::new()), 400, "BadRequest")]
 #[case(Error::IncompleteBody, 400, "BadRequest")]
-#[case(Error::TargetNotFound { target: "a".into(), namespace: "b".into() }, 400, "BadRequest")]
-#[case(Error::TargetNotInPool { target: "a".into(), pool: "b".into() }, 400, "BadRequest")]
-#[case(Error::RecordFull { pool: "web".into(), why: String::new() }, 429, "TooManyRequests")]
-#[case(Error::Unavailable { pool: "web".into(), why: String::new() }, 503, "ServiceUnavailable")]
+#[case(Error::TargetNotFound { stored: STORED, target: "a".into(), namespace: "b".into() }, 400, "BadRequest")]
+#[case(Error::TargetNotInPool { stored: STORED, target: "a".into(), pool: "b".into() }, 400, "BadRequest")]
+#[case(Error::RecordFull { stored: STORED, pool: "web".into(), why: String::new() }, 429, "TooManyRequests")]
+#[case(Error::Unavailable { stored: STORED, pool: "web".into(), why: String::new() }, 503, "ServiceUnavailable")]
 #[case(Error::Overloaded, 429, "TooManyRequests")]
 #[case(Error::Internal(String::new()), 500, "InternalError")]
 #[case(Error::Timeout(Duration::from_secs(1)), 504, "Timeout")]
@@ -36,7 +44,7 @@ fn codes_and_reasons(#[case] error: Error, #[case] code: u16, #[case] reason: &s
 
 #[test]
 fn an_error_response_is_a_status_object_in_json() {
-    let error = Error::PoolNotFound { group: STORED_GROUP, pool: "web".into() };
+    let error = pool_not_found();
     let text = serde_json::to_value(status(&error)).unwrap();
     assert_eq!((&text["kind"], &text["apiVersion"]), (&"Status".into(), &"v1".into()));
     assert_eq!(text["message"], "virtualmachinepools.virtualization.deckhouse.io \"web\" not found");

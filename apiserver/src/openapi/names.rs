@@ -1,13 +1,12 @@
 //! Names of schemas, and references to them.
 
 use serde_json::{Value, json};
-
-use crate::api::GroupVersion;
+use vmpool_platforms::removal::RemovalApi;
 
 /// The name of a schema of vmpool.
-pub(super) fn schema_name(served: GroupVersion, kind: &str) -> String {
-    let group: Vec<&str> = served.group.split('.').rev().collect();
-    format!("{}.{}.{kind}", group.join("."), served.version)
+pub(super) fn schema_name(api: &RemovalApi, kind: &str) -> String {
+    let group: Vec<&str> = api.group.split('.').rev().collect();
+    format!("{}.{}.{kind}", group.join("."), api.version)
 }
 
 /// A reference to a schema.
@@ -16,6 +15,6 @@ pub(super) fn reference(schema: &str) -> Value {
 }
 
 /// Group, version and kind of an object of vmpool.
-pub(super) fn gvk(served: GroupVersion, kind: &str) -> Value {
-    json!({ "group": served.group, "kind": kind, "version": served.version })
+pub(super) fn gvk(api: &RemovalApi, kind: &str) -> Value {
+    json!({ "group": api.group, "kind": kind, "version": api.version })
 }

@@ -1,9 +1,9 @@
 //! Schemas. Those of Kubernetes types contain only the fields that this API uses.
 
 use serde_json::{Value, json};
+use vmpool_platforms::removal::RemovalApi;
 
 use super::names::{gvk, reference, schema_name};
-use crate::api::{GroupVersion, POOL_KIND, REMOVAL_KIND};
 use crate::body::MAX_TARGETS;
 
 /// The name of the schema of `Status`.
@@ -17,10 +17,10 @@ const MANAGED_FIELDS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ManagedFields
 const TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Time";
 
 /// All schemas of a document.
-pub(super) fn all(served: GroupVersion) -> Value {
+pub(super) fn all(api: &RemovalApi) -> Value {
     let mut schemas = serde_json::Map::new();
-    schemas.insert(schema_name(served, POOL_KIND), pool(served));
-    schemas.insert(schema_name(served, REMOVAL_KIND), removal(served));
+    schemas.insert(schema_name(api, api.kind), pool(api));
+    schemas.insert(schema_name(api, api.removal_kind), removal(api));
     for (name, schema) in [
         (STATUS, status()),
         (STATUS_DETAILS, status_details()),
@@ -79,16 +79,20 @@ fn of_kind(mut schema: Value, kind: &Value) -> Value {
     schema
 }
 
-fn pool(served: GroupVersion) -> Value {
+fn pool(api: &RemovalApi) -> Value {
     let schema = object(
-        "The metadata of a pool. Clients use it to check that the pool exists. Spec and status are in the API group virtualization.deckhouse.io.",
+        &format!(
+            "The metadata of a pool. Clients use it to check that the pool exists. Spec and status are in the API group \
+             {}.",
+            api.stored.pools.group
+        ),
         &[],
         &json!({ "metadata": another(OBJECT_META, "Metadata of the pool.") }),
     );
-    of_kind(schema, &gvk(served, POOL_KIND))
+    of_kind(schema, &gvk(api, api.kind))
 }
 
-fn removal(served: GroupVersion) -> Value {
+fn removal(api: &RemovalApi) -> Value {
     let preconditions = object(
         "Conditions that must hold. Otherwise the request is refused.",
         &[],
@@ -110,7 +114,7 @@ fn removal(served: GroupVersion) -> Value {
             "dryRun": texts("With All, the request is checked and nothing is changed. There are no other values."),
         }),
     );
-    let mut schema = of_kind(schema, &gvk(served, REMOVAL_KIND));
+    let mut schema = of_kind(schema, &gvk(api, api.removal_kind));
     schema["additionalProperties"] = json!(false);
     schema
 }

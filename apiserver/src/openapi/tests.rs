@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::*;
-use crate::api::GROUPS;
+use vmpool_platforms::removal::APIS;
 
 fn references<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>) {
     match value {
@@ -22,7 +22,7 @@ fn references<'a>(value: &'a Value, found: &mut BTreeSet<&'a str>) {
 
 #[test]
 fn every_reference_has_a_schema_and_every_schema_is_referenced() {
-    for served in GROUPS {
+    for served in APIS {
         let document = v3(served, true);
         let mut found = BTreeSet::new();
         references(&document, &mut found);
@@ -37,7 +37,7 @@ fn every_reference_has_a_schema_and_every_schema_is_referenced() {
 
 #[test]
 fn the_schema_contains_the_fields_of_a_request() {
-    let document = v3(GROUPS[1], true);
+    let document = v3(&APIS[1], true);
     let schema = &document["components"]["schemas"]["dev.vmpool.subresources.v1alpha1.VirtualMachinePoolScaleDownWith"];
     let fields: Vec<&str> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(
@@ -47,18 +47,18 @@ fn the_schema_contains_the_fields_of_a_request() {
     // A request with all fields is valid.
     let body = br#"{"apiVersion":"subresources.vmpool.dev/v1alpha1","dryRun":["All"],"kind":"VirtualMachinePoolScaleDownWith",
         "metadata":{},"preconditions":{"uid":"u"},"targetUIDs":["u"],"targets":["a"]}"#;
-    crate::body::read(body, "", "n", "p").unwrap();
+    crate::body::read(body, "", (APIS, &APIS[1]), ("n", "p")).unwrap();
 }
 
 #[test]
 fn the_complete_documents() {
-    insta::assert_json_snapshot!("v3", v3(GROUPS[1], true));
+    insta::assert_json_snapshot!("v3", v3(&APIS[1], true));
     insta::assert_json_snapshot!("v2", v2());
 }
 
 #[test]
 fn with_the_gate_off_the_document_has_no_paths() {
-    let document = v3(GROUPS[1], false);
+    let document = v3(&APIS[1], false);
     assert_eq!(document["paths"], json!({}));
     assert_eq!(document["components"]["schemas"], json!({}));
 }

@@ -159,7 +159,11 @@ impl Batch<'_> {
                 Ok(()) => entered.push(reservation),
                 Err(full) => {
                     let pool = self.writer.pool.name.clone();
-                    reservation.refuse(Error::RecordFull { pool, why: full.to_string() });
+                    reservation.refuse(Error::RecordFull {
+                        stored: self.writer.pool.stored,
+                        pool,
+                        why: full.to_string(),
+                    });
                 }
             }
         }
@@ -194,7 +198,7 @@ impl Batch<'_> {
                     Decision::Withdraw(_) => record.withdraw(&reservation.id),
                 }
             }
-            let replicas = decremented(&pool, count);
+            let replicas = decremented(&pool, self.writer.pool.stored.absent_replicas, count);
             match self.writer.write(&pool, &record, replicas).await {
                 Ok(stored) => {
                     finish(&stored, reservations, decisions, already_removed);

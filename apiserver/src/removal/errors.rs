@@ -1,18 +1,18 @@
 //! The errors of a removal.
 
 use super::model::PoolName;
-use crate::api::STORED_GROUP;
 use crate::cluster::CallError;
 use crate::error::Error;
 
 /// The pool does not exist.
 pub(super) fn pool_not_found(pool: &PoolName) -> Error {
-    Error::PoolNotFound { group: STORED_GROUP, pool: pool.name.clone() }
+    let pools = &pool.stored.pools;
+    Error::PoolNotFound { plural: pools.plural, group: pools.group, pool: pool.name.clone() }
 }
 
 /// The state of the pool or of a target prevents the removal.
 pub(super) fn conflict(pool: &PoolName, why: impl Into<String>) -> Error {
-    Error::Conflict { pool: pool.name.clone(), why: why.into() }
+    Error::Conflict { stored: pool.stored, pool: pool.name.clone(), why: why.into() }
 }
 
 /// The pool is being deleted.
@@ -22,12 +22,16 @@ pub(super) fn pool_deleting(pool: &PoolName) -> Error {
 
 /// All writes to the pool failed until the deadline, and none had an effect.
 pub(super) fn unavailable(pool: &PoolName, why: &str) -> Error {
-    Error::Unavailable { pool: pool.name.clone(), why: why.to_owned() }
+    Error::Unavailable { stored: pool.stored, pool: pool.name.clone(), why: why.to_owned() }
 }
 
 /// The machine does not exist.
 pub(super) fn target_not_found(target: &str, pool: &PoolName) -> Error {
-    Error::TargetNotFound { target: target.to_owned(), namespace: pool.namespace.clone() }
+    Error::TargetNotFound {
+        stored: pool.stored,
+        target: target.to_owned(),
+        namespace: pool.namespace.clone(),
+    }
 }
 
 /// The result of a write is unknown.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::channel::oneshot;
 use vmpool_engine::ObjectId;
+use vmpool_platforms::removal::Stored;
 
 use crate::body::RequestedTarget;
 use crate::error::Error;
@@ -12,9 +13,10 @@ use crate::error::Error;
 /// The time from the arrival of a request to its response.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(28);
 
-/// Namespace and name of a pool.
+/// Resource, namespace and name of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PoolName {
+    pub(crate) stored: &'static Stored,
     pub(crate) namespace: String,
     pub(crate) name: String,
 }

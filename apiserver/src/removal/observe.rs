@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{StreamExt, stream};
-use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_engine::ObjectId;
 use vmpool_engine::removal::RemovalRecord;
 
@@ -46,7 +45,7 @@ pub(super) async fn observe(
 /// # Errors
 /// [`Error::PoolNotFound`], [`Error::Internal`].
 pub(super) async fn read_pool(cluster: &Cluster, name: &PoolName) -> Result<Pool, Error> {
-    match cluster.pool(&name.namespace, &name.name).await {
+    match cluster.pool(name.stored, &name.namespace, &name.name).await {
         Ok(pool) => Ok(pool),
         Err(error) if error.is_not_found() => Err(pool_not_found(name)),
         Err(error) => Err(Error::Internal(format!("reading pool \"{}\": {error}", name.name))),
@@ -56,7 +55,7 @@ pub(super) async fn read_pool(cluster: &Cluster, name: &PoolName) -> Result<Pool
 /// Reads the stored machines.
 pub(super) async fn read_machines(cluster: &Cluster, pool: &PoolName, names: BTreeSet<String>) -> Machines {
     let read = async |name: String| {
-        let machine = match cluster.machine(&pool.namespace, &name).await {
+        let machine = match cluster.machine(pool.stored, &pool.namespace, &name).await {
             Ok(machine) => Ok(Some(machine)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error.to_string()),
@@ -71,12 +70,13 @@ pub(super) async fn read_machines(cluster: &Cluster, pool: &PoolName, names: BTr
 /// # Errors
 /// [`Error::Internal`] if the annotation is not a removal record.
 pub(super) fn removal_record(pool: &Pool, name: &PoolName) -> Result<RemovalRecord, Error> {
-    let Some(text) = pool.metadata.annotations.get(SCALE_DOWN_TARGETS) else {
+    let annotation = name.stored.record;
+    let Some(text) = pool.metadata.annotations.get(annotation) else {
         return Ok(RemovalRecord::default());
     };
     RemovalRecord::parse(text).map_err(|error| {
         Error::Internal(format!(
-            "reading the removal record of pool \"{}\": annotation {SCALE_DOWN_TARGETS} was changed by another client: \
+            "reading the removal record of pool \"{}\": annotation {annotation} was changed by another client: \
              {error}; remove the annotation",
             name.name
         ))
@@ -101,7 +101,11 @@ pub(super) fn owned_machine<'a>(
         }
     };
     if machine.metadata.controller() != Some(pool_uid) {
-        return Err(Error::TargetNotInPool { target: target.to_owned(), pool: name.name.clone() });
+        return Err(Error::TargetNotInPool {
+            stored: name.stored,
+            target: target.to_owned(),
+            pool: name.name.clone(),
+        });
     }
     Ok(Some(machine))
 }
@@ -182,9 +186,10 @@ pub(super) async fn dry_run(
     let targets = observed.targets(name, requested, pool_uid)?;
     let open: Vec<ObjectId> =
         targets.iter().filter(|target| !target.already_removed).map(|target| target.id.clone()).collect();
-    observed
-        .record
-        .reserve("dry-run", &open)
-        .map_err(|full| Error::RecordFull { pool: name.name.clone(), why: full.to_string() })?;
+    observed.record.reserve("dry-run", &open).map_err(|full| Error::RecordFull {
+        stored: name.stored,
+        pool: name.name.clone(),
+        why: full.to_string(),
+    })?;
     Ok(Accepted { pool_uid: observed.pool.metadata.uid, replicas: None, targets })
 }

@@ -3,4 +3,5 @@
 mod basics;
 mod crashes;
 mod faults;
+mod kubevirt;
 mod parallel;

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_runtime::Env;
 
@@ -75,12 +74,12 @@ impl PoolWriter<'_> {
         let mut patch = json!({ "metadata": {
             "uid": pool.metadata.uid,
             "resourceVersion": pool.metadata.resource_version,
-            "annotations": { SCALE_DOWN_TARGETS: text },
+            "annotations": { self.pool.stored.record: text },
         }});
         if let Some(replicas) = replicas {
             patch["spec"] = json!({ "replicas": replicas });
         }
-        self.cluster.patch_pool(&self.pool.namespace, &self.pool.name, &patch).await
+        self.cluster.patch_pool(self.pool.stored, &self.pool.namespace, &self.pool.name, &patch).await
     }
 
     /// Withdraws reservations, with one attempt. If it fails, the controller drops them after `--reservation-timeout`.
@@ -136,9 +135,9 @@ impl PoolWriter<'_> {
     }
 }
 
-/// `replicas` decremented by `count`, if that changes it.
-pub(super) fn decremented(pool: &Pool, count: usize) -> Option<i64> {
-    let replicas = pool.spec.replicas.unwrap_or(0);
+/// `replicas` decremented by `count`, if that changes it. `absent` is the number that missing `replicas` stand for.
+pub(super) fn decremented(pool: &Pool, absent: i64, count: usize) -> Option<i64> {
+    let replicas = pool.spec.replicas.unwrap_or(absent);
     let decremented = replicas.saturating_sub_unsigned(count as u64).max(0);
     (decremented < replicas).then_some(decremented)
 }

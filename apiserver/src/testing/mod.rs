@@ -35,6 +35,7 @@ pub(crate) const ROUND_TRIP: Duration = Duration::from_millis(2);
 /// The default settings. The controller in these tests drops reservations after 30 s.
 pub(crate) const SETTINGS: Settings = Settings {
     enabled: true,
+    apis: vmpool_platforms::removal::APIS,
     accept_within: Duration::from_secs(25),
     request_timeout: Duration::from_secs(12),
 };

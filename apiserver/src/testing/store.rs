@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use vmpool_model::Resource;
 use vmpool_runtime::Env;
 
 use super::NAMESPACE;
@@ -27,13 +28,22 @@ pub(crate) struct Store {
 
 impl Store {
     pub(super) fn new(env: &Env) -> Self {
+        let kubevirt = [
+            Resource::builtin("pool.kubevirt.io", "v1beta1", "virtualmachinepools", "VirtualMachinePool"),
+            Resource::builtin("kubevirt.io", "v1", "virtualmachines", "VirtualMachine"),
+        ];
         Self {
-            model: vmpool_model::Server::new(env, vmpool_model::platform_resources()),
+            model: vmpool_model::Server::new(env, vmpool_model::platform_resources().chain(kubevirt)),
             vanishing: false,
             created: Vec::new(),
             victims: Vec::new(),
             seen: BTreeMap::new(),
         }
+    }
+
+    /// The API server model.
+    pub(crate) fn model(&self) -> &vmpool_model::Server {
+        &self.model
     }
 
     pub(crate) fn create_pool(&mut self, name: &str, replicas: usize) {

@@ -20,7 +20,7 @@
 //!
 //! 1. `ids`: names and UIDs of objects;
 //! 2. [`revision`], [`condition`], [`names`], [`removal`] (the removal record), [`failure`], [`backoff`], [`limits`],
-//!    [`selector`];
+//!    [`selector`], [`admission`] (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts;
 //! 4. [`ledger`], and in [`mod@plan`] the modules `action`, `blocker` and `attempts` (results of updates);
 //! 5. [`memory`];
@@ -49,6 +49,7 @@
 //! * The removal record on the pool follows the steps of [`removal`]. If an entry was accepted without lowering
 //!   `replicas`, the controller deletes its machine and creates a replacement.
 
+pub mod admission;
 pub mod backoff;
 pub mod condition;
 pub mod failure;

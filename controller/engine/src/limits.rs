@@ -59,8 +59,7 @@ pub fn shorten(mut text: String) -> String {
 pub fn spec_error(size: usize, depth: usize) -> Option<String> {
     if size > POOL_SPEC {
         return Some(format!(
-            "spec takes {size} bytes of JSON, more than the limit of {POOL_SPEC}; shorten virtualMachineTemplate and \
-             virtualDiskTemplates"
+            "spec takes {size} bytes of JSON, more than the limit of {POOL_SPEC}; shorten its templates"
         ));
     }
     (depth > NESTING).then(|| {

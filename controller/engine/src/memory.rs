@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use crate::backoff::Backoff;
 use crate::failure::Failure;
-use crate::ids::Uid;
+use crate::ids::{ObjectId, Uid};
 use crate::ledger::{Ledger, REQUEST_TIMEOUT};
 use crate::model::{Disk, Machine, Pool};
 use crate::plan::action::{Stage, Wants};
 use crate::plan::attempts::RolloutAttempts;
 use crate::plan::blocker::Blocker;
 use crate::plan::restarts::RequestedRestarts;
+use crate::plan::start_failures::StartFailures;
 use crate::removal::RESERVATION_AGE;
 use crate::revision::RevisionId;
 
@@ -64,6 +65,8 @@ pub struct Memory {
     pub rollout_attempts: RolloutAttempts,
     /// Machines that were deleted because they did not start.
     healed: BTreeSet<Uid>,
+    /// Machines that do not start.
+    pub start_failures: StartFailures,
     /// Requested restarts of instances.
     pub restarts: RequestedRestarts,
     /// The generation of the pool that the backoffs belong to.
@@ -132,6 +135,7 @@ impl Memory {
         uptime: Duration,
     ) {
         self.rollout_attempts.observe(machines.clone(), uptime);
+        self.start_failures.observe(machines.clone(), uptime);
         let mut problems = BTreeMap::new();
         for machine in machines.filter(|machine| machine.problem.is_some() && !machine.terminating) {
             let since = self.problems.get(&machine.id.uid).copied().unwrap_or(uptime);
@@ -192,8 +196,9 @@ impl Memory {
     }
 
     /// Records that a machine was deleted because it did not start, so that its storage is not preserved.
-    pub fn heal(&mut self, machine: &Uid) {
-        self.healed.insert(machine.clone());
+    pub fn heal(&mut self, machine: &ObjectId, uptime: Duration) {
+        self.healed.insert(machine.uid.clone());
+        self.start_failures.replaced(&machine.name, uptime);
     }
 
     /// Whether a machine was deleted because it did not start.

@@ -4,6 +4,7 @@
 //! A platform only translates. It never waits or decides, and does not know passes. All IO is generic over its types.
 //! If code outside this crate needs a `match platform`, a trait of the seams lacks a method.
 
+pub mod admission;
 mod attachment;
 pub mod contract;
 mod decode;
@@ -12,8 +13,12 @@ mod intern;
 pub mod kubevirt;
 pub mod merge;
 mod meta;
+pub mod removal;
+mod removal_api;
 mod seam;
+mod syntax;
 mod text;
+mod value;
 
 pub use attachment::Attachment;
 pub use dvp::Dvp;

@@ -70,7 +70,7 @@ pub(super) fn record<P: Platform>(
             // The event about a target is sent when its entry is removed from the record, because other programs
             // delete most targets.
             if reason == DeleteReason::Unhealthy {
-                memory.heal(&id.uid);
+                memory.heal(&id, uptime);
             }
             let note = match reason {
                 DeleteReason::Targeted => None,

@@ -12,11 +12,13 @@ use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::ServiceExt;
+use vmpool_engine::admission::Users;
 use vmpool_model::{Admission, ApiError, Call, Review, Server, Verb};
-use vmpool_platforms::dvp::admission::{Cluster, Settings};
+use vmpool_platforms::admission::{Cluster, Settings, rules};
+use vmpool_platforms::dvp::admission::{POOL_PATH, SCALE_PATH};
 use vmpool_runtime::Env;
+use vmpool_webhook::State;
 use vmpool_webhook::metrics::Metrics;
-use vmpool_webhook::{POOL_PATH, SCALE_PATH, State};
 
 use crate::instance::{APISERVER, CONTROLLER, SYSTEM, user};
 
@@ -52,12 +54,12 @@ impl Webhook {
     /// A webhook that behaves as `service` says.
     pub fn new(server: &Server, env: &Env, service: Arc<Mutex<WebhookState>>) -> Self {
         let settings = Settings {
-            removal_handler: Some(user(APISERVER)),
-            controller: Some(user(CONTROLLER)),
+            users: Users { removal_handler: Some(user(APISERVER)), controller: Some(user(CONTROLLER)) },
             cluster: Cluster::default(),
         };
         let client = server.client(NAME, SYSTEM);
-        let router = vmpool_webhook::router(State::new(settings, client, Metrics::new(), env.clone()));
+        let router =
+            vmpool_webhook::router(&State::new(rules(settings), client, Metrics::new(), env.clone()));
         Self { env: env.clone(), router, service }
     }
 }

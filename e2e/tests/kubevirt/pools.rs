@@ -247,3 +247,37 @@ fn no_pool_is_reconciled_while_the_pool_loop_of_kubevirt_may_run() {
         world.place.ask(Method::DELETE, path, &Value::Null).await.map(drop)
     });
 }
+
+#[test]
+fn a_machine_that_does_not_start_is_replaced_with_new_storage() {
+    with_world("kubevirt-heal", async |world| {
+        let mut spec = spec(2);
+        spec["autohealing"] = json!({ "startUpFailureThreshold": 1 });
+        spec["scaleInStrategy"]["proactive"]["statePreservation"] = json!("Offline");
+        world.create("p", &spec).await?;
+        let machines = world.until_ready(&["p-0", "p-1"]).await?;
+        let volumes = world.all("cdi.kubevirt.io/v1beta1", "DataVolume").await?;
+        // The guest of one machine ends, and the next start fails.
+        let fails = json!({ "metadata": { "annotations": { "simulator.vmpool.dev/fail-start": "1" } } });
+        world.patch_machine("p-1", &fails).await?;
+        let path = format!("{}/p-1", world.place.path("kubevirt.io/v1", "VirtualMachineInstance")?);
+        world.place.ask(Method::DELETE, &path, &Value::Null).await?;
+        world
+            .until("p-1 is another machine", async || {
+                let now = world.machines().await?;
+                let other = |name: &str| {
+                    now.get(name).is_some_and(|machine| {
+                        machine["metadata"]["uid"] != machines[name]["metadata"]["uid"]
+                    })
+                };
+                Ok((other("p-1") && !other("p-0")).then_some(()))
+            })
+            .await?;
+        world.until_ready(&["p-0", "p-1"]).await?;
+        let now = world.all("cdi.kubevirt.io/v1beta1", "DataVolume").await?;
+        let is_same = |name: &str| now[name]["metadata"]["uid"] == volumes[name]["metadata"]["uid"];
+        ensure!(is_same("scratch-0") && !is_same("scratch-1"), "the broken disk is not used again");
+        ensure!(world.count("delete virtualmachines")? == 1, "{:#?}", world.writes()?);
+        world.is_settled().await
+    });
+}

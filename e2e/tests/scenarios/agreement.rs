@@ -11,7 +11,7 @@ use anyhow::Context;
 use futures::{StreamExt, stream};
 use serde_json::Value;
 use vmpool_e2e::scenario::scenario;
-use vmpool_platforms::dvp::admission::Request;
+use vmpool_engine::admission::Request;
 
 use pools::{Random, fields, pool};
 use verdicts::{ADMIN, Cluster, Comparison, create_objects, of_create};

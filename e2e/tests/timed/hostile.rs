@@ -316,7 +316,8 @@ fn hostile_review() -> String {
 async fn post_to_webhook(port: u16, body: String) -> Result<String> {
     let mut config = kube::Config::new(format!("https://127.0.0.1:{port}").parse()?);
     config.accept_invalid_certs = true;
-    let request = http::Request::post(vmpool_webhook::POOL_PATH).header("Content-Type", "application/json");
+    let request = http::Request::post(vmpool_platforms::dvp::admission::POOL_PATH)
+        .header("Content-Type", "application/json");
     Ok(Client::try_from(config)?.request_text(request.body(body.into_bytes())?).await?)
 }
 

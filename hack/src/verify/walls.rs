@@ -1,7 +1,9 @@
-//! Allowed dependencies between crates. Dependencies point one way, and the engine can neither wait nor access a
-//! cluster. This check enforces it in the manifests.
+//! Allowed dependencies between crates, and names that only the platforms may use.
 //!
-//! Only normal dependencies count; dev-dependencies are not restricted.
+//! Dependencies point one way, and the engine can neither wait nor access a cluster. This check enforces it in the
+//! manifests. Only normal dependencies count; dev-dependencies are not restricted. The module `names` checks the sources.
+
+mod names;
 
 use anyhow::{Result, bail};
 use serde_json::Value;
@@ -71,7 +73,7 @@ const WALLS: &[Wall] = &[
     },
     Wall {
         package: "vmpool-apiserver",
-        ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-runtime"],
+        ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-platforms", "vmpool-runtime"],
         barred: &[],
     },
 ];
@@ -79,14 +81,15 @@ const WALLS: &[Wall] = &[
 /// # Errors
 /// One error after all violations were listed.
 pub(super) fn check(workspace: &Workspace) -> Result<()> {
-    let found = breaches(&packages::metadata(workspace)?);
+    let mut found = breaches(&packages::metadata(workspace)?);
+    found.extend(names::found(workspace.root())?);
     if found.is_empty() {
         return Ok(());
     }
     for line in &found {
         eprintln!("  {line}");
     }
-    bail!("{} forbidden dependencies; hack/src/verify/walls.rs contains the rules", found.len())
+    bail!("{} forbidden dependencies and names; hack/src/verify/walls.rs contains the rules", found.len())
 }
 
 /// The forbidden dependencies in a workspace's metadata.

@@ -1,5 +1,6 @@
 //! Label values. Each set is fixed.
 
+use vmpool_engine::admission::Subject;
 use vmpool_runtime::label_values;
 
 label_values!(
@@ -55,7 +56,9 @@ label_values!(
         Snapshot => "snapshot",
         /// A stored revision of a machine template.
         Revision => "revision",
-        /// A pool, for the scale guard.
+        /// A storage class.
+        StorageClass => "storage_class",
+        /// A pool, for the scale guard, or all pools of a namespace, to compare a KubeVirt pool with them.
         Pool => "pool",
     }
 );
@@ -79,6 +82,20 @@ impl Operation {
             "CREATE" => Self::Create,
             "UPDATE" => Self::Update,
             _ => Self::Other,
+        }
+    }
+}
+
+impl Resource {
+    /// The value for the subject of a lookup.
+    pub(crate) fn of(subject: Subject) -> Self {
+        match subject {
+            Subject::Class => Self::Class,
+            Subject::Image => Self::Image,
+            Subject::Snapshot => Self::Snapshot,
+            Subject::Revision => Self::Revision,
+            Subject::StorageClass => Self::StorageClass,
+            Subject::Pool => Self::Pool,
         }
     }
 }

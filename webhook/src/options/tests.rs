@@ -45,8 +45,8 @@ fn flags_become_settings() {
         in_place_resize: Known::Unknown,
     };
     assert_eq!(settings.cluster, cluster);
-    assert_eq!(settings.removal_handler.as_deref(), Some("system:serviceaccount:a:b"));
-    assert_eq!(settings.controller.as_deref(), Some("system:serviceaccount:a:c"));
+    assert_eq!(settings.users.removal_handler.as_deref(), Some("system:serviceaccount:a:b"));
+    assert_eq!(settings.users.controller.as_deref(), Some("system:serviceaccount:a:c"));
     assert!(parse(&["--cluster-sdn=perhaps"]).is_err());
 }
 

@@ -3,37 +3,23 @@
 use http_body_util::{BodyExt as _, Limited};
 use kube::Client;
 use serde_json::Value;
-use vmpool_platforms::dvp::admission::Found;
+use vmpool_engine::admission::{Found, Lookup};
 use vmpool_runtime::telemetry;
 
 use crate::bounded_json;
-use crate::metrics::Resource;
 
 /// The maximum size of an object in bytes, as text and in memory. etcd accepts 1.5 MiB.
 const MAX_SIZE: usize = 2 << 20;
-/// The maximum size of the list of all classes in bytes, as text and in memory.
-const MAX_SIZE_OF_CLASSES: usize = 8 << 20;
-
-/// The fields that rules use, and the maximum size.
-fn fields_and_limit(resource: Resource) -> (&'static [&'static str], usize) {
-    match resource {
-        Resource::Class => {
-            (&["metadata.name", "metadata.annotations", "spec.sizingPolicies", "items"], MAX_SIZE_OF_CLASSES)
-        }
-        Resource::Image => (&["status.phase", "status.cdrom", "status.size"], MAX_SIZE),
-        Resource::Snapshot => (&["status.volumeSnapshotName", "status.restoreSize"], MAX_SIZE),
-        Resource::Revision => (&["metadata.ownerReferences", "data.spec.blockDeviceRefs"], MAX_SIZE),
-        Resource::Pool => (&["metadata.uid", "spec.scaleDownPolicy"], MAX_SIZE),
-    }
-}
+/// The maximum size of a list in bytes, as text and in memory.
+const MAX_SIZE_OF_LIST: usize = 8 << 20;
 
 /// Reads the object at a path.
-pub(super) async fn get(client: &Client, resource: Resource, path: &str) -> Found<Value> {
-    read(client, resource, path).await.unwrap_or_else(Found::Failed)
+pub(super) async fn get(client: &Client, lookup: &Lookup, path: &str) -> Found<Value> {
+    read(client, lookup, path).await.unwrap_or_else(Found::Failed)
 }
 
-async fn read(client: &Client, resource: Resource, path: &str) -> Result<Found<Value>, String> {
-    let (fields, limit) = fields_and_limit(resource);
+async fn read(client: &Client, lookup: &Lookup, path: &str) -> Result<Found<Value>, String> {
+    let limit = if lookup.name.is_some() { MAX_SIZE } else { MAX_SIZE_OF_LIST };
     let request =
         http::Request::get(path).body(kube::client::Body::empty()).map_err(|error| error.to_string())?;
     let response = client.send(request).await.map_err(|error| telemetry::with_causes(&error))?;
@@ -44,7 +30,7 @@ async fn read(client: &Client, resource: Resource, path: &str) -> Result<Found<V
     if status == http::StatusCode::NOT_FOUND {
         Ok(Found::Absent)
     } else if status.is_success() {
-        let value = bounded_json::read(&body, fields, limit)
+        let value = bounded_json::read(&body, lookup.fields, limit)
             .map_err(|error| format!("decoding the response: {error}"))?;
         Ok(Found::There(value))
     } else {

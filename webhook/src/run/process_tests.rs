@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use vmpool_runtime::env::Task;
 
 use super::*;
-use crate::router::{POOL_PATH, SCALE_PATH};
+use vmpool_platforms::dvp::admission::{POOL_PATH, SCALE_PATH};
 
 const VERSION: &str = r#"{"major":"1","minor":"36","gitVersion":"v1.36.0","gitCommit":"x","gitTreeState":"clean",
     "buildDate":"2026-01-01T00:00:00Z","goVersion":"go1.26","compiler":"gc","platform":"linux/amd64"}"#;

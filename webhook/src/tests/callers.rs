@@ -28,6 +28,24 @@ async fn for_an_unauthenticated_client_only_classes_are_read() {
     }
 }
 
+#[tokio::test]
+async fn for_the_api_server_missing_objects_are_named() {
+    let with_class = with(
+        pool(),
+        "/spec/virtualDiskTemplates/0/spec/persistentVolumeClaim",
+        json!({ "size": "20Gi", "storageClassName": "fast" }),
+    );
+    let world = World::with_objects();
+    let response = world.create(&with_class).await;
+    let warnings = response["warnings"].to_string();
+    assert!(warnings.contains("there is no StorageClass") && warnings.contains("fast"), "{response}");
+    assert!(world.server.requests().contains(&"/apis/storage.k8s.io/v1/storageclasses/fast".to_owned()));
+    let world = without_certificates();
+    let response = world.create(&with_class).await;
+    assert_eq!((&response["allowed"], response.get("warnings")), (&json!(true), None), "{response}");
+    assert_eq!(world.server.requests(), [format!("{API}/virtualmachineclasses/small")]);
+}
+
 #[rstest]
 #[case::the_pool(json!("u"), Some(403))]
 #[case::another_uid(json!("v"), None)]

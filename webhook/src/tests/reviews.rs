@@ -74,7 +74,9 @@ async fn warnings_are_part_of_the_response() {
     assert_eq!(response["allowed"], true);
     let warning = "spec.virtualMachineTemplate.spec.virtualMachineClassName: there is no class \"small\"; machines \
     wait until it exists (rule W5w)";
-    assert_eq!(response["warnings"], json!([warning]));
+    let missing = "spec.virtualDiskTemplates[root].spec.dataSource.objectRef.name: there is no ClusterVirtualImage \
+                   \"debian\"; machines wait for their disks until it exists (rule D4)";
+    assert_eq!(response["warnings"], json!([warning, missing]));
     let response = world.update(&pool(), &with(pool(), "/spec/replicas", json!(0))).await;
     assert!(response["warnings"][0].as_str().unwrap().ends_with("(rule W17)"), "{response}");
 }

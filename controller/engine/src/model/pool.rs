@@ -121,7 +121,7 @@ pub enum Lifetime {
     Retained,
 }
 
-/// One entry of `spec.virtualDiskTemplates`.
+/// One disk template of the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskTemplate {
     /// Name of the template, unique within the pool.

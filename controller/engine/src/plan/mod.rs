@@ -16,6 +16,7 @@ mod disk_size;
 mod disks;
 mod expand;
 mod finalizers;
+mod heal;
 mod membership;
 pub(crate) mod observed;
 mod order;
@@ -28,6 +29,7 @@ pub(crate) mod restarts;
 pub(crate) mod result;
 mod revisions;
 mod rollout;
+pub(crate) mod start_failures;
 mod stored_time;
 
 pub use action::{Action, DeleteReason, DiskDeleteReason, Disruption, Stage, Wants};
@@ -36,6 +38,7 @@ pub use blocker::Blocker;
 pub use observed::{COLLECTION_GRACE, NamesInUse, Observed};
 pub use restarts::RequestedRestarts;
 pub use result::Plan;
+pub use start_failures::StartFailures;
 
 /// Decides what to write. If the pool has converged, the plan is empty.
 ///
@@ -57,6 +60,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     let mut free_disks = allocation::FreeDisks::new(observed);
     let disks::Found { repairs, growth } = disks::plan(observed, &mut free_disks, &mut plan);
     remove::plan(observed, &mut plan);
+    heal::plan(observed, &mut plan);
     create::plan(observed, &mut free_disks, repairs, &mut plan);
     rollout::plan(observed, &mut free_disks, &mut plan);
     restart::plan(observed, &mut plan);

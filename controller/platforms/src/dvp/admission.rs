@@ -22,198 +22,111 @@
 
 mod affinity;
 mod class;
-mod count;
 mod devices;
 mod disks;
+mod evaluation;
 mod facts;
-mod finding;
+mod lookups;
 mod machine;
 mod name;
 mod networks;
 mod pinned;
 mod provisioning;
-mod record;
 mod rollout;
 mod rule;
-pub mod scale;
 mod schema;
 mod selectors;
 mod size;
 mod sizing;
 mod sources;
-mod syntax;
-mod verdict;
+mod unreadable;
 mod view;
 
-use serde_json::Value;
-
-pub use facts::{
-    ClassName, Cluster, Facts, Found, Image, ImageId, ImageKind, Known, Needs, Revision, Settings, Snapshot,
+use vmpool_engine::admission::{
+    Kind, Lookup, LookupResult, Pending, Request, Review, Rules, ScaleGuard, Subject, Verdict,
 };
-pub use finding::{Refusal, Warning};
-pub use rule::{Rule, Scope, Severity};
-pub use sizing::{Class, default_class};
-pub use verdict::{Outcome, Verdict};
 
-use finding::Checked;
-use machine::Template;
+pub use evaluation::{Evaluation, PendingRequest, TERMS, begin};
+pub use facts::{
+    ClassName, Cluster, Facts, Image, ImageId, ImageKind, Known, Needs, Revision, Settings, Snapshot,
+};
+pub use rule::{Rule, Scope};
+pub use sizing::{Class, default_class};
+
+use lookups::Gathered;
 use view::Pool;
 
-/// A create or an update of a pool.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// The full name of the requesting user.
-    pub user: &'a str,
-    /// The stored pool; `None` for a create.
-    pub old: Option<&'a Value>,
-    /// The requested pool.
-    pub new: &'a Value,
-}
+/// The path of the webhook for creates and updates of pools.
+pub const POOL_PATH: &str = "/validate-virtualization-deckhouse-io-v1alpha2-virtualmachinepool";
+/// The path of the webhook for updates of the scale subresource of pools.
+pub const SCALE_PATH: &str = "/validate-virtualization-deckhouse-io-v1alpha2-virtualmachinepool-scale";
 
-/// The result of evaluating a request without other objects.
-#[derive(Clone, Debug)]
-pub enum Evaluation<'a> {
-    /// The verdict is complete.
-    Decided(Verdict),
-    /// The verdict depends on other objects.
-    NeedsFacts(Box<PendingRequest<'a>>),
-}
+/// The rules of DVP for programs.
+#[derive(Clone, Debug, Default)]
+pub struct DvpRules(pub Settings);
 
-/// A request that is valid by itself, and whose verdict depends on other objects.
-#[derive(Clone, Debug)]
-pub struct PendingRequest<'a> {
-    pool: Pool<'a>,
-    template: Option<Template<'a>>,
-    changed: Vec<view::DiskTemplate<'a>>,
-    cluster: Cluster,
-    needs: Needs,
-    warnings: Vec<Warning>,
-}
+impl Rules for DvpRules {
+    fn kind(&self) -> Kind {
+        Kind {
+            group: vmpool_api::v1alpha2::GROUP,
+            kind: "VirtualMachinePool",
+            templates: "spec.virtualMachineTemplate and spec.virtualDiskTemplates",
+            small_fields: &[
+                "spec.replicas",
+                "spec.scaleDownPolicy",
+                "spec.rollout",
+                "spec.revisionHistoryLimit",
+                "status.replicas",
+            ],
+            pool_path: POOL_PATH,
+            setup_warning: self.0.users.removal_handler.is_none().then_some(
+                "--removal-handler is not set: replicas of pools with scaleDownPolicy Explicit cannot be reduced",
+            ),
+        }
+    }
 
-/// Evaluates a request as far as possible without reading other objects.
-pub fn begin<'a>(settings: &Settings, request: Request<'a>) -> Evaluation<'a> {
-    let mut warnings = Vec::new();
-    match by_itself(settings, request, &mut warnings) {
-        Ok(Some(mut pending)) => {
-            pending.warnings = warnings;
-            if pending.needs.is_empty() {
-                return Evaluation::Decided(pending.finish(&Facts::default()));
+    fn review<'a>(&'a self, request: Request<'a>) -> Review<'a> {
+        match begin(&self.0, request) {
+            Evaluation::Decided(verdict) => Review::Decided(verdict),
+            Evaluation::NeedsFacts(request) => {
+                let gathered = Gathered::new(request.needs().clone());
+                Review::NeedsFacts(Box::new(PendingReview { request: *request, gathered }))
             }
-            Evaluation::NeedsFacts(Box::new(pending))
         }
-        Ok(None) => Evaluation::Decided(Verdict { outcome: Outcome::Allowed, warnings }),
-        Err(refusal) => Evaluation::Decided(Verdict { outcome: Outcome::Refused(*refusal), warnings }),
-    }
-}
-
-/// `None` if the request is allowed without further rules.
-fn by_itself<'a>(
-    settings: &Settings,
-    request: Request<'a>,
-    warnings: &mut Vec<Warning>,
-) -> Checked<Option<PendingRequest<'a>>> {
-    let (old, new) = (request.old.map(Pool), Pool(request.new));
-    record::check(settings, request.user, old, new)?;
-    if new.deleting() {
-        return Ok(None);
-    }
-    rollout::check(old, new, warnings)?;
-    if old.is_some_and(|old| old.spec() == new.spec()) && !pinned::touched(old, new) {
-        return Ok(None);
-    }
-    for name in ["replicas", "scaleDownPolicy"] {
-        let value = view::field(new.spec(), name);
-        if old.is_none_or(|old| view::field(old.spec(), name) != value) {
-            schema::spec_field(name, value)?;
-        }
-    }
-    match old {
-        None => name::check(new)?,
-        Some(old) => {
-            count::check(settings, request.user, old, new, warnings)?;
-            disks::removed(old, new, warnings);
-            rollout::held(old, new, warnings);
-        }
-    }
-    size::check(old, new)?;
-    let template = if old.is_none_or(|old| old.template() != new.template()) {
-        Some(machine::check(settings.cluster, new.template(), warnings)?)
-    } else {
-        None
-    };
-    if old.is_none_or(|old| devices::attached(old) != devices::attached(new)) {
-        devices::check_attached(new)?;
-        schema::disk_list(view::field(new.spec(), "virtualDiskTemplates"))?;
-    }
-    let mut changed = Vec::new();
-    for disk in new.disks() {
-        let before = old.and_then(|old| old.disk(disk.name));
-        if before.is_none_or(|before| before.value != disk.value) {
-            disks::check(before, disk, warnings)?;
-        }
-        if before.is_none_or(|before| before.spec() != disk.spec()) {
-            changed.push(disk);
-        }
-    }
-    let mut needs = needs(new, template.as_ref(), &changed);
-    pinned::needs(old, new, &mut needs)?;
-    Ok(Some(PendingRequest {
-        pool: new,
-        template,
-        changed,
-        cluster: settings.cluster,
-        needs,
-        warnings: Vec::new(),
-    }))
-}
-
-fn needs(pool: Pool<'_>, template: Option<&Template<'_>>, changed: &[view::DiskTemplate<'_>]) -> Needs {
-    let mut needs = Needs::default();
-    if let Some(template) = template {
-        needs.class = Some(template.class());
-        needs.images.extend(devices::boot_image(pool));
-    }
-    for disk in changed {
-        sources::needs(*disk, &mut needs);
-    }
-    needs
-}
-
-impl PendingRequest<'_> {
-    /// The objects to read for [`PendingRequest::finish`].
-    pub fn needs(&self) -> &Needs {
-        &self.needs
     }
 
-    /// The verdict, given the objects that were read.
-    pub fn finish(self, facts: &Facts) -> Verdict {
-        let Self { pool, template, changed, cluster, needs, mut warnings } = self;
-        let judged = with_facts(pool, template.as_ref(), &changed, cluster, facts, &mut warnings);
-        let held = || if needs.revisions.is_empty() { Ok(()) } else { pinned::check(pool, facts) };
-        let outcome = match judged.and_then(|()| held()) {
-            Ok(()) => Outcome::Allowed,
-            Err(outcome) => *outcome,
+    fn scale_guard(&self) -> Option<ScaleGuard> {
+        let lookup = |name: &str| Lookup {
+            subject: Subject::Pool,
+            api_version: vmpool_api::v1alpha2::API_VERSION,
+            plural: "virtualmachinepools",
+            namespaced: true,
+            name: Some(name.to_owned()),
+            fields: &["metadata.uid", "spec.scaleDownPolicy"],
+            reveals: false,
         };
-        Verdict { outcome, warnings }
+        Some(ScaleGuard { path: SCALE_PATH, terms: TERMS, lookup, is_explicit: |pool| Pool(pool).explicit() })
     }
 }
 
-fn with_facts(
-    pool: Pool<'_>,
-    template: Option<&Template<'_>>,
-    changed: &[view::DiskTemplate<'_>],
-    cluster: Cluster,
-    facts: &Facts,
-    warnings: &mut Vec<Warning>,
-) -> Result<(), Box<Outcome>> {
-    if let Some(template) = template {
-        class::check(template, cluster.in_place_resize, facts.class.as_ref(), warnings)?;
-        devices::check_boot(pool, facts)?;
+/// A request, and the objects that were read for it.
+struct PendingReview<'a> {
+    request: PendingRequest<'a>,
+    gathered: Gathered,
+}
+
+impl Pending for PendingReview<'_> {
+    fn lookups(&self) -> Vec<Lookup> {
+        self.gathered.lookups()
     }
-    for disk in changed {
-        sources::check(*disk, facts, warnings);
+
+    fn add(&mut self, results: Vec<LookupResult>) {
+        self.gathered.add(results);
     }
-    Ok(())
+
+    fn verdict(self: Box<Self>) -> Verdict {
+        self.request.finish(&self.gathered.facts())
+    }
 }
 
 #[cfg(test)]

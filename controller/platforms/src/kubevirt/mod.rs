@@ -14,7 +14,10 @@
 //! 6. `restart`, `update`: what brings a changed template to an existing machine
 //! 7. `publish`, `facts`: the data model of the engine
 //! 8. `platform`: the implementation of [`Platform`](crate::Platform)
+//!
+//! `admission` contains the rules of the webhook, and uses `selectors`. `removal` contains the groups of targeted removal.
 
+pub mod admission;
 pub mod coexistence;
 pub mod events;
 mod facts;
@@ -29,6 +32,7 @@ mod platform;
 mod publish;
 pub mod read;
 pub mod release;
+pub mod removal;
 pub mod restart;
 pub mod revision;
 pub mod selectors;

@@ -68,7 +68,8 @@ impl Platform for KubeVirt {
         (revision, to): (&RevisionId, &Value),
         _: &[DiskDraft],
     ) -> Option<Value> {
-        let ordinal = live["metadata"]["name"].as_str().and_then(keys::ordinal).unwrap_or_default();
+        // Without an ordinal in its name, the machine would get the storage of the first one.
+        let ordinal = live["metadata"]["name"].as_str().and_then(keys::ordinal)?;
         update::update(live, from.map(of), of(to), ordinal, revision.as_str())
     }
     /// Machines that virt-controller created are like those of vmpool, so they are updated like these.

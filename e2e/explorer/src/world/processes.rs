@@ -81,6 +81,7 @@ impl World {
             client,
             env.clone(),
             vmpool_apiserver::Settings {
+                apis: vmpool_platforms::removal::APIS,
                 enabled: true,
                 accept_within: accept_within(RESERVATION_AGE),
                 request_timeout: REQUEST_TIMEOUT,

@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use vmpool_api::annotations;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::{DEADLINE, World};
+use vmpool_engine::admission::{Request, scale};
 use vmpool_installation::installation::UNGUARDED;
 use vmpool_installation::programs::{Accounts, Component};
 use vmpool_invariants::object::Kind;
-use vmpool_platforms::dvp::admission::{Request, scale};
+use vmpool_platforms::dvp::admission::TERMS;
 use vmpool_test_cluster::poll;
 
 use super::pools::{Random, fields, set};
@@ -218,7 +219,9 @@ async fn scales(world: &World, stored: &[Value]) -> anyhow::Result<()> {
             let step = scale::compare(&scale(&pool["spec"]["replicas"]), &scale(&json!(replicas)))?;
             let verdict = match step {
                 scale::Step::Allow => None,
-                scale::Step::AskPolicy(shrink) => scale::judge(name, policy, shrink),
+                scale::Step::AskPolicy(shrink) => {
+                    scale::judge(&TERMS, name, policy == Some("Explicit"), shrink)
+                }
             };
             let (verdict, response) =
                 (verdict.map(|refusal| refusal.to_string()), of_scale(world, name, replicas).await?);

@@ -8,10 +8,11 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use vmpool_api::v1alpha2::API_VERSION;
 use vmpool_e2e::world::World;
+use vmpool_engine::admission::{Found, Outcome, Request, Users};
 use vmpool_installation::programs::{Accounts, Component};
 use vmpool_invariants::object::Kind;
 use vmpool_platforms::dvp::admission::{
-    self, Class, ClassName, Evaluation, Facts, Found, Image, ImageId, ImageKind, Outcome, Request, Settings,
+    self, Class, ClassName, Evaluation, Facts, Image, ImageId, ImageKind, Settings,
 };
 use vmpool_test_cluster::control_plane::apply;
 use vmpool_test_cluster::error::chain;
@@ -88,8 +89,10 @@ impl Cluster {
     /// The refusal of the rules; `None` if they accept the request.
     pub(super) fn verdict(&self, request: Request<'_>) -> Option<String> {
         let settings = Settings {
-            removal_handler: Some(Component::Apiserver.user()),
-            controller: Some(Accounts::controller_user()),
+            users: Users {
+                removal_handler: Some(Component::Apiserver.user()),
+                controller: Some(Accounts::controller_user()),
+            },
             ..Settings::default()
         };
         let verdict = match admission::begin(&settings, request) {
@@ -113,6 +116,7 @@ impl Cluster {
         match verdict.outcome {
             Outcome::Allowed => None,
             Outcome::Refused(refusal) => Some(refusal.to_string()),
+            Outcome::Malformed(reason) => Some(format!("malformed: {reason}")),
             Outcome::Undecided(reason) => Some(format!("undecided: {reason}")),
         }
     }

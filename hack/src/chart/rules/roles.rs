@@ -31,6 +31,7 @@ const LEASE: Grants = &[
 const WEBHOOK_CLUSTER: Grants = &[
     ("virtualization.deckhouse.io/virtualmachineclasses", "get list"),
     ("virtualization.deckhouse.io/clustervirtualimages", "get"),
+    ("storage.k8s.io/storageclasses", "get"),
 ];
 
 const WEBHOOK_BUNDLE: Grants =

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use vmpool_api::names::is_dns_label;
+use vmpool_engine::admission::{Checked, refuse};
 
-use super::finding::{Checked, refuse};
 use super::rule::Rule;
 use super::selectors;
-use super::syntax::is_key;
 use super::view::{MACHINE, at, field, list, text};
+use crate::syntax::is_key;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";

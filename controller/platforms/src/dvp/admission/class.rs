@@ -2,13 +2,12 @@
 
 use serde_json::Value;
 use vmpool_api::Quantity;
+use vmpool_engine::admission::{Checked, Found, Outcome, Warning, refuse, shortened};
 
-use super::facts::{ClassName, Found, Known};
-use super::finding::{Checked, Warning, refuse, shortened};
+use super::facts::{ClassName, Known};
 use super::machine::Template;
 use super::rule::Rule;
 use super::sizing::{Class, Cores, Fraction, Memory, Policy, percent};
-use super::verdict::Outcome;
 use super::view::{MACHINE, at};
 
 /// Number of fractions below 100% that a class must allow, so that an autoscaler can choose.

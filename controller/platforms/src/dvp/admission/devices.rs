@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use vmpool_engine::admission::{Checked, Found, Outcome, Warning, refuse, shortened};
 
-use super::facts::{Facts, Found, ImageId, ImageKind};
-use super::finding::{Checked, refuse};
+use super::facts::{Facts, ImageId, ImageKind, Needs};
 use super::rule::Rule;
-use super::verdict::Outcome;
 use super::view::{MACHINE, Pool, field, text};
 
 fn is_disk(device: &Value) -> bool {
@@ -115,8 +114,31 @@ fn boot_device(pool: Pool<'_>) -> Option<(usize, &Value)> {
     devices().nth(first)
 }
 
+/// The images among the devices of the machines, with their indexes.
+fn images(pool: Pool<'_>) -> impl Iterator<Item = (usize, ImageId)> {
+    pool.devices().iter().enumerate().filter_map(|(index, device)| {
+        let kind = ImageKind::named(text(device, "kind")?)?;
+        Some((index, ImageId { kind, name: text(device, "name")?.to_owned() }))
+    })
+}
+
+/// The images that the rules of this module need.
+pub(super) fn needs(pool: Pool<'_>, needs: &mut Needs) {
+    needs.images.extend(images(pool).map(|(_, id)| id));
+}
+
+/// Warns about images that do not exist. They can be created later.
+pub(super) fn check_images(pool: Pool<'_>, facts: &Facts, warnings: &mut Vec<Warning>) {
+    for (index, id) in images(pool).filter(|(_, id)| facts.images.get(id) == Some(&Found::Absent)) {
+        let (kind, name) = (id.kind.as_str(), shortened(&id.name, 63));
+        let detail = format!("there is no {kind} {name:?}; machines wait until it exists");
+        let path = format!("{MACHINE}.blockDeviceRefs[{index}].name");
+        warnings.push(Warning::new(Rule::ImageUnknown, path, detail));
+    }
+}
+
 /// The image that the machines would boot from.
-pub(super) fn boot_image(pool: Pool<'_>) -> Option<ImageId> {
+fn boot_image(pool: Pool<'_>) -> Option<ImageId> {
     let (_, device) = boot_device(pool)?;
     let kind = ImageKind::named(text(device, "kind")?)?;
     Some(ImageId { kind, name: text(device, "name")?.to_owned() })

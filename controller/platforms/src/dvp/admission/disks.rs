@@ -6,10 +6,11 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use vmpool_api::v1alpha2::{Reclaim, VirtualDiskSpec};
 use vmpool_api::{GoDuration, Quantity, labels};
+use vmpool_engine::admission::{Checked, Warning, refuse, shortened};
 
-use super::finding::{Checked, Warning, refuse, shortened, unreadable};
 use super::rule::Rule;
 use super::schema;
+use super::unreadable::unreadable;
 use super::view::{DiskTemplate, Pool, field, text};
 
 /// Disk templates that an update removes.

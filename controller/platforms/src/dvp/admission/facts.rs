@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use vmpool_engine::admission::{Found, Users};
 
 use super::sizing::Class;
 use super::view::{at, field, list, text};
@@ -35,10 +36,8 @@ pub struct Cluster {
 /// Settings that do not change while the process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// The full user name of the API server for removals.
-    pub removal_handler: Option<String>,
-    /// The full user name of the controller.
-    pub controller: Option<String>,
+    /// The users with more permissions than other users.
+    pub users: Users,
     /// The cluster.
     pub cluster: Cluster,
 }
@@ -133,17 +132,6 @@ pub enum ClassName {
     Default,
 }
 
-/// The result of reading an object.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Found<T> {
-    /// The object.
-    There(T),
-    /// The object does not exist.
-    Absent,
-    /// The object could not be read. Contains the error.
-    Failed(String),
-}
-
 /// The objects that the rules need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
@@ -153,6 +141,8 @@ pub struct Needs {
     pub images: BTreeSet<ImageId>,
     /// Names of VirtualDiskSnapshots of the pool's namespace.
     pub snapshots: BTreeSet<String>,
+    /// Names of storage classes.
+    pub storage_classes: BTreeSet<String>,
     /// Possible names of a ControllerRevision in the pool's namespace, in order. The first one that belongs to the pool
     /// is used.
     pub revisions: Vec<String>,
@@ -164,11 +154,12 @@ impl Needs {
         self.class.is_none()
             && self.images.is_empty()
             && self.snapshots.is_empty()
+            && self.storage_classes.is_empty()
             && self.revisions.is_empty()
     }
 }
 
-/// The objects that were read. A missing entry counts as absent.
+/// The objects that were read. An object without an entry was not read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// The class.
@@ -177,6 +168,8 @@ pub struct Facts {
     pub images: BTreeMap<ImageId, Found<Image>>,
     /// Snapshots by name.
     pub snapshots: BTreeMap<String, Found<Snapshot>>,
+    /// Storage classes by name.
+    pub storage_classes: BTreeMap<String, Found<()>>,
     /// The results for [`Needs::revisions`], in the same order.
     pub revisions: Vec<Found<Revision>>,
 }

@@ -6,13 +6,15 @@ use serde::Deserialize as _;
 use serde_json::Value;
 use vmpool_api::v1alpha2::VirtualMachineSpec;
 use vmpool_api::{PREFIX, Quantity, is_reserved};
+use vmpool_engine::admission::{Checked, Warning, refuse, shortened};
 
 use super::facts::{ClassName, Cluster, Known};
-use super::finding::{Checked, Warning, refuse, unreadable};
 use super::rule::Rule;
 use super::sizing::percent;
+use super::unreadable::unreadable;
 use super::view::{MACHINE, at, field};
-use super::{affinity, devices, networks, provisioning, schema, syntax};
+use super::{affinity, devices, networks, provisioning, schema};
+use crate::syntax;
 
 const MOST_CORES: i32 = 248;
 
@@ -172,7 +174,7 @@ fn memory(size: &Quantity, spec: &Value) -> Checked {
     let reason = match size.bytes() {
         Ok(0) => "a machine needs memory".to_owned(),
         Ok(_) => return Ok(()),
-        Err(error) => super::finding::shortened(&error.to_string(), 200),
+        Err(error) => shortened(&error.to_string(), 200),
     };
     refuse(
         Rule::NoMemory,

@@ -1,8 +1,8 @@
 //! Rules about the name of a pool. They apply only to creates, because a name cannot change.
 
 use serde_json::Value;
+use vmpool_engine::admission::{Checked, refuse};
 
-use super::finding::{Checked, refuse};
 use super::rule::Rule;
 use super::view::Pool;
 

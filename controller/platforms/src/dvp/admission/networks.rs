@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use vmpool_api::v1alpha2::virtual_machine::VirtualMachineNetworks as Network;
+use vmpool_engine::admission::{Checked, refuse};
 
 use super::facts::{Cluster, Known};
-use super::finding::{Checked, refuse};
 use super::rule::Rule;
 use super::view::MACHINE;
 

@@ -3,14 +3,13 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use vmpool_engine::admission::{Checked, Found, Outcome, refuse};
+use vmpool_engine::revision::RevisionId;
 
-use super::facts::{Facts, Found, Needs, Revision};
-use super::finding::{Checked, refuse};
+use super::facts::{Facts, Needs, Revision};
 use super::rollout;
 use super::rule::Rule;
-use super::verdict::Outcome;
 use super::view::{Pool, at};
-use vmpool_engine::revision::RevisionId;
 
 /// The advice for a revision that is not stored.
 const WAY_OUT: &str = "take the name of one of the pool's ControllerRevisions, which kubectl get controllerrevisions shows, \

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 use vmpool_api::v1alpha2::virtual_machine::VirtualMachineProvisioning;
+use vmpool_engine::admission::{Checked, Warning, refuse};
 
-use super::finding::{Checked, Warning, refuse};
 use super::rule::Rule;
 use super::view::MACHINE;
 

@@ -6,8 +6,8 @@
 use serde_json::Value;
 use vmpool_api::names::is_dns_label;
 use vmpool_api::{Share, ShareError, annotations};
+use vmpool_engine::admission::{Checked, Warning, refuse};
 
-use super::finding::{Checked, Warning, refuse};
 use super::rule::Rule;
 use super::view::{Pool, at, field};
 

@@ -2,16 +2,7 @@
 
 use std::fmt;
 
-/// The effect of breaking a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
-    /// The request is rejected as invalid.
-    Invalid,
-    /// The request is rejected because the user is not permitted to send it.
-    Forbidden,
-    /// The request is allowed with a warning.
-    Warning,
-}
+use vmpool_engine::admission::{self, Severity};
 
 /// The requests that a rule applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +115,7 @@ rules! {
     AutoFraction "W5a" Invalid Template "coreFraction Auto needs in-place resize, and a class that leaves at least two fractions below 100%";
     Networks "W6" Invalid Template "The networks fit each other and the cluster";
     BootsFromImage "W7" Invalid Template "The device that machines boot from is not an image that is ready and no CD-ROM";
+    ImageUnknown "W7w" Warning Template "The images that machines have as devices exist";
     Gpus "W8" Invalid Template "GPUs are requested only if the cluster has them";
     UserData "W9" Warning Template "Inline user data looks like something that cloud-init understands";
     Identities "W10" Invalid Template "The template contains nothing that only one machine can use";
@@ -134,6 +126,8 @@ rules! {
     DiskSize "D1" Invalid DiskTemplate "A disk size is greater than zero, and present if there is no data source";
     DiskBelowSource "D2" Warning DiskTemplate "A disk is not smaller than its source";
     DiskFromIso "D3" Warning DiskTemplate "A disk is not created from the image of a CD-ROM";
+    SourceUnknown "D4" Warning DiskTemplate "The image or snapshot that a disk is created from exists";
+    StorageClassUnknown "D5" Warning DiskTemplate "The storage class of a disk exists";
     LeavingExplicit "W16" Warning Update "scaleDownPolicy does not change from Explicit while there are more \
     machines than replicas";
     EmptiedPool "W17" Warning Update "replicas does not go to zero";
@@ -143,10 +137,24 @@ rules! {
     RolloutHeld "W21" Warning Update "The machine template does not change while a revision is pinned or the \
     rollout is paused";
     MetadataKeys "W22" Invalid Template "Labels and annotations of machines have keys and values that Kubernetes allows";
+    BecomingExplicit "W23" Warning Update "scaleDownPolicy does not change to Explicit while there are more \
+    machines than replicas";
 }
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.id())
+    }
+}
+
+impl From<Rule> for admission::Rule {
+    fn from(rule: Rule) -> Self {
+        Self::new(rule.id(), rule.severity())
+    }
+}
+
+impl PartialEq<Rule> for admission::Rule {
+    fn eq(&self, other: &Rule) -> bool {
+        *self == Self::from(*other)
     }
 }

@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 use serde_json::Value;
 use vmpool_api::names::{is_dns_label, is_dns_subdomain};
 use vmpool_api::{Quantity, crds};
+use vmpool_engine::admission::{Checked, refuse};
 
-use super::finding::{Checked, refuse};
 use super::rule::Rule;
 use super::view::{at, field, list, text};
 

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 use vmpool_api::names::is_dns_subdomain;
+use vmpool_engine::admission::{Checked, refuse};
 
-use super::finding::{Checked, refuse};
 use super::rule::Rule;
-use super::syntax::{is_key, is_value};
 use super::view::{field, list, text};
+use crate::syntax::{is_key, is_value};
 
 /// The kind of a requirement in a selector.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! The rule about the size of a pool. The schema limits every part, and this rule limits the whole spec.
 
 use serde_json::Value;
+use vmpool_engine::admission::{Checked, refuse};
 
-use super::finding::{Checked, refuse};
 use super::rule::Rule;
 use super::view::Pool;
 use vmpool_engine::limits;

@@ -3,11 +3,11 @@
 use serde::Deserialize as _;
 use serde_json::Value;
 use vmpool_api::Quantity;
+use vmpool_engine::admission::{Found, Warning, shortened};
 
-use super::facts::{Facts, Found, ImageId, ImageKind, Needs};
-use super::finding::{Warning, shortened};
+use super::facts::{Facts, ImageId, ImageKind, Needs};
 use super::rule::Rule;
-use super::view::{DiskTemplate, at, text};
+use super::view::{DiskTemplate, at, field, text};
 
 /// The path of the source in a disk template.
 const SOURCE: &str = ".spec.dataSource.objectRef.name";
@@ -27,7 +27,13 @@ fn source(disk: DiskTemplate<'_>) -> Option<Source> {
     }
 }
 
+/// The name of the storage class; `None` for the default one.
+fn storage_class(disk: DiskTemplate<'_>) -> Option<&str> {
+    text(field(disk.spec(), "persistentVolumeClaim"), "storageClassName").filter(|name| !name.is_empty())
+}
+
 pub(super) fn needs(disk: DiskTemplate<'_>, needs: &mut Needs) {
+    needs.storage_classes.extend(storage_class(disk).map(str::to_owned));
     match source(disk) {
         Some(Source::Image(id)) => drop(needs.images.insert(id)),
         Some(Source::Snapshot(name)) => drop(needs.snapshots.insert(name)),
@@ -36,6 +42,24 @@ pub(super) fn needs(disk: DiskTemplate<'_>, needs: &mut Needs) {
 }
 
 pub(super) fn check(disk: DiskTemplate<'_>, facts: &Facts, warnings: &mut Vec<Warning>) {
+    check_source(disk, facts, warnings);
+    if let Some(name) = storage_class(disk)
+        && facts.storage_classes.get(name) == Some(&Found::Absent)
+    {
+        let name = shortened(name, 63);
+        let detail =
+            format!("there is no StorageClass {name:?}; machines wait for their disks until it exists");
+        let path = disk.path(".spec.persistentVolumeClaim.storageClassName");
+        warnings.push(Warning::new(Rule::StorageClassUnknown, path, detail));
+    }
+}
+
+/// The detail about an object that does not exist.
+fn missing(what: &str) -> String {
+    format!("there is no {what}; machines wait for their disks until it exists")
+}
+
+fn check_source(disk: DiskTemplate<'_>, facts: &Facts, warnings: &mut Vec<Warning>) {
     let mut warn = |rule, below, detail: String| warnings.push(Warning::new(rule, disk.path(below), detail));
     let (what, needed) = match source(disk) {
         Some(Source::Image(id)) => {
@@ -53,6 +77,7 @@ pub(super) fn check(disk: DiskTemplate<'_>, facts: &Facts, warnings: &mut Vec<Wa
                 Some(Found::Failed(reason)) => {
                     return warn(Rule::DiskBelowSource, SOURCE, unread(&what, reason));
                 }
+                Some(Found::Absent) => return warn(Rule::SourceUnknown, SOURCE, missing(&what)),
                 _ => return,
             }
         }
@@ -63,7 +88,8 @@ pub(super) fn check(disk: DiskTemplate<'_>, facts: &Facts, warnings: &mut Vec<Wa
                 Some(Found::Failed(reason)) => {
                     return warn(Rule::DiskBelowSource, SOURCE, unread(&what, reason));
                 }
-                _ => return,
+                Some(Found::Absent) => return warn(Rule::SourceUnknown, SOURCE, missing(&what)),
+                None => return,
             }
         }
         None => return,

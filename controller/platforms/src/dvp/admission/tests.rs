@@ -3,16 +3,17 @@ mod classes;
 mod corpus;
 mod details;
 mod laws;
+mod missing;
 mod page;
 mod ratchet;
 mod rollouts;
-mod scales;
 
 use serde_json::{Value, json};
+use vmpool_engine::admission::{self, Found, Outcome, Request, Severity, Users, Verdict};
 
 use super::{
-    Class, Cluster, Evaluation, Facts, Found, Image, ImageId, ImageKind, Known, Outcome, Request, Revision,
-    Rule, Settings, Snapshot, Verdict, begin,
+    Class, Cluster, Evaluation, Facts, Image, ImageId, ImageKind, Known, Revision, Rule, Scope, Settings,
+    Snapshot, begin,
 };
 
 /// The user of the removal handler, which removes machines by name.
@@ -132,6 +133,18 @@ impl World {
         self
     }
 
+    /// The world in which admission finds no such image.
+    fn without_image(mut self, name: &str) -> Self {
+        let id = ImageId { kind: ImageKind::Cluster, name: name.to_owned() };
+        self.facts.images.insert(id, Found::Absent);
+        self
+    }
+
+    fn storage_class(mut self, name: &str, found: Found<()>) -> Self {
+        self.facts.storage_classes.insert(name.to_owned(), found);
+        self
+    }
+
     fn with_class(mut self, class: &Value) -> Self {
         self.facts.class = Some(Found::There(Class::read(class)));
         self
@@ -160,7 +173,8 @@ impl World {
 }
 
 fn settings(cluster: Cluster) -> Settings {
-    Settings { removal_handler: Some(HANDLER.to_owned()), controller: Some(CONTROLLER.to_owned()), cluster }
+    let users = Users { removal_handler: Some(HANDLER.to_owned()), controller: Some(CONTROLLER.to_owned()) };
+    Settings { users, cluster }
 }
 
 /// A class as the platform stores it.
@@ -179,11 +193,22 @@ fn small() -> Value {
     })
 }
 
+/// The rule in the catalogue of DVP.
+fn listed(rule: admission::Rule) -> Rule {
+    let listed = Rule::ALL.iter().find(|listed| rule == **listed);
+    let listed = *listed.unwrap_or_else(|| panic!("{rule} is not in the catalogue"));
+    assert_eq!(rule.severity(), listed.severity(), "{rule}");
+    listed
+}
+
 /// The rule that refused the request; `None` if the request is allowed.
 fn refused(verdict: &Verdict) -> Option<Rule> {
     match &verdict.outcome {
-        Outcome::Refused(refusal) => Some(refusal.rule),
-        Outcome::Allowed | Outcome::Undecided(_) => None,
+        Outcome::Refused(refusals) => {
+            assert_eq!(refusals.iter().count(), 1, "the first broken rule alone is the answer: {refusals}");
+            Some(listed(refusals.first().rule))
+        }
+        Outcome::Allowed | Outcome::Malformed(_) | Outcome::Undecided(_) => None,
     }
 }
 
@@ -206,10 +231,10 @@ fn only_what_is_needed_is_read() {
         };
     let created = needs(None, &pool()).unwrap();
     assert_eq!(created.class, Some(super::ClassName::Named("small".to_owned())));
-    assert_eq!(created.images.len(), 1, "the source of a disk; toolbox is not the first device: {created:?}");
+    assert_eq!(created.images.len(), 2, "the source of a disk, and an image among the devices: {created:?}");
     assert_eq!(needs(Some(&pool()), &with(pool(), "/spec/replicas", json!(9))), None);
     let grown = needs(Some(&pool()), &disk(0, "/spec/persistentVolumeClaim/size", json!("11Gi"))).unwrap();
     assert_eq!((grown.class, grown.images.len()), (None, 1));
     let resized = needs(Some(&pool()), &machine("/cpu/cores", json!(4))).unwrap();
-    assert_eq!((resized.class.is_some(), resized.images.len()), (true, 0));
+    assert_eq!((resized.class.is_some(), resized.images.len()), (true, 1));
 }

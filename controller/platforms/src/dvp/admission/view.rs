@@ -1,31 +1,12 @@
 //! Lenient access to a pool object, because the cluster may have another definition of pools.
 
 use serde_json::Value;
+use vmpool_engine::admission::count::Count;
+
+pub(super) use crate::value::{at, field, list, text};
 
 /// Path of the spec of machines in a pool.
 pub(super) const MACHINE: &str = "spec.virtualMachineTemplate.spec";
-
-static NULL: Value = Value::Null;
-
-/// A field of a value, `null` where there is none.
-pub(super) fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
-    value.get(name).unwrap_or(&NULL)
-}
-
-/// The value at a path of fields.
-pub(super) fn at<'a>(value: &'a Value, path: &[&str]) -> &'a Value {
-    path.iter().fold(value, |value, name| field(value, name))
-}
-
-/// The entries of a list; none if the value is not a list.
-pub(super) fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
-/// The text of a field; `None` if the value is not a text.
-pub(super) fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
-    field(value, name).as_str()
-}
 
 /// A pool object.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +48,11 @@ impl<'a> Pool<'a> {
 
     pub(super) fn explicit(self) -> bool {
         text(self.spec(), "scaleDownPolicy") == Some("Explicit")
+    }
+
+    pub(super) fn count(self) -> Count<'a> {
+        let replicas = field(self.spec(), "replicas");
+        Count { replicas, desired: self.replicas(), explicit: self.explicit() }
     }
 
     pub(super) fn template(self) -> &'a Value {

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
+use vmpool_engine::admission::scale;
 
-use super::super::{Rule, Severity, Verdict, scale};
+use super::super::TERMS;
 use super::*;
 
 /// A request that breaks one rule.
@@ -33,9 +34,11 @@ impl Request {
                 let scale = |replicas: &i64| json!({ "kind": "Scale", "spec": { "replicas": replicas } });
                 let refusal = match scale::compare(&scale(from), &scale(to)).unwrap() {
                     scale::Step::Allow => None,
-                    scale::Step::AskPolicy(shrink) => scale::judge("builders", Some(*policy), shrink),
+                    scale::Step::AskPolicy(shrink) => {
+                        scale::judge(&TERMS, "builders", *policy == "Explicit", shrink)
+                    }
                 };
-                let outcome = refusal.map_or(Outcome::Allowed, Outcome::Refused);
+                let outcome = refusal.map_or(Outcome::Allowed, |refusal| Outcome::Refused(refusal.into()));
                 Verdict { outcome, warnings: Vec::new() }
             }
         }
@@ -187,6 +190,7 @@ pub(super) fn specimens() -> Vec<Specimen> {
                 ]),
             ),
         ),
+        create_in(Rule::ImageUnknown, World::complete().without_image("toolbox"), pool()),
         create_in(
             Rule::Gpus,
             World::without(|cluster| cluster.gpus = Known::No),
@@ -224,6 +228,12 @@ pub(super) fn specimens() -> Vec<Specimen> {
             Rule::DiskFromIso,
             World::complete().image("installer", Image { ready: true, cdrom: true, unpacked: None }),
             disk(0, "/spec/dataSource", from("ClusterVirtualImage", "installer")),
+        ),
+        create_in(Rule::SourceUnknown, World::complete().without_image("debian"), pool()),
+        create_in(
+            Rule::StorageClassUnknown,
+            World::complete().storage_class("fast", Found::Absent),
+            disk(1, "/spec/persistentVolumeClaim/storageClassName", json!("fast")),
         ),
         update(
             Rule::LeavingExplicit,
@@ -271,6 +281,12 @@ pub(super) fn specimens() -> Vec<Specimen> {
             Rule::MetadataKeys,
             with(pool(), "/spec/virtualMachineTemplate/metadata/labels/role", json!("web server")),
         ),
+        update(
+            Rule::BecomingExplicit,
+            with(pool(), "/status/replicas", json!(5)),
+            with(explicit(), "/spec/replicas", json!(5)),
+            explicit(),
+        ),
     ]
 }
 
@@ -289,7 +305,7 @@ fn a_specimen_breaks_its_rule_and_its_neighbour_none() {
         assert_eq!(good, Verdict { outcome: Outcome::Allowed, warnings: Vec::new() }, "{rule}");
         if rule.severity() == Severity::Warning {
             assert_eq!(bad.outcome, Outcome::Allowed, "{rule}");
-            assert_eq!(bad.warnings.iter().map(|warning| warning.rule).collect::<Vec<_>>(), [rule]);
+            assert_eq!(bad.warnings.iter().map(|warning| listed(warning.rule)).collect::<Vec<_>>(), [rule]);
         } else {
             assert_eq!(refused(&bad), Some(rule));
         }

@@ -8,11 +8,12 @@ use super::*;
 /// The field and the rule of a refused create; `None` if the create is allowed.
 fn blame(pool: &Value) -> Option<(String, Rule)> {
     match World::complete().create(pool).outcome {
-        Outcome::Refused(refusal) => {
-            Some((refusal.field.replace("spec.virtualMachineTemplate.spec", "M"), refusal.rule))
+        Outcome::Refused(refusals) => {
+            let refusal = refusals.first();
+            Some((refusal.field.replace("spec.virtualMachineTemplate.spec", "M"), listed(refusal.rule)))
         }
         Outcome::Allowed => None,
-        Outcome::Undecided(reason) => panic!("{reason}"),
+        Outcome::Malformed(reason) | Outcome::Undecided(reason) => panic!("{reason}"),
     }
 }
 
@@ -183,6 +184,7 @@ fn provisioning_has_one_part(#[case] provisioning: Value, #[case] reason: &str) 
     else {
         panic!("it is allowed");
     };
+    let refusal = refusal.first();
     assert!(refusal.rule == Rule::Provisioning && refusal.detail.starts_with(reason), "{refusal}");
 }
 

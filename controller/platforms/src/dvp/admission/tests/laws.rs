@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::super::machine::sockets;
 use super::super::sizing::percent;
-use super::super::{Severity, syntax};
 use super::catalogue::broken;
 use super::*;
+use crate::syntax;
 
 proptest! {
     /// The sockets have the same size; otherwise the platform could not create the machine.
@@ -20,7 +20,7 @@ proptest! {
         prop_assert_eq!(refused(&verdict), (!fits).then_some(Rule::Cores));
         if let Outcome::Refused(refusal) = verdict.outcome && (1..=248).contains(&cores) {
             // The alternatives in a refusal are permitted values.
-            let numbers = refusal.detail.rsplit("use ").next().unwrap().split(" or ");
+            let numbers = refusal.first().detail.rsplit("use ").next().unwrap().split(" or ");
             for number in numbers.map(|number| number.parse::<i32>().unwrap()) {
                 prop_assert_eq!(number % sockets(number), 0);
                 prop_assert!((number - cores).abs() < sockets(248), "{} for {}", number, cores);
@@ -97,7 +97,7 @@ proptest! {
         let verdict = world.judge("alice", old, &new);
         prop_assert_eq!(&verdict, &world.judge("alice", old, &new));
         if let Outcome::Refused(refusal) = &verdict.outcome {
-            prop_assert!(refusal.rule.severity() != Severity::Warning);
+            prop_assert!(refusal.first().rule.severity() != Severity::Warning);
             prop_assert!(refusal.to_string().len() < 1500, "{}", refusal);
         }
         for warning in verdict.warnings {

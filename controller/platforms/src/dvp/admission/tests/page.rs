@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::super::{Rule, Severity};
 use super::catalogue::specimens;
+use super::{Rule, Severity};
 
 const PAGE: &str = include_str!("../../../../../../docs/admission.md");
 const BEGIN: &str = "<!-- rules: begin. Checked by vmpool-platforms, dvp::admission::tests::page -->\n";
@@ -14,7 +14,7 @@ fn table() -> String {
     let mut page = String::from("| Rule | What it says | Looked at | Broken |\n| --- | --- | --- | --- |\n");
     for rule in Rule::ALL {
         let result = match rule.severity() {
-            Severity::Invalid => "refused",
+            Severity::Invalid | Severity::Required | Severity::NotSupported => "refused",
             Severity::Forbidden => "forbidden",
             Severity::Warning => "warning",
         };

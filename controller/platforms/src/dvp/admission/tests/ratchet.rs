@@ -3,7 +3,6 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::super::Scope;
 use super::catalogue::broken;
 use super::*;
 

@@ -20,7 +20,7 @@ fn rollout(fields: Value) -> Value {
 }
 
 fn warned(verdict: &Verdict) -> Vec<Rule> {
-    verdict.warnings.iter().map(|warning| warning.rule).collect()
+    verdict.warnings.iter().map(|warning| listed(warning.rule)).collect()
 }
 
 #[rstest]

@@ -3,7 +3,9 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::super::scale::{Shrink, Step, compare, judge};
+use super::{Shrink, Step, Terms, compare, judge};
+
+const TERMS: Terms = Terms { policy: "spec.policy", explicit: "policy Explicit", absent: 0 };
 
 fn scale(replicas: &Value) -> Value {
     json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "spec": { "replicas": replicas } })
@@ -36,10 +38,10 @@ fn an_object_that_is_no_scale_is_reported(#[case] odd: Value) {
 }
 
 #[rstest]
-#[case::by_age(Some("NewestFirst"), false)]
-#[case::by_age_too(Some("OldestFirst"), false)]
-#[case::by_name(Some("Explicit"), true)]
-#[case::without_a_policy(None, false)]
-fn only_explicit_pools_are_guarded(#[case] policy: Option<&str>, #[case] guarded: bool) {
-    assert_eq!(judge("web", policy, Shrink { from: 3, to: 2 }).is_some(), guarded);
+#[case::explicit(true)]
+#[case::by_age(false)]
+fn only_explicit_pools_are_guarded(#[case] explicit: bool) {
+    let refusal = judge(&TERMS, "web", explicit, Shrink { from: 3, to: 2 });
+    assert_eq!(refusal.is_some(), explicit);
+    assert!(refusal.is_none_or(|refusal| refusal.detail.contains("3 replicas and policy Explicit")));
 }

@@ -27,13 +27,14 @@ pub struct Refusal {
 
 impl Refusal {
     /// Creates a refusal of the value at `field`. `reason` is the error, and `way_out` is what to do.
-    pub(super) fn new(
-        rule: Rule,
+    pub fn new(
+        rule: impl Into<Rule>,
         field: impl Into<String>,
         value: &Value,
         reason: impl fmt::Display,
         way_out: impl fmt::Display,
     ) -> Self {
+        let rule = rule.into();
         debug_assert!(rule.severity() != Severity::Warning, "{rule} only warns");
         Self { rule, field: field.into(), value: quoted(value), detail: format!("{reason}; {way_out}") }
     }
@@ -43,10 +44,27 @@ impl Refusal {
         self.rule.severity() == Severity::Forbidden
     }
 
+    /// The reason in the causes of a Kubernetes `Status`.
+    pub fn reason(&self) -> &'static str {
+        match self.rule.severity() {
+            Severity::Invalid | Severity::Warning => "FieldValueInvalid",
+            Severity::Required => "FieldValueRequired",
+            Severity::NotSupported => "FieldValueNotSupported",
+            Severity::Forbidden => "FieldValueForbidden",
+        }
+    }
+
     /// The message without the field, as in the causes of a Kubernetes `Status`.
     pub fn cause(&self) -> String {
-        let kind = if self.is_forbidden() { "Forbidden" } else { "Invalid value" };
-        format!("{kind}: {}: {} (rule {})", self.value, self.detail, self.rule)
+        let Self { value, detail, rule, .. } = self;
+        match rule.severity() {
+            Severity::Invalid | Severity::Warning => {
+                format!("Invalid value: {value}: {detail} (rule {rule})")
+            }
+            Severity::Required => format!("Required value: {detail} (rule {rule})"),
+            Severity::NotSupported => format!("Unsupported value: {value}: {detail} (rule {rule})"),
+            Severity::Forbidden => format!("Forbidden: {value}: {detail} (rule {rule})"),
+        }
     }
 }
 
@@ -54,6 +72,45 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.cause())
+    }
+}
+
+/// All broken rules that reject one request, in the order of the rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusals {
+    first: Refusal,
+    others: Vec<Refusal>,
+}
+
+impl Refusals {
+    /// The given refusals; `None` if there are none.
+    pub fn new(refusals: impl IntoIterator<Item = Refusal>) -> Option<Self> {
+        let mut refusals = refusals.into_iter();
+        Some(Self { first: refusals.next()?, others: refusals.collect() })
+    }
+
+    /// The first refusal. It determines the status of the response.
+    pub fn first(&self) -> &Refusal {
+        &self.first
+    }
+
+    /// All refusals.
+    pub fn iter(&self) -> impl Iterator<Item = &Refusal> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+}
+
+impl From<Refusal> for Refusals {
+    fn from(first: Refusal) -> Self {
+        Self { first, others: Vec::new() }
+    }
+}
+
+/// One line: the refusals, separated by commas.
+impl fmt::Display for Refusals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.first)?;
+        self.others.iter().try_for_each(|refusal| write!(f, ", {refusal}"))
     }
 }
 
@@ -69,7 +126,9 @@ pub struct Warning {
 }
 
 impl Warning {
-    pub(super) fn new(rule: Rule, field: impl Into<String>, detail: impl Into<String>) -> Self {
+    /// Creates a warning about the value at `field`. `detail` is the problem, and what to do.
+    pub fn new(rule: impl Into<Rule>, field: impl Into<String>, detail: impl Into<String>) -> Self {
+        let rule = rule.into();
         debug_assert!(rule.severity() == Severity::Warning, "{rule} refuses");
         Self { rule, field: field.into(), detail: detail.into() }
     }
@@ -89,7 +148,7 @@ impl fmt::Display for Warning {
 }
 
 /// A value for a message: one line of JSON with a limited length, and `null` if it is absent.
-pub(super) fn quoted(value: &Value) -> String {
+pub fn quoted(value: &Value) -> String {
     match value {
         // A large value is not serialized completely before it is shortened.
         Value::Array(list) if list.len() > LONGEST_VALUE => format!("[{} entries]", list.len()),
@@ -103,7 +162,7 @@ pub(super) fn quoted(value: &Value) -> String {
 }
 
 /// `text`, truncated at a character boundary to `limit` bytes.
-pub(super) fn shortened(text: &str, limit: usize) -> String {
+pub fn shortened(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
@@ -113,32 +172,18 @@ pub(super) fn shortened(text: &str, limit: usize) -> String {
 }
 
 /// The result of a rule. The error is boxed, because it is large and rare.
-pub(super) type Checked<T = ()> = Result<T, Box<Refusal>>;
+pub type Checked<T = ()> = Result<T, Box<Refusal>>;
 
-/// A refusal as the error of a check.
-pub(super) fn refuse<T>(
-    rule: Rule,
+/// A refusal as the error of a check. `reason` is the error, and `way_out` is what to do.
+///
+/// # Errors
+/// Always.
+pub fn refuse<T>(
+    rule: impl Into<Rule>,
     field: impl Into<String>,
     value: &Value,
     reason: impl fmt::Display,
     way_out: impl fmt::Display,
 ) -> Checked<T> {
     Err(Box::new(Refusal::new(rule, field, value, reason, way_out)))
-}
-
-/// The refusal of a part that does not have the types of the API. The message contains the error of the decoder.
-pub(super) fn unreadable<T>(path: &str, value: &Value, error: &serde_json::Error) -> Checked<T> {
-    // For a large value only its type, because it can contain data that must not be logged.
-    let value = match value {
-        Value::Object(map) => Value::from(format!("an object of {} fields", map.len())),
-        Value::Array(list) => Value::from(format!("a list of {} entries", list.len())),
-        other => other.clone(),
-    };
-    refuse(
-        Rule::Unreadable,
-        path,
-        &value,
-        format_args!("it cannot be read: {}", shortened(&error.to_string(), 200)),
-        "correct it; kubectl explain virtualmachinepools.virtualization.deckhouse.io --recursive shows the types",
-    )
 }

@@ -1,14 +1,16 @@
 //! The verdict about a request.
 
-use super::finding::{Refusal, Warning};
+use super::finding::{Refusal, Refusals, Warning};
 
 /// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is allowed.
     Allowed,
-    /// It is rejected, because it breaks a rule.
-    Refused(Refusal),
+    /// It is rejected, because it breaks these rules.
+    Refused(Refusals),
+    /// The object cannot be read as a pool. Contains the error.
+    Malformed(String),
     /// It cannot be decided, because an object that a rule depends on could not be read. Contains the error.
     Undecided(String),
 }
@@ -24,6 +26,6 @@ pub struct Verdict {
 
 impl From<Box<Refusal>> for Box<Outcome> {
     fn from(refusal: Box<Refusal>) -> Self {
-        Self::new(Outcome::Refused(*refusal))
+        Self::new(Outcome::Refused((*refusal).into()))
     }
 }

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::finding::{Refusal, refuse};
+use super::count::Terms;
+use super::finding::Refusal;
 use super::rule::Rule;
-use super::view::field;
 
 /// The change of a Scale request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,25 +41,24 @@ pub fn compare(old: &Value, new: &Value) -> Result<Step, NotAScale> {
     Ok(if to < from { Step::AskPolicy(Shrink { from, to }) } else { Step::Allow })
 }
 
-/// Checks a lowered count against the policy of the pool.
-pub fn judge(pool: &str, policy: Option<&str>, shrink: Shrink) -> Option<Refusal> {
-    if policy != Some("Explicit") {
-        return None;
-    }
+/// Checks a lowered count of a pool; `explicit` if only targeted removals may lower it.
+pub fn judge(terms: &Terms, pool: &str, explicit: bool, shrink: Shrink) -> Option<Refusal> {
     let Shrink { from, to } = shrink;
-    refuse::<()>(
-        Rule::ScaleGuard,
-        "spec.replicas",
-        &Value::from(to),
-        format_args!("pool {pool:?} has {from} replicas and scaleDownPolicy Explicit, so only targeted removals \
-        delete machines"),
-        format_args!(
-            "remove machines by name with a POST to virtualmachinepools/{pool}/scaledownwith; for an autoscaler set \
-             behavior.scaleDown.selectPolicy to Disabled"
-        ),
-    )
-    .err()
-    .map(|refusal| *refusal)
+    explicit.then(|| {
+        Refusal::new(
+            Rule::SCALE_GUARD,
+            "spec.replicas",
+            &Value::from(to),
+            format_args!(
+                "pool {pool:?} has {from} replicas and {}, so only targeted removals delete machines",
+                terms.explicit
+            ),
+            format_args!(
+                "remove machines by name with a POST to virtualmachinepools/{pool}/scaledownwith; for an autoscaler \
+                 set behavior.scaleDown.selectPolicy to Disabled"
+            ),
+        )
+    })
 }
 
 fn replicas(which: &'static str, scale: &Value) -> Result<i64, NotAScale> {
@@ -67,15 +66,15 @@ fn replicas(which: &'static str, scale: &Value) -> Result<i64, NotAScale> {
     if !scale.is_object() {
         return Err(wrong("it is not an object".to_owned()));
     }
-    let kind = field(scale, "kind");
+    let kind = &scale["kind"];
     if !kind.is_null() && kind != "Scale" {
         return Err(wrong("its kind is another one".to_owned()));
     }
-    let spec = field(scale, "spec");
+    let spec = &scale["spec"];
     if !spec.is_null() && !spec.is_object() {
         return Err(wrong("spec is not an object".to_owned()));
     }
-    match field(spec, "replicas") {
+    match &spec["replicas"] {
         // Go omits a zero.
         Value::Null => Ok(0),
         count => count
@@ -84,3 +83,6 @@ fn replicas(which: &'static str, scale: &Value) -> Result<i64, NotAScale> {
             .ok_or_else(|| wrong("spec.replicas is not a whole number of 32 bits".to_owned())),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use vmpool_api::names::is_dns_subdomain;
 const LONGEST: usize = 63;
 
 /// Whether `text` is a key of a label: a name with an optional prefix, which is a DNS subdomain and a slash.
-pub(super) fn is_key(text: &str) -> bool {
+pub(crate) fn is_key(text: &str) -> bool {
     match text.split_once('/') {
         None => is_name(text),
         Some((prefix, name)) => is_dns_subdomain(prefix) && is_name(name),
@@ -14,7 +14,7 @@ pub(super) fn is_key(text: &str) -> bool {
 }
 
 /// Whether `text` is a value of a label.
-pub(super) fn is_value(text: &str) -> bool {
+pub(crate) fn is_value(text: &str) -> bool {
     text.is_empty() || is_name(text)
 }
 

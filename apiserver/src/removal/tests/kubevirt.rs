@@ -1,0 +1,74 @@
+//! Removals from KubeVirt pools, which have a group of their own.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use vmpool_api::annotations;
+use vmpool_api::kubevirt::annotations::SCALE_IN_TARGETS;
+
+use crate::testing::{Answer, NAMESPACE, Process, World, ask, results_of};
+
+const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
+const MACHINES: &str = "virtualmachines.kubevirt.io";
+const GROUP: &str = "kubevirt.subresources.vmpool.dev/v1alpha1";
+
+/// A world with a DVP pool `web` of three machines, and a KubeVirt pool of the same name with machines of the same names.
+fn both(replicas: &Value) -> World {
+    let world = World::with_pool(1, 3);
+    world.server.store(|store| {
+        let metadata = json!({ "name": "web", "namespace": NAMESPACE });
+        let pool = json!({ "metadata": metadata, "spec": { "replicas": replicas } });
+        let pool = store.model().create_now(POOLS, pool).unwrap();
+        for index in 0..3 {
+            let owner = json!({ "kind": "VirtualMachinePool", "name": "web", "uid": pool["metadata"]["uid"],
+                "controller": true });
+            let metadata = json!({ "name": format!("web-{index}"), "namespace": NAMESPACE,
+                "ownerReferences": [owner], "finalizers": ["pool.kubevirt.io/finalizer"] });
+            store.model().create_now(MACHINES, json!({ "metadata": metadata })).unwrap();
+        }
+    });
+    world
+}
+
+async fn remove(world: &World, process: &Process, body: &str) -> Answer {
+    let path = format!("/apis/{GROUP}/namespaces/{NAMESPACE}/virtualmachinepools/web/scaledownwith");
+    world.through(process.call(ask("POST", &path, body))).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_removal_concerns_only_the_kubevirt_pool_of_the_name() {
+    let world = both(&json!(3));
+    let answer = remove(&world, &world.process(1), r#"{"targets":["web-1"]}"#).await;
+    assert_eq!(answer.code, StatusCode::CREATED, "{}", answer.body);
+    assert_eq!(results_of(&answer), [("web-1".into(), "Removed".into())]);
+    assert_eq!(answer.body["details"]["group"], "pool.kubevirt.io");
+    world.server.store(|store| {
+        let pool = store.model().get(POOLS, NAMESPACE, "web").unwrap();
+        assert_eq!(pool["spec"]["replicas"], 2);
+        assert!(pool["metadata"]["annotations"][SCALE_IN_TARGETS].is_string(), "{pool}");
+        assert!(pool["metadata"]["annotations"][annotations::SCALE_DOWN_TARGETS].is_null(), "{pool}");
+        let machine = store.model().get(MACHINES, NAMESPACE, "web-1").unwrap();
+        assert!(machine["metadata"]["deletionTimestamp"].is_string());
+        assert_eq!(store.replicas(), 3);
+        assert!(store.pool()["metadata"]["annotations"].is_null(), "{}", store.pool());
+        assert!(store.machine("web-1").unwrap()["metadata"]["deletionTimestamp"].is_null());
+    });
+}
+
+/// Without `replicas`, a KubeVirt pool has one machine.
+#[tokio::test]
+async fn a_missing_count_is_one() {
+    let world = both(&Value::Null);
+    let answer = remove(&world, &world.process(1), r#"{"targets":["web-0"]}"#).await;
+    assert_eq!(answer.code, StatusCode::CREATED, "{}", answer.body);
+    let pool = world.server.store(|store| store.model().get(POOLS, NAMESPACE, "web").unwrap());
+    assert_eq!(pool["spec"]["replicas"], 0);
+}
+
+#[tokio::test]
+async fn a_body_of_the_other_group_is_refused() {
+    let world = both(&json!(3));
+    let body = r#"{"apiVersion":"subresources.vmpool.dev/v1alpha1","targets":["web-1"]}"#;
+    let answer = remove(&world, &world.process(1), body).await;
+    assert_eq!(answer.code, StatusCode::BAD_REQUEST, "{}", answer.body);
+    assert!(answer.body["message"].as_str().unwrap().contains(GROUP), "{}", answer.body);
+}

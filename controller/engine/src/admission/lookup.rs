@@ -1,0 +1,65 @@
+//! The objects that rules depend on, as data: a platform returns what to read, and the webhook reads it.
+
+use serde_json::Value;
+
+/// What an object is to the rules. The metrics of reads have it as a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Subject {
+    /// A machine class.
+    Class,
+    /// An image.
+    Image,
+    /// A snapshot of a disk or of its volume.
+    Snapshot,
+    /// A stored revision of a machine template.
+    Revision,
+    /// A storage class.
+    StorageClass,
+    /// A pool.
+    Pool,
+}
+
+/// One read. Equal lookups read the same object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lookup {
+    /// What the object is.
+    pub subject: Subject,
+    /// Group and version of the object, such as `apps/v1`.
+    pub api_version: &'static str,
+    /// The plural name of the resource.
+    pub plural: &'static str,
+    /// Whether the object is in the namespace of the pool.
+    pub namespaced: bool,
+    /// The name of the object; `None` for the list of all objects of the resource.
+    pub name: Option<String>,
+    /// Paths of the fields that the rules use, with dots between the names. `items` selects the entries of a list.
+    pub fields: &'static [&'static str],
+    /// Whether the verdict shows the requesting user facts of the object, which the user may have no permission to read.
+    /// The webhook reads such an object only for an API server that has authenticated itself.
+    pub reveals: bool,
+}
+
+/// The result of reading an object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found<T> {
+    /// The object.
+    There(T),
+    /// The object does not exist.
+    Absent,
+    /// The object could not be read. Contains the error.
+    Failed(String),
+}
+
+impl<T> Found<T> {
+    /// The same result with another object.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Found<U> {
+        match self {
+            Self::There(value) => Found::There(change(value)),
+            Self::Absent => Found::Absent,
+            Self::Failed(reason) => Found::Failed(reason),
+        }
+    }
+}
+
+/// A lookup and its result; `None` if the webhook does not read the object for this client.
+pub type LookupResult = (Lookup, Option<Found<Value>>);

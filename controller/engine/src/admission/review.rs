@@ -1,0 +1,82 @@
+//! How a program gets the verdict of a platform about a request.
+//!
+//! ```text
+//!  request ──> Rules::review() ──> Decided: the verdict, without reads
+//!                   │
+//!                   └──> NeedsFacts ──> lookups() ──> the program reads ──> add() ──┬──> lookups() is empty: verdict()
+//!                                           ▲                                      │
+//!                                           └──────────────────────────────────────┘
+//! ```
+
+use std::fmt;
+
+use serde_json::Value;
+
+use super::count::Terms;
+use super::lookup::{Lookup, LookupResult};
+use super::request::Request;
+use super::verdict::Verdict;
+
+/// The rules of one platform.
+pub trait Rules: fmt::Debug + Send + Sync {
+    /// The kind of pools that the rules are about.
+    fn kind(&self) -> Kind;
+
+    /// Evaluates a create or an update as far as possible without reads.
+    fn review<'a>(&'a self, request: Request<'a>) -> Review<'a>;
+
+    /// The guard of the scale subresource; `None` if every user with permission to scale may lower the number of
+    /// machines. The program then serves no webhook for it.
+    fn scale_guard(&self) -> Option<ScaleGuard>;
+}
+
+/// The kind of pools of one platform.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// The API group.
+    pub group: &'static str,
+    /// The kind, such as `VirtualMachinePool`.
+    pub kind: &'static str,
+    /// The fields that make a pool large, for the message about a pool that is too large.
+    pub templates: &'static str,
+    /// The paths of all other fields that the rules use, with dots between the names. Of a stored pool that is too large,
+    /// only these are read.
+    pub small_fields: &'static [&'static str],
+    /// The path of the webhook for creates and updates of pools.
+    pub pool_path: &'static str,
+    /// A setting without which the rules refuse requests that they could allow, as a warning for the log.
+    pub setup_warning: Option<&'static str>,
+}
+
+/// The result of evaluating a request without reads.
+pub enum Review<'a> {
+    /// The verdict is complete.
+    Decided(Verdict),
+    /// The verdict depends on objects of the cluster.
+    NeedsFacts(Box<dyn Pending + Send + 'a>),
+}
+
+/// A request whose verdict depends on objects of the cluster.
+pub trait Pending {
+    /// The objects that are still to be read, in a fixed order. After [`Pending::add`] there can be others.
+    fn lookups(&self) -> Vec<Lookup>;
+
+    /// Adds the results of reads.
+    fn add(&mut self, results: Vec<LookupResult>);
+
+    /// The verdict, given the results so far. An object without a result counts as not read.
+    fn verdict(self: Box<Self>) -> Verdict;
+}
+
+/// How the guard of the scale subresource finds the policy of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct ScaleGuard {
+    /// The path of the webhook for updates of the scale subresource.
+    pub path: &'static str,
+    /// The names of count and policy in messages.
+    pub terms: Terms,
+    /// The lookup of the pool with a name.
+    pub lookup: fn(name: &str) -> Lookup,
+    /// Whether only targeted removals lower the number of machines of a pool.
+    pub is_explicit: fn(pool: &Value) -> bool,
+}

@@ -1,0 +1,28 @@
+//! Targeted removal of DVP pools.
+
+use vmpool_api::annotations::SCALE_DOWN_TARGETS;
+use vmpool_api::v1alpha2::{GROUP, VERSION};
+
+use crate::removal_api::{RemovalApi, Stored, StoredResource};
+
+const STORED: Stored = Stored {
+    pools: StoredResource { group: GROUP, version: VERSION, plural: "virtualmachinepools" },
+    machines: StoredResource { group: GROUP, version: VERSION, plural: "virtualmachines" },
+    record: SCALE_DOWN_TARGETS,
+    absent_replicas: 0,
+};
+
+/// The group of vmpool.
+pub const VMPOOL: RemovalApi = RemovalApi {
+    group: "subresources.vmpool.dev",
+    version: "v1alpha1",
+    plural: "virtualmachinepools",
+    singular: "virtualmachinepool",
+    kind: "VirtualMachinePool",
+    removal_kind: "VirtualMachinePoolScaleDownWith",
+    stored: &STORED,
+};
+
+/// The group of the reference API.
+pub const REFERENCE: RemovalApi =
+    RemovalApi { group: "subresources.virtualization.deckhouse.io", version: "v1alpha2", ..VMPOOL };

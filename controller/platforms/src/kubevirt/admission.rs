@@ -1,0 +1,109 @@
+//! The rules of admission for KubeVirt pools, for both served versions: which pools are valid.
+//!
+//! The API server converts pools of `v1alpha1` for the webhook, and both versions have one schema, so the rules do not
+//! depend on the version. As in KubeVirt's own webhook, the response contains all broken rules, with the same fields and
+//! with messages that contain the same texts. The rules are evaluated in this order:
+//!
+//! 1. the removal record ([`Rule::TargetsRecord`]), independent of the rest of the request;
+//! 2. a pool that is being deleted and an unchanged spec are allowed;
+//! 3. the types of all parts that the request changes. An error is a bad request;
+//! 4. all other rules, each for the part that the request changes. A pool whose template became invalid can still be
+//!    scaled, labeled and deleted;
+//! 5. warnings that depend on the other pools of the namespace, if no rule rejects the request.
+//!
+//! Every rule of the definition of vmpool is repeated here, because the cluster may have KubeVirt's definition. KubeVirt
+//! validates the machines that a pool creates. Its rules about machines are not repeated, except those about the names that
+//! the controller rewrites.
+
+mod decode;
+mod evaluation;
+mod findings;
+mod machine;
+mod name;
+mod neighbors;
+mod pool;
+mod rule;
+mod selectors;
+mod settings;
+mod size;
+mod volumes;
+
+use serde_json::Value;
+use vmpool_api::kubevirt::POOL_GROUP;
+use vmpool_engine::admission::{
+    Found, Kind, Lookup, LookupResult, Pending, Request, Review, Rules, ScaleGuard, Users, Verdict,
+};
+
+pub use rule::{Rule, Scope};
+
+use evaluation::{Evaluation, PendingRequest, begin};
+
+/// The path of the webhook for creates and updates of pools.
+pub const POOL_PATH: &str = "/validate-pool-kubevirt-io-v1beta1-virtualmachinepool";
+
+/// The rules of KubeVirt pools for programs.
+#[derive(Clone, Debug, Default)]
+pub struct KubevirtRules {
+    /// The users with more permissions than other users.
+    pub users: Users,
+}
+
+impl Rules for KubevirtRules {
+    fn kind(&self) -> Kind {
+        Kind {
+            group: POOL_GROUP,
+            kind: "VirtualMachinePool",
+            templates: "spec.virtualMachineTemplate",
+            small_fields: &[
+                "spec.replicas",
+                "spec.selector",
+                "spec.paused",
+                "spec.maxUnavailable",
+                "spec.scaleInStrategy",
+                "spec.updateStrategy",
+                "spec.nameGeneration",
+                "spec.autohealing",
+            ],
+            pool_path: POOL_PATH,
+            setup_warning: None,
+        }
+    }
+
+    fn review<'a>(&'a self, request: Request<'a>) -> Review<'a> {
+        match begin(&self.users, request) {
+            Evaluation::Decided(verdict) => Review::Decided(verdict),
+            Evaluation::NeedsPools(request) => {
+                Review::NeedsFacts(Box::new(PendingReview { request: *request, pools: None, is_read: false }))
+            }
+        }
+    }
+
+    fn scale_guard(&self) -> Option<ScaleGuard> {
+        None
+    }
+}
+
+/// A request, and the result of its lookup.
+struct PendingReview<'a> {
+    request: PendingRequest<'a>,
+    pools: Option<Found<Value>>,
+    is_read: bool,
+}
+
+impl Pending for PendingReview<'_> {
+    fn lookups(&self) -> Vec<Lookup> {
+        if self.is_read { Vec::new() } else { vec![self.request.lookup().clone()] }
+    }
+
+    fn add(&mut self, results: Vec<LookupResult>) {
+        self.pools = results.into_iter().find_map(|(_, found)| found);
+        self.is_read = true;
+    }
+
+    fn verdict(self: Box<Self>) -> Verdict {
+        self.request.finish(self.pools.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! Whether the parts of a pool have the types of the API. The fields of newer versions of KubeVirt are no error.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use serde::Deserialize;
+use serde_json::Value;
+use vmpool_api::kubevirt::{Autohealing, MachineTemplate, NameGeneration, ScaleInStrategy, UpdateStrategy};
+use vmpool_engine::admission::shortened;
+
+use super::pool::Pool;
+
+/// The error of decoding a value as `T`.
+fn error<T: for<'de> Deserialize<'de>>(value: &Value) -> Option<String> {
+    Option::<T>::deserialize(value).err().map(|error| error.to_string())
+}
+
+/// A part of the spec: its name, and the error of decoding it.
+type Part = (&'static str, fn(&Value) -> Option<String>);
+
+/// The parts with their types. The number of replicas and `maxUnavailable` have rules of their own.
+const PARTS: [Part; 7] = [
+    ("selector", error::<LabelSelector>),
+    ("virtualMachineTemplate", error::<MachineTemplate>),
+    ("paused", error::<bool>),
+    ("scaleInStrategy", error::<ScaleInStrategy>),
+    ("updateStrategy", error::<UpdateStrategy>),
+    ("nameGeneration", error::<NameGeneration>),
+    ("autohealing", error::<Autohealing>),
+];
+
+/// The first error in a part that the request changes.
+pub(super) fn error_in(old: Option<Pool<'_>>, new: Pool<'_>) -> Option<String> {
+    if let Some(error) = error::<serde_json::Map<String, Value>>(new.spec()) {
+        return Some(format!("spec: {error}"));
+    }
+    PARTS.iter().find_map(|(name, error)| {
+        let value = new.part(name);
+        if old.is_some_and(|old| old.part(name) == value) {
+            return None;
+        }
+        Some(format!("spec.{name}: {}", shortened(&error(value)?, 300)))
+    })
+}

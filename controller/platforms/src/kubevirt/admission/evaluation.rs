@@ -1,0 +1,154 @@
+//! The evaluation of a request: which rules apply to what it changes, in the order in which KubeVirt reports them.
+
+use serde_json::Value;
+use vmpool_api::kubevirt::annotations::SCALE_IN_TARGETS;
+use vmpool_engine::admission::count::{self, Change, Count, Terms};
+use vmpool_engine::admission::{Found, Lookup, Outcome, Request, Users, Verdict, record};
+
+use super::findings::Findings;
+use super::neighbors::{self, Compared};
+use super::pool::{MACHINE, Pool, same};
+use super::rule::Rule;
+use super::{decode, machine, name, selectors, settings, size, volumes};
+use crate::value::field;
+
+/// The names of count and policy in messages. No policy of KubeVirt restricts who may lower the count.
+const TERMS: Terms = Terms { policy: "spec.scaleInStrategy", explicit: "", absent: 1 };
+
+/// A request that is valid by itself, and whose warnings depend on the other pools of the namespace.
+#[derive(Clone, Debug)]
+pub(super) struct PendingRequest<'a> {
+    pool: Pool<'a>,
+    compared: Compared,
+    lookup: Lookup,
+    findings: Findings,
+}
+
+/// The result of evaluating a request without reads.
+#[derive(Debug)]
+pub(super) enum Evaluation<'a> {
+    Decided(Verdict),
+    NeedsPools(Box<PendingRequest<'a>>),
+}
+
+fn decided(outcome: Outcome) -> Evaluation<'static> {
+    Evaluation::Decided(Verdict { outcome, warnings: Vec::new() })
+}
+
+/// Evaluates a request as far as possible without reads.
+pub(super) fn begin<'a>(users: &Users, request: Request<'a>) -> Evaluation<'a> {
+    let (old, new) = (request.old.map(Pool), Pool(request.new));
+    let stored = |pool: Pool<'a>| pool.annotation(SCALE_IN_TARGETS);
+    let before = old.map_or(&Value::Null, stored);
+    if let Err(refusal) = record::check(users, request.user, SCALE_IN_TARGETS, before, stored(new)) {
+        return decided(Outcome::Refused((*refusal).into()));
+    }
+    // Otherwise finalizers could not be removed from a pool that does not meet the rules.
+    if new.deleting() || old.is_some_and(|old| old.spec() == new.spec()) {
+        return decided(Outcome::Allowed);
+    }
+    let mut findings = Findings::default();
+    if changed(old, new, "virtualMachineTemplate") && !machine::is_complete(new, &mut findings) {
+        return Evaluation::Decided(findings.verdict());
+    }
+    if let Some(error) = decode::error_in(old, new).or_else(|| settings_error(old, new)) {
+        return decided(Outcome::Malformed(error));
+    }
+    rules(request.user, old, new, &mut findings);
+    let compared = Compared::of(old, new);
+    match compared.lookup().filter(|_| !findings.rejects()) {
+        Some(lookup) => {
+            Evaluation::NeedsPools(Box::new(PendingRequest { pool: new, compared, lookup, findings }))
+        }
+        None => Evaluation::Decided(findings.verdict()),
+    }
+}
+
+fn changed(old: Option<Pool<'_>>, new: Pool<'_>, part: &str) -> bool {
+    old.is_none_or(|old| !same(old.part(part), new.part(part)))
+}
+
+fn settings_error(old: Option<Pool<'_>>, new: Pool<'_>) -> Option<String> {
+    if changed(old, new, "autohealing") { settings::undecodable(new) } else { None }
+}
+
+fn rules(user: &str, old: Option<Pool<'_>>, new: Pool<'_>, findings: &mut Findings) {
+    let changed = |part: &str| changed(old, new, part);
+    if old.is_none() {
+        name::check(new, findings);
+    }
+    if changed("virtualMachineTemplate") {
+        size::check(new, findings);
+        machine::check(user, new, findings);
+        volumes::check(new, findings);
+        volumes::check_data_volumes(new, findings);
+        machine::check_run(new, findings);
+    }
+    let selector_unchanged = old.is_some_and(|old| selectors::unchanged(old, new));
+    let labels = |pool: Pool<'_>| (pool.labels().clone(), pool.inner_labels().clone());
+    if !selector_unchanged || old.is_none_or(|old| labels(old) != labels(new)) {
+        selectors::check(new, findings);
+    }
+    if changed("replicas") {
+        settings::replicas(new, findings);
+    }
+    if changed("maxUnavailable") {
+        settings::max_unavailable(new, findings);
+    }
+    for (name, rule) in
+        [("updateStrategy", Rule::UpdateStrategies), ("scaleInStrategy", Rule::ScaleInStrategies)]
+    {
+        if changed(name) {
+            settings::one_strategy(new, name, rule, findings);
+            settings::words(new, name, findings);
+            selectors::check_policy(new, name, findings);
+        }
+    }
+    if changed("autohealing") {
+        settings::autohealing(new, findings);
+    }
+    if old.is_some() && !selector_unchanged {
+        selectors::refuse_change(new, findings);
+    }
+    settings::unknown_fields(new, findings);
+    if let Some(old) = old {
+        let change = Change { pool: new.name(), old: count(old), new: count(new), current: None };
+        count::warn(&TERMS, &change, &mut findings.warnings);
+        data_volumes_replaced(old, new, findings);
+    }
+}
+
+fn count(pool: Pool<'_>) -> Count<'_> {
+    let replicas = pool.part("replicas");
+    Count { replicas, desired: replicas.as_i64().unwrap_or(TERMS.absent), explicit: false }
+}
+
+/// The controller replaces a machine and its DataVolumes if their templates change, unless updates are not proactive.
+fn data_volumes_replaced(old: Pool<'_>, new: Pool<'_>, findings: &mut Findings) {
+    let templates = |pool: Pool<'_>| field(pool.machine(), "dataVolumeTemplates").clone();
+    let strategy = new.part("updateStrategy");
+    let waits = ["unmanaged", "opportunistic"].iter().any(|member| !field(strategy, member).is_null());
+    if !same(&templates(old), &templates(new)) && !waits {
+        findings.warn(
+            Rule::DataVolumesReplaced,
+            format!("{MACHINE}.dataVolumeTemplates"),
+            "they change: the controller deletes each machine with its DataVolumes and their data, and creates it again; to \
+             keep existing machines, set updateStrategy to unmanaged first",
+        );
+    }
+}
+
+impl PendingRequest<'_> {
+    /// The list of all pools of the namespace.
+    pub(super) fn lookup(&self) -> &Lookup {
+        &self.lookup
+    }
+
+    /// The verdict, given the list; `None` if the webhook does not read it for this client.
+    pub(super) fn finish(mut self, pools: Option<&Found<Value>>) -> Verdict {
+        if let Some(pools) = pools {
+            neighbors::check(self.pool, self.compared, pools, &mut self.findings);
+        }
+        self.findings.verdict()
+    }
+}

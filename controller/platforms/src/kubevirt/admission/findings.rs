@@ -1,0 +1,45 @@
+//! All broken rules of one request. KubeVirt's API reports them together.
+
+use std::fmt;
+
+use serde_json::Value;
+use vmpool_engine::admission::{Outcome, Refusal, Refusals, Verdict, Warning};
+
+use super::rule::Rule;
+
+/// The broken rules, in the order in which they were found.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Findings {
+    refusals: Vec<Refusal>,
+    pub(super) warnings: Vec<Warning>,
+}
+
+impl Findings {
+    /// Adds a refusal of the value at `field`. `reason` is the error, and `way_out` is what to do.
+    pub(super) fn refuse(
+        &mut self,
+        rule: Rule,
+        field: impl Into<String>,
+        value: &Value,
+        reason: impl fmt::Display,
+        way_out: impl fmt::Display,
+    ) {
+        self.refusals.push(Refusal::new(rule, field, value, reason, way_out));
+    }
+
+    /// Adds a warning about the value at `field`. `detail` is the problem, and what to do.
+    pub(super) fn warn(&mut self, rule: Rule, field: impl Into<String>, detail: impl Into<String>) {
+        self.warnings.push(Warning::new(rule, field, detail));
+    }
+
+    /// Whether a rule rejects the request.
+    pub(super) fn rejects(&self) -> bool {
+        !self.refusals.is_empty()
+    }
+
+    /// The verdict.
+    pub(super) fn verdict(self) -> Verdict {
+        let outcome = Refusals::new(self.refusals).map_or(Outcome::Allowed, Outcome::Refused);
+        Verdict { outcome, warnings: self.warnings }
+    }
+}

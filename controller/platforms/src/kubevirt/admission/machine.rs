@@ -1,0 +1,151 @@
+//! Rules about the machine template. KubeVirt validates the machines that are created from it; these rules check only
+//! what users get wrong most often, and what the controller relies on.
+
+use serde_json::Value;
+use vmpool_api::Quantity;
+use vmpool_api::kubevirt::labels::RESERVED;
+use vmpool_api::kubevirt::values::RunStrategy;
+
+use super::findings::Findings;
+use super::pool::{INSTANCE, MACHINE, Pool};
+use super::rule::Rule;
+use crate::value::{at, field, text};
+
+/// The service accounts of KubeVirt in its usual namespace. They may use its reserved labels.
+const KUBEVIRT: [&str; 4] = [
+    "system:serviceaccount:kubevirt:kubevirt-apiserver",
+    "system:serviceaccount:kubevirt:kubevirt-controller",
+    "system:serviceaccount:kubevirt:kubevirt-handler",
+    "system:serviceaccount:kubevirt:kubevirt-operator",
+];
+
+/// Whether the template has the parts that all other rules are about.
+pub(super) fn is_complete(pool: Pool<'_>, findings: &mut Findings) -> bool {
+    const REASON: &str = "missing virtual machine template";
+    // A part of another type is an error of the decoder.
+    let is_map = |value: &Value| value.is_object() || value.is_null();
+    if pool.template().is_null() && is_map(pool.spec()) {
+        // KubeVirt reports this field, although it has another name.
+        let way_out = "add spec.virtualMachineTemplate";
+        findings.refuse(Rule::NoTemplate, "spec.template", pool.template(), REASON, way_out);
+        return false;
+    }
+    if pool.instance().is_null()
+        && !pool.template().is_null()
+        && is_map(pool.template())
+        && is_map(pool.machine())
+    {
+        let way_out = "add the template of the VirtualMachineInstances";
+        findings.refuse(Rule::NoInstanceTemplate, INSTANCE, pool.instance(), REASON, way_out);
+        return false;
+    }
+    true
+}
+
+pub(super) fn check(user: &str, pool: Pool<'_>, findings: &mut Findings) {
+    reserved_labels(user, pool, findings);
+}
+
+/// The rules after those about volumes.
+pub(super) fn check_run(pool: Pool<'_>, findings: &mut Findings) {
+    run_strategy(pool, findings);
+    maxima(pool, findings);
+    instance_type(pool, findings);
+}
+
+fn reserved_labels(user: &str, pool: Pool<'_>, findings: &mut Findings) {
+    let reserved = RESERVED.iter().find(|key| !field(pool.inner_labels(), key).is_null());
+    if let Some(key) = reserved.filter(|_| !KUBEVIRT.contains(&user)) {
+        findings.refuse(
+            Rule::ReservedLabels,
+            format!("{INSTANCE}.metadata.labels"),
+            &Value::from(*key),
+            "creation of the following reserved kubevirt.io/ labels on a VMI object is prohibited",
+            "remove the label",
+        );
+    }
+}
+
+fn run_strategy(pool: Pool<'_>, findings: &mut Findings) {
+    let (running, strategy) = (field(pool.machine(), "running"), field(pool.machine(), "runStrategy"));
+    let running_path = format!("{MACHINE}.running");
+    match (running.is_null(), strategy.is_null()) {
+        (false, false) => findings.refuse(
+            Rule::RunningAndStrategy,
+            running_path,
+            running,
+            "running and runStrategy are mutually exclusive",
+            "remove running",
+        ),
+        (true, true) => findings.refuse(
+            Rule::NoRunStrategy,
+            running_path,
+            running,
+            "RunStrategy must be specified",
+            format_args!("set {MACHINE}.runStrategy, for example to Always"),
+        ),
+        _ => {}
+    }
+    let path = format!("{MACHINE}.runStrategy");
+    match strategy.as_str().map(str::parse::<RunStrategy>) {
+        Some(Ok(RunStrategy::WaitAsReceiver)) => findings.warn(
+            Rule::WaitAsReceiver,
+            path,
+            "KubeVirt accepts WaitAsReceiver only with its feature gate, and such a machine waits for a migration from \
+             another cluster; use Always to start machines",
+        ),
+        Some(Ok(_)) => {}
+        None if strategy.is_null() => {}
+        None | Some(Err(_)) => findings.refuse(
+            Rule::RunStrategy,
+            path,
+            strategy,
+            "Invalid RunStrategy",
+            "use Always, Halted, Manual, RerunOnFailure or Once",
+        ),
+    }
+}
+
+/// KubeVirt refuses more than the maximum only if it updates running machines, which this API does not show.
+fn maxima(pool: Pool<'_>, findings: &mut Findings) {
+    let domain = at(pool.instance(), &["spec", "domain"]);
+    let path = format!("{INSTANCE}.spec.domain");
+    let cores = |name: &str| at(domain, &["cpu", name]).as_i64();
+    if let (Some(sockets), Some(max)) = (cores("sockets"), cores("maxSockets"))
+        && sockets > max
+    {
+        let detail = format!("{sockets} sockets exceed maxSockets {max}; KubeVirt may refuse the machines");
+        findings.warn(Rule::LiveUpdateLimit, format!("{path}.cpu.sockets"), detail);
+    }
+    let bytes = |name: &str| -> Option<u64> {
+        serde_json::from_value::<Quantity>(at(domain, &["memory", name]).clone()).ok()?.bytes().ok()
+    };
+    if let (Some(guest), Some(max)) = (bytes("guest"), bytes("maxGuest"))
+        && guest > max
+    {
+        let (guest, max) = (at(domain, &["memory", "guest"]), at(domain, &["memory", "maxGuest"]));
+        let detail = format!("{guest} exceeds maxGuest {max}; KubeVirt may refuse the machines");
+        findings.warn(Rule::LiveUpdateLimit, format!("{path}.memory.guest"), detail);
+    }
+}
+
+/// The instance type is not read: it can change until a machine is created. What no instance type allows is known.
+fn instance_type(pool: Pool<'_>, findings: &mut Findings) {
+    let Some(name) = text(field(pool.machine(), "instancetype"), "name") else { return };
+    let domain = at(pool.instance(), &["spec", "domain"]);
+    let set = |below: &[&str]| !at(domain, below).is_null();
+    let conflict = [
+        ("cpu.cores", set(&["cpu", "cores"])),
+        ("cpu.sockets", set(&["cpu", "sockets"])),
+        ("cpu.threads", set(&["cpu", "threads"])),
+        ("memory.guest", set(&["memory", "guest"])),
+        ("resources.requests.cpu", set(&["resources", "requests", "cpu"])),
+        ("resources.requests.memory", set(&["resources", "requests", "memory"])),
+    ];
+    if let Some((below, _)) = conflict.into_iter().find(|(_, is_set)| *is_set) {
+        let name = vmpool_engine::admission::shortened(name, 63);
+        let detail =
+            format!("instance type {name:?} sets it too, so KubeVirt refuses the machines; remove it here");
+        findings.warn(Rule::TypeConflict, format!("{INSTANCE}.spec.domain.{below}"), detail);
+    }
+}

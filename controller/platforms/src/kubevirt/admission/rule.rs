@@ -1,0 +1,128 @@
+//! The catalogue of rules: their names, their effects and the requests that they apply to.
+
+use std::fmt;
+
+use vmpool_engine::admission::{self, Severity};
+
+/// The requests that a rule applies to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Every create and every update, before any rule that allows a request.
+    Always,
+    /// Creates.
+    Create,
+    /// Updates that change the spec.
+    Update,
+    /// Creates, and updates that change the machine template.
+    Template,
+    /// Creates, and updates that change the part in question.
+    Part,
+}
+
+impl Scope {
+    /// The text for the documentation.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Always => "every request",
+            Self::Create => "create",
+            Self::Update => "update of the spec",
+            Self::Template => "create, changed machine template",
+            Self::Part => "create, changed part",
+        }
+    }
+}
+
+macro_rules! rules {
+    ($($name:ident $id:literal $severity:ident $scope:ident $check:literal;)+) => {
+        /// A rule about pools. The order is the order in the documentation.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Rule {
+            $(#[doc = $check] $name,)+
+        }
+
+        impl Rule {
+            /// All rules.
+            pub const ALL: &'static [Self] = &[$(Self::$name),+];
+
+            /// The identifier of the rule in messages and documentation.
+            pub const fn id(self) -> &'static str {
+                match self { $(Self::$name => $id),+ }
+            }
+
+            /// The effect of breaking the rule.
+            pub const fn severity(self) -> Severity {
+                match self { $(Self::$name => Severity::$severity),+ }
+            }
+
+            /// The requests that it applies to.
+            pub const fn scope(self) -> Scope {
+                match self { $(Self::$name => Scope::$scope),+ }
+            }
+
+            /// The rule as a sentence without a full stop.
+            pub const fn check(self) -> &'static str {
+                match self { $(Self::$name => $check),+ }
+            }
+        }
+    };
+}
+
+rules! {
+    TargetsRecord "W12a" Forbidden Always "Only the API server for removals and the controller write the removal \
+    record";
+    NameLength "K1" Invalid Create "The name of a pool has at most 61 characters";
+    SpecSize "K2" Invalid Part "The spec of a pool has at most 128 KiB of JSON";
+    Value "K3" Invalid Part "Every number is in the range that the API defines";
+    UnknownWord "K3a" NotSupported Part "Every sort policy and state preservation is one that the API defines";
+    NoTemplate "K4" Required Template "There is a machine template";
+    NoInstanceTemplate "K5" Required Template "The machine template has a template for the VirtualMachineInstance";
+    ReservedLabels "K6" NotSupported Template "Only KubeVirt puts its own labels on VirtualMachineInstances";
+    DiskWithoutVolume "K7" Invalid Template "Every disk has a volume of the same name";
+    VolumeNames "K7a" Invalid Template "Names of disks and volumes are DNS labels, and no two disks or volumes share one";
+    DataVolumeIncomplete "K8" Required Template "A DataVolume template has a name, pvc or storage, and a source";
+    DataVolumeInvalid "K8a" Invalid Template "A DataVolume template has one kind of storage and one kind of source, a \
+    name that can be used, and a volume that refers to it";
+    RunningAndStrategy "K9" Invalid Template "running and runStrategy are not both set";
+    NoRunStrategy "K10" Invalid Template "running or runStrategy is set";
+    RunStrategy "K11" Invalid Template "runStrategy is one that KubeVirt defines";
+    Selector "K13" Invalid Part "selector is a valid label selector";
+    SelectorMatch "K14" Invalid Part "selector matches the labels of the machine template";
+    NoPercent "K15" Invalid Part "A maxUnavailable in quotes ends with %";
+    BadPercent "K16" Invalid Part "The part of maxUnavailable before % is an integer";
+    PercentRange "K17" Invalid Part "The percentage of maxUnavailable is between 1 and 100";
+    NumberRange "K18" Invalid Part "A maxUnavailable without quotes is an integer greater than 0";
+    UpdateStrategies "K19" Invalid Part "updateStrategy has at most one field";
+    ScaleInStrategies "K20" Invalid Part "scaleInStrategy has at most one field";
+    SelectorChanged "K21" Invalid Update "selector never changes";
+    PolicySelectors "K22" Invalid Part "The selectors of selection policies are valid";
+    HealingTime "K23" Invalid Part "minFailingToStartDuration is not negative";
+    EmptiedPool "W17" Warning Update "replicas does not go to zero";
+    LongName "K30" Warning Create "The name of a pool has at most 52 characters";
+    UnknownField "K31" Warning Part "The spec has no fields that vmpool does not know, except in the machine template";
+    InnerLabels "K32" Warning Part "selector also matches the labels of the VirtualMachineInstances";
+    OnlinePreservation "K33" Warning Part "statePreservation is not Online";
+    DataVolumesReplaced "K34" Warning Update "The DataVolume templates do not change while updates are proactive";
+    SharedDataVolumes "K35" Warning Template "No other pool of the namespace has DataVolume templates of the same names";
+    SharedMachines "K36" Warning Part "The selectors of two pools of a namespace do not match the same machines";
+    TypeConflict "K37" Warning Template "A machine template with instancetype does not set CPU or memory";
+    LiveUpdateLimit "K38" Warning Template "Sockets and memory of the guest are at most their maximum";
+    WaitAsReceiver "K39" Warning Template "runStrategy is not WaitAsReceiver";
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.id())
+    }
+}
+
+impl From<Rule> for admission::Rule {
+    fn from(rule: Rule) -> Self {
+        Self::new(rule.id(), rule.severity())
+    }
+}
+
+impl PartialEq<Rule> for admission::Rule {
+    fn eq(&self, other: &Rule) -> bool {
+        *self == Self::from(*other)
+    }
+}

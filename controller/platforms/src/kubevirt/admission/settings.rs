@@ -1,0 +1,172 @@
+//! Rules about the settings of a pool: replicas, disruption budget, strategies and autohealing.
+
+use serde_json::Value;
+use vmpool_api::GoDuration;
+use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
+
+use super::findings::Findings;
+use super::pool::Pool;
+use super::rule::Rule;
+use crate::value::{at, field};
+
+/// The fields of the spec that this version of vmpool knows.
+const KNOWN: [&str; 9] = [
+    "autohealing",
+    "maxUnavailable",
+    "nameGeneration",
+    "paused",
+    "replicas",
+    "scaleInStrategy",
+    "selector",
+    "updateStrategy",
+    "virtualMachineTemplate",
+];
+
+/// The members of a strategy.
+const STRATEGIES: [&str; 3] = ["unmanaged", "opportunistic", "proactive"];
+
+/// A definition of pools from a newer KubeVirt has more fields. Refusing them would stop users who do not rely on them.
+pub(super) fn unknown_fields(pool: Pool<'_>, findings: &mut Findings) {
+    let fields = pool.spec().as_object().into_iter().flatten();
+    for (name, _) in fields.filter(|(name, _)| !KNOWN.contains(&name.as_str())).take(3) {
+        let detail = "this version of vmpool does not know the field, so it has no effect; remove it, or upgrade vmpool";
+        findings.warn(Rule::UnknownField, format!("spec.{name}"), detail);
+    }
+}
+
+pub(super) fn replicas(pool: Pool<'_>, findings: &mut Findings) {
+    let value = pool.part("replicas");
+    if !value.is_null() && value.as_i64().is_none_or(|count| !(0..=i64::from(i32::MAX)).contains(&count)) {
+        let reason = "the number of machines must be greater than or equal to 0";
+        findings.refuse(Rule::Value, "spec.replicas", value, reason, "use a number from 0");
+    }
+}
+
+pub(super) fn max_unavailable(pool: Pool<'_>, findings: &mut Findings) {
+    const PATH: &str = "spec.maxUnavailable";
+    let value = pool.part("maxUnavailable");
+    let mut refuse = |rule, reason: String, way_out| findings.refuse(rule, PATH, value, reason, way_out);
+    match value {
+        Value::Null => {}
+        Value::String(text) => match text.strip_suffix('%').map(str::parse::<i64>) {
+            None => refuse(
+                Rule::NoPercent,
+                "a maxUnavailable in quotes must end with %".to_owned(),
+                "write a percentage such as \"25%\", or a number of machines without quotes",
+            ),
+            Some(Err(_)) => refuse(
+                Rule::BadPercent,
+                format!("the percentage value {text:?} is invalid"),
+                "write an integer before the %, for example \"25%\"",
+            ),
+            Some(Ok(percent)) if !(1..=100).contains(&percent) => refuse(
+                Rule::PercentRange,
+                "the percentage of maxUnavailable must be between 1 and 100".to_owned(),
+                "use a percentage such as \"25%\"",
+            ),
+            Some(Ok(_)) => {}
+        },
+        number if number.as_i64().is_some_and(|number| number > 0) => {}
+        _ => refuse(
+            Rule::NumberRange,
+            "maxUnavailable must be greater than 0".to_owned(),
+            "use a number of machines from 1, or a percentage",
+        ),
+    }
+}
+
+/// The strategy in this field of the spec.
+pub(super) fn one_strategy(pool: Pool<'_>, name: &str, rule: Rule, findings: &mut Findings) {
+    let strategy = pool.part(name);
+    let set = STRATEGIES.iter().filter(|member| !field(strategy, member).is_null());
+    if set.count() > 1 {
+        findings.refuse(
+            rule,
+            format!("spec.{name}"),
+            strategy,
+            "only one strategy can be configured",
+            "keep one of unmanaged, opportunistic and proactive",
+        );
+    }
+}
+
+/// The enumerated values of the strategy in this field of the spec.
+pub(super) fn words(pool: Pool<'_>, name: &str, findings: &mut Findings) {
+    let strategy = pool.part(name);
+    let sort = at(strategy, &["proactive", "selectionPolicy", "sortPolicy"]);
+    if !sort.is_null() && sort.as_str().is_none_or(|sort| sort.parse::<SortPolicy>().is_err()) {
+        findings.refuse(
+            Rule::UnknownWord,
+            format!("spec.{name}.proactive.selectionPolicy.sortPolicy"),
+            sort,
+            "there is no such sort policy",
+            "supported values: \"AscendingOrder\", \"DescendingOrder\", \"Newest\", \"Oldest\", \"Random\"",
+        );
+    }
+    for member in ["opportunistic", "proactive"] {
+        let preservation = at(strategy, &[member, "statePreservation"]);
+        let path = || format!("spec.{name}.{member}.statePreservation");
+        match preservation.as_str().map(str::parse::<StatePreservation>) {
+            Some(Ok(StatePreservation::Online)) => findings.warn(
+                Rule::OnlinePreservation,
+                path(),
+                "Online retains the volumes of removed machines, as Offline does, and not the memory of their guests",
+            ),
+            Some(Ok(_)) => {}
+            None if preservation.is_null() => {}
+            None | Some(Err(_)) => findings.refuse(
+                Rule::UnknownWord,
+                path(),
+                preservation,
+                "there is no such state preservation",
+                "supported values: \"Disabled\", \"Offline\", \"Online\"",
+            ),
+        }
+    }
+}
+
+pub(super) fn autohealing(pool: Pool<'_>, findings: &mut Findings) {
+    let threshold = field(pool.part("autohealing"), "startUpFailureThreshold");
+    if !threshold.is_null()
+        && threshold.as_i64().is_none_or(|count| !(1..=i64::from(u32::MAX)).contains(&count))
+    {
+        findings.refuse(
+            Rule::Value,
+            "spec.autohealing.startUpFailureThreshold",
+            threshold,
+            "the number of failed starts must be between 1 and 4294967295",
+            "use a number such as 3",
+        );
+    }
+    let (value, duration) = healing_time(pool);
+    if let Some(Ok(duration)) = duration
+        && duration.as_nanos() < 0
+    {
+        findings.refuse(
+            Rule::HealingTime,
+            HEALING_TIME,
+            value,
+            "the duration must not be negative, because machines would be replaced at once",
+            "use a duration such as 5m",
+        );
+    }
+}
+
+const HEALING_TIME: &str = "spec.autohealing.minFailingToStartDuration";
+
+fn healing_time(pool: Pool<'_>) -> (&Value, Option<Result<GoDuration, String>>) {
+    let value = field(pool.part("autohealing"), "minFailingToStartDuration");
+    let duration = match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.parse::<GoDuration>().map_err(|error| error.to_string())),
+        _ => Some(Err("it is not a text".to_owned())),
+    };
+    (value, duration)
+}
+
+/// Why the duration of autohealing cannot be decoded.
+pub(super) fn undecodable(pool: Pool<'_>) -> Option<String> {
+    let (_, duration) = healing_time(pool);
+    let reason = duration?.err()?;
+    Some(format!("{HEALING_TIME} must be a duration such as 90s or 5m: {reason}"))
+}

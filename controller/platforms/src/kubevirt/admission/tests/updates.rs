@@ -1,0 +1,98 @@
+//! Rules about changes, and changes that are always allowed.
+
+use rstest::rstest;
+use vmpool_api::kubevirt::annotations::SCALE_IN_TARGETS;
+
+use super::*;
+
+#[test]
+fn the_selector_never_changes() {
+    let mut new = with(
+        pool(),
+        "/spec/selector",
+        json!({ "matchExpressions": [{ "key": "farm", "operator": "Exists" }] }),
+    );
+    let verdict = update(&pool(), &new);
+    assert_eq!(refused(&verdict), [Rule::SelectorChanged]);
+    let Outcome::Refused(refusals) = verdict.outcome else { unreachable!("it is refused") };
+    assert_eq!(refusals.first().field, "spec.selector");
+    assert!(refusals.to_string().contains("selector is immutable"), "{refusals}");
+    new["spec"]["selector"] = json!({ "matchLabels": { "farm": "other" } });
+    assert_eq!(refused(&update(&pool(), &new)), [Rule::SelectorMatch, Rule::SelectorChanged]);
+    // The same selector in other words.
+    new["spec"]["selector"] = json!({ "matchLabels": { "farm": "render" }, "matchExpressions": [] });
+    assert_allowed(&update(&pool(), &new));
+}
+
+/// A stored pool that breaks a rule can still be scaled, labeled, and deleted.
+#[test]
+fn a_part_that_does_not_change_is_not_judged() {
+    let mut broken = with(pool(), "/spec/maxUnavailable", json!("x%"));
+    broken = with(broken, &format!("{MACHINE}/runStrategy"), Value::Null);
+    broken = with(broken, "/spec/autohealing", json!({ "minFailingToStartDuration": "-5m" }));
+    broken = with(broken, "/metadata/name", json!("a".repeat(70)));
+    assert_eq!(refused(&create(&broken)).len(), 4);
+    assert_allowed(&update(&broken, &with(broken.clone(), "/spec/replicas", json!(5))));
+    assert_allowed(&update(&broken, &with(broken.clone(), "/metadata/labels", json!({ "a": "b" }))));
+    let deleting = with(broken.clone(), "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+    assert_allowed(&update(&broken, &with(deleting, "/spec/paused", json!(7))));
+    let repaired = with(broken.clone(), "/spec/maxUnavailable", json!("10%"));
+    assert_allowed(&update(&broken, &repaired));
+    assert_eq!(
+        refused(&update(&broken, &with(broken.clone(), "/spec/maxUnavailable", json!("y%")))),
+        [Rule::BadPercent]
+    );
+}
+
+#[rstest]
+#[case::a_user("alice", false)]
+#[case::the_api_server_for_removals(HANDLER, true)]
+fn only_the_removal_handler_writes_the_removal_record(#[case] user: &str, #[case] allowed: bool) {
+    let recorded = with(pool(), "/metadata/annotations", json!({ SCALE_IN_TARGETS: "[]" }));
+    let expected: &[Rule] = if allowed { &[] } else { &[Rule::TargetsRecord] };
+    let none = Found::There(json!({}));
+    assert_eq!(refused(&among(user, Some(&pool()), &recorded, Some(&none))), expected);
+    assert_eq!(refused(&among(user, Some(&recorded), &pool(), Some(&none))), expected);
+    assert_eq!(refused(&among(user, None, &recorded, Some(&none))), expected);
+    let deleting = with(recorded.clone(), "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+    assert_eq!(refused(&among(user, Some(&pool()), &deleting, Some(&none))), expected);
+    assert_allowed(&among(
+        user,
+        Some(&recorded),
+        &with(recorded.clone(), "/spec/replicas", json!(9)),
+        Some(&none),
+    ));
+}
+
+/// The shrink guard of other platforms does not exist here.
+#[test]
+fn every_user_may_lower_the_count() {
+    assert!(rules().scale_guard().is_none());
+    assert_allowed(&update(&pool(), &with(pool(), "/spec/replicas", json!(1))));
+    // Without a count, the pool has one machine.
+    assert_allowed(&update(&pool(), &with(pool(), "/spec/replicas", Value::Null)));
+}
+
+#[test]
+fn only_changed_names_and_labels_need_the_other_pools() {
+    let lookups = |old: Option<&Value>, new: &Value| {
+        let rules = rules();
+        match rules.review(Request { user: "a", old, new }) {
+            Review::Decided(_) => 0,
+            Review::NeedsFacts(pending) => pending.lookups().len(),
+        }
+    };
+    let old = pool();
+    assert_eq!(lookups(None, &old), 1);
+    assert_eq!(lookups(Some(&old), &with(old.clone(), "/spec/replicas", json!(9))), 0);
+    assert_eq!(lookups(Some(&old), &machine("/template/spec/domain/memory/guest", json!("4Gi"))), 0);
+    let renamed = with(
+        machine("/dataVolumeTemplates/0/metadata/name", json!("cache")),
+        &format!("{MACHINE}/template/spec/volumes/0/dataVolume/name"),
+        json!("cache"),
+    );
+    assert_eq!(lookups(Some(&old), &renamed), 1);
+    assert_eq!(lookups(Some(&old), &machine("/template/metadata/labels/tier", json!("a"))), 1);
+    // A request that is rejected anyway reads nothing.
+    assert_eq!(lookups(None, &machine("/runStrategy", Value::Null)), 0);
+}

@@ -1,0 +1,25 @@
+//! Targeted removal of KubeVirt pools. It has a group of its own, because a DVP pool can have the same name in the same
+//! namespace.
+
+use vmpool_api::kubevirt::annotations::SCALE_IN_TARGETS;
+use vmpool_api::kubevirt::{GROUP, POOL_GROUP, POOL_VERSION};
+
+use crate::removal_api::{RemovalApi, Stored, StoredResource};
+
+const STORED: Stored = Stored {
+    pools: StoredResource { group: POOL_GROUP, version: POOL_VERSION, plural: "virtualmachinepools" },
+    machines: StoredResource { group: GROUP, version: "v1", plural: "virtualmachines" },
+    record: SCALE_IN_TARGETS,
+    absent_replicas: 1,
+};
+
+/// The group of vmpool for KubeVirt pools.
+pub const VMPOOL: RemovalApi = RemovalApi {
+    group: "kubevirt.subresources.vmpool.dev",
+    version: "v1alpha1",
+    plural: "virtualmachinepools",
+    singular: "virtualmachinepool",
+    kind: "VirtualMachinePool",
+    removal_kind: "VirtualMachinePoolScaleDownWith",
+    stored: &STORED,
+};

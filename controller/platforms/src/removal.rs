@@ -1,0 +1,10 @@
+//! The APIs of targeted removal: which groups are served for the pools of each platform, and which stored objects a
+//! removal reads and writes.
+
+use crate::{dvp, kubevirt};
+
+pub use crate::removal_api::{RemovalApi, Stored, StoredResource};
+
+/// The served groups. On a cluster with the platform's own API server, a group can belong to the platform: the
+/// APIServices of the cluster decide which groups reach vmpool.
+pub const APIS: &[RemovalApi] = &[dvp::removal::REFERENCE, dvp::removal::VMPOOL, kubevirt::removal::VMPOOL];

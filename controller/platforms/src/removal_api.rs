@@ -1,0 +1,51 @@
+//! The description of an API of targeted removal, as data.
+
+/// A served API group of targeted removal. Several groups can be about the same pools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemovalApi {
+    /// The served group.
+    pub group: &'static str,
+    /// The served version.
+    pub version: &'static str,
+    /// The plural name of the served resource.
+    pub plural: &'static str,
+    /// The singular name of the served resource.
+    pub singular: &'static str,
+    /// The kind of the served resource. The served object has metadata only.
+    pub kind: &'static str,
+    /// The kind of a removal request.
+    pub removal_kind: &'static str,
+    /// The stored objects.
+    pub stored: &'static Stored,
+}
+
+impl RemovalApi {
+    /// The value of `apiVersion`.
+    pub fn api_version(&self) -> String {
+        format!("{}/{}", self.group, self.version)
+    }
+}
+
+/// The stored objects that a removal reads and writes.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Stored {
+    /// Pools.
+    pub pools: StoredResource,
+    /// Machines.
+    pub machines: StoredResource,
+    /// The annotation of a pool that contains its removal record.
+    pub record: &'static str,
+    /// The number of machines that a missing `spec.replicas` of a pool stands for.
+    pub absent_replicas: i64,
+}
+
+/// A stored resource. Its objects are in namespaces.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct StoredResource {
+    /// The group.
+    pub group: &'static str,
+    /// The version.
+    pub version: &'static str,
+    /// The plural name.
+    pub plural: &'static str,
+}
