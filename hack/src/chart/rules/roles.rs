@@ -18,7 +18,7 @@ const CONTROLLER: Grants = &[
     ("virtualization.deckhouse.io/virtualmachines/finalizers", "update"),
     ("virtualization.deckhouse.io/virtualdisks", "get list watch create patch delete"),
     ("virtualization.deckhouse.io/virtualmachineblockdeviceattachments", "list watch"),
-    ("apps/controllerrevisions", "get list create delete"),
+    ("apps/controllerrevisions", "get list watch create delete"),
     ("/events", "create patch"),
     ("events.k8s.io/events", "create patch"),
 ];
