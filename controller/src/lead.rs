@@ -149,7 +149,9 @@ impl Shared {
     }
 }
 
-/// Reconciles all pools of one platform until `stop`. See [`reconcile_platform`].
+/// Reconciles all pools of one platform until `stop`, and finishes the passes in progress.
+///
+/// The caller must hold the lease of `fence`, and must drop the future when the lease is lost.
 pub async fn lead<P: Platform>(
     dependencies: Dependencies,
     fence: Fence,

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::count;
-use crate::testing::{Fate, MERGE_PATCH, Refusal, Verb, World, machine_names};
+use crate::testing::{Call, Fate, MERGE_PATCH, Refusal, Verb, World, machine_names};
 
 const MACHINES: &str = "virtualmachines";
 
@@ -46,6 +46,12 @@ async fn a_released_machine_gets_no_labels_back() {
     world.calm().await;
     let machine = world.server.get(MACHINES, &name).unwrap();
     assert_eq!(machine["metadata"]["labels"], json!({ "role": "kept" }));
+    let sets_labels = |call: &Call| {
+        let labels = call.body["metadata"]["labels"].as_object();
+        call.is(MERGE_PATCH, MACHINES) && labels.is_some_and(|labels| labels.values().any(Value::is_string))
+    };
+    let writes = world.take_writes();
+    assert!(!writes.iter().any(sets_labels), "{writes:?}");
 }
 
 #[tokio::test]
@@ -67,6 +73,10 @@ async fn a_rejected_label_does_not_delay_creates() {
     let writes = world.take_writes();
     assert_eq!(count(&writes, MERGE_PATCH, MACHINES), 1, "{writes:?}");
     assert_eq!(world.machines().len(), 4, "{writes:?}");
+    // A later pass would create them, too: the status shows the end of the pass that was refused the label.
+    let first = |verb: Verb, what: &str| writes.iter().position(|call| call.is(verb, what));
+    let status = writes.iter().position(|call| call.subresource == "status");
+    assert!(first(Verb::Create, MACHINES) < status, "{writes:?}");
     world.calm().await;
     assert_eq!(world.condition("ReplicaFailure").unwrap()["reason"], "FailedRepair");
 }
