@@ -127,7 +127,7 @@ impl Stash {
     /// Reads a ControllerRevision.
     ///
     /// # Errors
-    /// Its metadata has the wrong type. The data is not examined: [`decode`] does that.
+    /// Its metadata has the wrong type. Decoding examines the data, and not this function.
     pub fn read(revision: &Value) -> Result<Self, Malformed> {
         let owned = |path| Ok::<_, Malformed>(tree::text(revision, path)?.unwrap_or_default().to_owned());
         let owners = tree::items(revision, "metadata.ownerReferences")?.iter().map(Owner::read);
