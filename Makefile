@@ -48,7 +48,7 @@ demo-programs:
 	$(BUILD_ASIDE) $(DEMO)
 
 .PHONY: bench
-bench: xtask ## Measure speed, resource usage and requests; MEMBERS=10000, POOLS=100, FAILOVER=1, HELP=1 for all variables
+bench: xtask ## Measure speed, resource usage and requests; MEMBERS=10000, PLATFORM=kubevirt, POOLS=100, HELP=1 for all variables
 	@echo "==> The control plane: etcd, kube-apiserver, kube-controller-manager, kubectl (minutes the first time, kept in $(TARGET_DIR)/tools)"
 	@$(XTASK) tools control-plane
 	@echo "==> The controller, the platform simulator and the benchmark, optimized"

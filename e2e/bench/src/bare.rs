@@ -9,15 +9,13 @@ use std::time::Instant;
 use anyhow::Context;
 use kube::Client;
 use kube::Resource;
-use kube::api::{DeleteParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::request::Request;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::task::JoinSet;
-use vmpool_controller::platform::dvp::{DiskObject, Dvp, MachineObject, PoolObject};
-use vmpool_controller::platform::{Disks, Platform};
+use vmpool_controller::platform::{DiskOf, Disks, Finalizers, Platform, Revisions};
 use vmpool_engine::ObjectId;
-use vmpool_engine::model::{DiskDraft, Draft};
+use vmpool_engine::model::{DiskDraft, Draft, Naming};
 use vmpool_engine::names::Namer;
 use vmpool_installation::programs::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE};
 use vmpool_invariants::object::Kind;
@@ -34,17 +32,6 @@ const MANAGER: &str = "vmpool-bareclient";
 /// Number of machines created as a warm-up.
 const WARM_UP: usize = 64;
 
-/// The fields of a create response that the client reads.
-#[derive(Debug, Deserialize)]
-struct Created {
-    metadata: Metadata,
-}
-
-#[derive(Debug, Deserialize)]
-struct Metadata {
-    uid: String,
-}
-
 /// One measurement.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
@@ -59,19 +46,19 @@ pub(crate) struct Run {
 }
 
 /// The bare client, with a pool that owns its objects.
-pub(crate) struct Bare {
-    inner: Arc<Inner>,
+pub(crate) struct Bare<P: Platform> {
+    inner: Arc<Inner<P>>,
     /// The first unused number for names.
     next: usize,
 }
 
-struct Inner {
+struct Inner<P: Platform> {
     client: Client,
     namespace: &'static str,
-    pool: PoolObject,
+    pool: P::Pool,
 }
 
-impl Bare {
+impl<P: Platform> Bare<P> {
     /// Creates a namespace with a pool, and warms up the client and the API server.
     pub(crate) async fn start(lab: &Lab, namespace: &'static str) -> anyhow::Result<Self> {
         lab.namespace(namespace).await?;
@@ -117,7 +104,7 @@ impl Bare {
         let begin = Instant::now();
         side_by_side(width, machines, {
             let inner = self.inner.clone();
-            move |machine| delete(inner.clone(), machine)
+            move |machine: Arc<P::Machine>| delete(inner.clone(), machine)
         })
         .await?;
         let delete_seconds = seconds(begin, left.reach(0).await?);
@@ -128,22 +115,32 @@ impl Bare {
     }
 }
 
-impl Inner {
+impl<P: Platform> Inner<P> {
     /// The objects that the controller would create, with names numbered from `first`.
     fn drafts(&self, first: usize, count: usize) -> Vec<Draft> {
-        let pool = Dvp::read_pool(&self.pool);
+        let pool = P::read_pool(&self.pool);
         let namer = Namer::new(&pool.id.name, &pool.id.uid);
+        let numbered =
+            P::Revisions::names(&pool.id, pool.generation).and_then(|names| names.into_iter().next());
+        let revision = numbered.unwrap_or_else(|| pool.revision.clone());
         let draft = |number: u64| {
-            let name: Arc<str> = namer.name(number).into();
+            let name: Arc<str> = match pool.naming {
+                Naming::Ordinal => format!("{}-{number}", pool.id.name).into(),
+                Naming::Random => namer.name(number).into(),
+            };
             let disk =
                 |template: &Arc<str>| DiskDraft::new(format!("{name}-{template}").into(), template.clone());
             let disks = pool.disks.iter().map(|template| disk(&template.name)).collect();
-            Draft { name, number, revision: pool.revision.clone(), disks }
+            Draft { name, number, revision: revision.clone(), disks }
         };
         (first..first + count).map(|number| draft(number as u64)).collect()
     }
 
-    async fn create(&self, path: String, object: &serde_json::Value) -> anyhow::Result<Created> {
+    async fn create<T: DeserializeOwned>(
+        &self,
+        path: String,
+        object: &serde_json::Value,
+    ) -> anyhow::Result<T> {
         let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
         let request = Request::new(path).create(&params, serde_json::to_vec(object)?)?;
         Ok(self.client.request(request).await?)
@@ -151,26 +148,36 @@ impl Inner {
 }
 
 /// Creates a machine, then its disks.
-async fn unit(inner: Arc<Inner>, draft: Draft) -> anyhow::Result<ObjectId> {
+async fn unit<P: Platform>(inner: Arc<Inner<P>>, draft: Draft) -> anyhow::Result<Arc<P::Machine>> {
     let namespace = Some(inner.namespace);
-    let path = MachineObject::url_path(&(), namespace);
-    let created = inner.create(path, &Dvp::machine(&inner.pool, &Dvp::template(&inner.pool), &draft)).await?;
-    let machine = ObjectId::new(&draft.name, &created.metadata.uid);
+    let path = P::Machine::url_path(&(), namespace);
+    let created: P::Machine =
+        inner.create(path, &P::machine(&inner.pool, &P::template(&inner.pool), &draft)).await?;
+    let machine = ObjectId::new(&draft.name, uid(&created));
     for disk in &draft.disks {
-        let body = <Dvp as Disks<PoolObject, MachineObject>>::object(&inner.pool, &machine, disk)
+        let body = P::Disks::object(&inner.pool, &machine, disk)
             .context("the pool has the template of every draft")?;
-        inner.create(DiskObject::url_path(&(), namespace), &body).await?;
+        let _: IgnoredAny = inner.create(DiskOf::<P>::url_path(&(), namespace), &body).await?;
     }
-    Ok(machine)
+    Ok(Arc::new(created))
 }
 
-async fn delete(inner: Arc<Inner>, machine: ObjectId) -> anyhow::Result<()> {
-    let uid = Some(machine.uid.as_str().to_owned());
+/// Deletes a machine and, if the pools have one, removes the finalizer.
+async fn delete<P: Platform>(inner: Arc<Inner<P>>, machine: Arc<P::Machine>) -> anyhow::Result<()> {
+    let name = machine.meta().name.as_deref().unwrap_or_default();
+    let uid = Some(uid(&*machine).to_owned());
     let params = DeleteParams::background().preconditions(Preconditions { uid, resource_version: None });
-    let path = MachineObject::url_path(&(), Some(inner.namespace));
-    let request = Request::new(path).delete(&machine.name, &params)?;
-    inner.client.request::<IgnoredAny>(request).await?;
+    let request = Request::new(P::Machine::url_path(&(), Some(inner.namespace)));
+    inner.client.request::<IgnoredAny>(request.delete(name, &params)?).await?;
+    if let Some(patch) = P::Finalizers::remove(&machine) {
+        let patch = Patch::Json::<()>(serde_json::from_value(patch)?);
+        inner.client.request::<IgnoredAny>(request.patch(name, &PatchParams::default(), &patch)?).await?;
+    }
     Ok(())
+}
+
+fn uid(object: &impl Resource) -> &str {
+    object.meta().uid.as_deref().unwrap_or_default()
 }
 
 /// Applies `each` to every item, with `width` concurrent calls, on all CPUs.

@@ -71,7 +71,7 @@ pub(crate) const ONE: &[Entry] = &[
     entry(
         "settled_requests",
         "",
-        "Requests for pools, machines, disks and events during SETTLE in the settled state, from all clients, without watches and leases.",
+        "Requests for pools, revisions, machines, disks and events during SETTLE in the settled state, from all clients, without watches and leases.",
     ),
     entry(
         "scale_down_seconds",
@@ -110,6 +110,27 @@ pub(crate) const ONE: &[Entry] = &[
         "converged_seconds",
         "s",
         "With the simulator: from the scale request until the pool's status reports all machines as ready.",
+    ),
+    entry(
+        "converged_cpu_seconds_per_1000",
+        "s",
+        "With the simulator: processor time of the controller's process from the scale request until requests stop, per 1000 machines.",
+    ),
+    entry(
+        "converged_status_writes_per_member",
+        "",
+        "With the simulator: writes of the pool's status during that time.",
+    ),
+    entry(
+        "converged_rss_mib",
+        "MiB",
+        "Resident memory of that controller with all machines ready, after requests stop. With KubeVirt, machines then have instances.",
+    ),
+    entry("converged_peak_rss_mib", "MiB", "Its maximum until then."),
+    entry(
+        "converged_settled_requests",
+        "",
+        "`settled_requests` with the simulator, with all machines ready.",
     ),
 ];
 

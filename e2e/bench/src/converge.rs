@@ -5,11 +5,17 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use futures::StreamExt;
 use kube::runtime::{WatchStreamExt, watcher};
+use serde_json::json;
 use vmpool_installation::programs::Simulator;
-use vmpool_invariants::object::Object;
+use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::platform::PlatformName;
+use vmpool_test_cluster::control_plane::RequestKey;
+use vmpool_test_cluster::usage;
 
-use crate::lab::{Lab, POOL, seconds};
-use crate::report::Report;
+use crate::lab::{Lab, POOL, pid, seconds};
+use crate::options::Options;
+use crate::report::{Limit, Report, as_f64, lines, whole};
+use crate::settled;
 use crate::tally::patience;
 
 const NAMESPACE: &str = "converge";
@@ -18,14 +24,17 @@ const NAMESPACE: &str = "converge";
 const PROGRESS: i64 = 1000;
 
 /// Measures in a new namespace with a new controller.
-pub(crate) async fn measure(lab: &Lab, members: usize, report: &mut Report) -> anyhow::Result<()> {
+pub(crate) async fn measure(lab: &Lab, options: &Options, report: &mut Report) -> anyhow::Result<()> {
+    let members = options.members();
     lab.step(&format!("with the simulator on, 0 -> {members} ready"));
-    let simulator = Simulator::start(lab.cluster()).await?;
+    let platform = format!("--platform={}", options.platform);
+    let simulator = Simulator::start_with(lab.cluster(), &[&platform]).await?;
     lab.namespace(NAMESPACE).await?;
     let controller = lab.controller(NAMESPACE, "first").await?;
     lab.pool(NAMESPACE, POOL, 0).await?;
-    lab.quiet().await?;
-    let begin = Instant::now();
+    let requests = lab.quiet().await?;
+    let pid = pid(&controller)?;
+    let (cpu, begin) = (usage::cpu(pid)?, Instant::now());
     lab.scale(NAMESPACE, POOL, members).await?;
     let deadline = patience(members);
     let ready = tokio::time::timeout(deadline, until_ready(lab, members));
@@ -37,7 +46,32 @@ pub(crate) async fn measure(lab: &Lab, members: usize, report: &mut Report) -> a
     let seconds = seconds(begin, converged);
     Lab::note(&format!("all ready after {seconds:.2} s"));
     report.add("converged_seconds", seconds);
+
+    let requests = lab.quiet().await?.since(&requests);
+    let (cpu, memory) = (usage::cpu(pid)? - cpu, usage::memory(pid)?);
+    let statuses = requests.only(|key| key.is_write() && is_pool_status(key)).total();
+    report.add("converged_cpu_seconds_per_1000", cpu * 1000.0 / as_f64(members));
+    report.add("converged_status_writes_per_member", whole(statuses) / as_f64(members));
+    report.demand("converged_rss_mib", memory.now, rss_limit(options), None);
+    report.add("converged_peak_rss_mib", memory.peak);
+    let settled = settled::requests(lab, options).await?;
+    let nothing = Some(Limit::AtMost(0.0));
+    report.demand("converged_settled_requests", whole(settled.total()), nothing, nothing);
+    report.detail("converged_settled_requests", json!(lines(&settled)));
     Ok(())
+}
+
+/// The limit of the memory for machines with their instances, which exist on KubeVirt only.
+fn rss_limit(options: &Options) -> Option<Limit> {
+    match (options.platform, options.members()) {
+        (PlatformName::KubeVirt, ..=1_000) => Some(Limit::AtMost(36.0)),
+        (PlatformName::KubeVirt, ..=10_000) => Some(Limit::AtMost(160.0)),
+        _ => None,
+    }
+}
+
+fn is_pool_status(key: &RequestKey) -> bool {
+    key.resource == Kind::Pool.plural() && key.subresource == "status"
 }
 
 /// Waits until the pool's status reports all machines as ready.

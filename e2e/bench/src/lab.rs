@@ -8,14 +8,15 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use vmpool_api::{v1alpha2::API_VERSION, v1alpha2::GROUP};
-use vmpool_installation::installation::{CLASS, IMAGE, cluster_options, install_without_simulator};
+use vmpool_installation::installation::{cluster_options, install_without_simulator, kubevirt_definitions};
 use vmpool_installation::programs::{Accounts, Chart, Controller, ControllerOptions};
 use vmpool_invariants::object::Kind;
+use vmpool_invariants::platform::PlatformName;
 use vmpool_test_cluster::control_plane::{
     AuditLog, ControlPlane, Options as ClusterOptions, RequestCounts, RequestKey,
 };
 
+use crate::manifest;
 use crate::options::Options;
 use crate::tally::{Tally, patience};
 
@@ -35,6 +36,7 @@ const POLL: Duration = Duration::from_millis(500);
 pub(crate) struct Lab {
     cluster: ControlPlane,
     accounts: Accounts,
+    platform: PlatformName,
     disks: usize,
     controller_args: Vec<String>,
     begin: Instant,
@@ -45,11 +47,16 @@ impl Lab {
     pub(crate) async fn start(options: &Options) -> anyhow::Result<Self> {
         let begin = Instant::now();
         println!("[  0.0 s] starting the control plane");
-        let cluster =
-            ControlPlane::start(ClusterOptions { audit: AuditLog::Off, ..cluster_options("bench") }).await?;
+        let mut cluster = ClusterOptions { audit: AuditLog::Off, ..cluster_options("bench") };
+        if options.platform == PlatformName::KubeVirt {
+            cluster.manifests.extend(kubevirt_definitions());
+        }
+        let cluster = ControlPlane::start(cluster).await?;
         let accounts = install_without_simulator(&Chart::stored()?, &cluster).await?;
-        let controller_args = options.controller_args();
-        Ok(Self { cluster, accounts, disks: options.disks, controller_args, begin })
+        let mut controller_args = vec![format!("--platforms={}", options.platform)];
+        controller_args.extend(options.controller_args());
+        let (platform, disks) = (options.platform, options.disks());
+        Ok(Self { cluster, accounts, platform, disks, controller_args, begin })
     }
 
     /// Prints the current step.
@@ -79,36 +86,10 @@ impl Lab {
 
     /// Creates a pool with this number of replicas, and returns it as stored.
     pub(crate) async fn pool(&self, namespace: &str, name: &str, replicas: usize) -> anyhow::Result<Value> {
-        let disk = |number: usize| format!("disk{number}");
-        let image =
-            json!({ "type": "ObjectRef", "objectRef": { "kind": "ClusterVirtualImage", "name": IMAGE } });
-        let devices: Vec<Value> = if self.disks == 0 {
-            vec![json!({ "kind": "ClusterVirtualImage", "name": IMAGE })]
-        } else {
-            (0..self.disks).map(|number| json!({ "kind": "VirtualDisk", "name": disk(number) })).collect()
+        let pool = match self.platform {
+            PlatformName::Dvp => manifest::dvp(name, replicas, self.disks),
+            PlatformName::KubeVirt => manifest::kubevirt(name, replicas, self.disks),
         };
-        let templates: Vec<Value> = (0..self.disks)
-            .map(|number| json!({ "name": disk(number), "spec": { "dataSource": image } }))
-            .collect();
-        let pool = json!({
-            "apiVersion": API_VERSION,
-            "kind": Kind::Pool.name(),
-            "metadata": { "name": name },
-            "spec": {
-                "replicas": replicas,
-                "scaleDownPolicy": "NewestFirst",
-                "virtualMachineTemplate": {
-                    "metadata": { "labels": { "app": name } },
-                    "spec": {
-                        "virtualMachineClassName": CLASS,
-                        "cpu": { "cores": 1, "coreFraction": "5%" },
-                        "memory": { "size": "512Mi" },
-                        "blockDeviceRefs": devices,
-                    },
-                },
-                "virtualDiskTemplates": templates,
-            },
-        });
         let pool: DynamicObject = serde_json::from_value(pool)?;
         let created = self.pools(namespace).create(&PostParams::default(), &pool).await;
         Ok(serde_json::to_value(created.with_context(|| format!("creating pool {namespace}/{name}"))?)?)
@@ -116,7 +97,7 @@ impl Lab {
 
     /// The pools of a namespace.
     pub(crate) fn pools(&self, namespace: &str) -> Api<DynamicObject> {
-        Kind::Pool.api(self.cluster.admin(), namespace)
+        self.platform.api(Kind::Pool, self.cluster.admin(), namespace)
     }
 
     /// Changes the number of replicas, as `kubectl scale` does.
@@ -136,19 +117,22 @@ impl Lab {
 
     /// Counts the objects of a kind.
     pub(crate) async fn tally(&self, kind: Kind, namespace: &str) -> anyhow::Result<Tally> {
-        Tally::start(self.cluster.admin(), kind, namespace).await
+        Tally::start(self.cluster.admin(), self.platform.resource(kind), namespace).await
     }
 
     /// Counts the objects that are created last, and returns their number for this number of machines. A disk is
-    /// created after its machine, so the last disk exists after the last machine.
+    /// created after its machine, so the last disk exists after the last machine. Disks that the platform creates do not
+    /// exist while the simulator is off.
     pub(crate) async fn tally_of_last(
         &self,
         namespace: &str,
         members: usize,
     ) -> anyhow::Result<(Tally, usize)> {
-        match self.disks {
-            0 => Ok((self.tally(Kind::Machine, namespace).await?, members)),
-            disks => Ok((self.tally(Kind::Disk, namespace).await?, members * disks)),
+        match (self.platform, self.disks) {
+            (_, 0) | (PlatformName::KubeVirt, _) => {
+                Ok((self.tally(Kind::Machine, namespace).await?, members))
+            }
+            (PlatformName::Dvp, disks) => Ok((self.tally(Kind::Disk, namespace).await?, members * disks)),
         }
     }
 
@@ -209,15 +193,21 @@ impl Lab {
     }
 }
 
-/// Whether a request concerns pools, their machines, disks or events. Watches, leases and requests of other components do
-/// not count.
+/// Whether a request concerns pools, their revisions and machines, disks or events. Watches, leases and requests of other
+/// components do not count.
 pub(crate) fn of_pools(key: &RequestKey) -> bool {
-    (key.group == GROUP || key.resource == "events") && key.verb != "WATCH" && !is_scale_request(key)
+    (is_of_platform(key) || key.resource == "events") && key.verb != "WATCH" && !is_scale_request(key)
 }
 
 /// Whether a request is a write of the controller, without events.
 pub(crate) fn is_write_of_controller(key: &RequestKey) -> bool {
-    key.is_write() && key.group == GROUP && !is_scale_request(key)
+    key.is_write() && is_of_platform(key) && !is_scale_request(key)
+}
+
+/// Whether a request is for a kind of a platform, or for stored revisions.
+fn is_of_platform(key: &RequestKey) -> bool {
+    let groups = [PlatformName::Dvp, PlatformName::KubeVirt].map(PlatformName::groups);
+    groups.concat().contains(&&*key.group) || key.resource == "controllerrevisions"
 }
 
 /// Whether the request comes from the benchmark itself.

@@ -6,10 +6,12 @@ mod converge;
 mod failover;
 mod lab;
 mod load;
+mod manifest;
 mod many;
 mod one;
 mod options;
 mod report;
+mod settled;
 mod tally;
 mod tracker;
 
@@ -19,6 +21,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
+use vmpool_controller::platform::{Dvp, KubeVirt};
+use vmpool_invariants::platform::PlatformName;
 use vmpool_test_cluster::control_plane::target_directory;
 
 use crate::lab::Lab;
@@ -51,9 +55,15 @@ async fn main() -> ExitCode {
 }
 
 async fn bench(options: &Options, report: &mut Report) -> anyhow::Result<()> {
+    let is_kubevirt = options.platform == PlatformName::KubeVirt;
+    anyhow::ensure!(
+        !is_kubevirt || options.pools.is_none(),
+        "many pools are measured with PLATFORM=dvp only"
+    );
     let lab = Lab::start(options).await?;
     let measured = match options.pools {
-        None => one::measure(&lab, options, report).await,
+        None if is_kubevirt => one::measure::<KubeVirt>(&lab, options, report).await,
+        None => one::measure::<Dvp>(&lab, options, report).await,
         Some(pools) => many::measure(&lab, pools, options, report).await,
     };
     if measured.is_err() {
@@ -65,7 +75,7 @@ async fn bench(options: &Options, report: &mut Report) -> anyhow::Result<()> {
 
 fn write(options: &Options, report: &Report) -> anyhow::Result<PathBuf> {
     let directory = target_directory().join("bench");
-    let file = directory.join(if options.pools.is_some() { "pools.json" } else { "latest.json" });
+    let file = directory.join(options.file());
     let text = serde_json::to_string_pretty(&report.to_json())?;
     std::fs::create_dir_all(&directory)
         .and_then(|()| std::fs::write(&file, text + "\n"))

@@ -5,26 +5,30 @@ mod figures;
 use std::time::Instant;
 
 use serde_json::json;
+use vmpool_controller::platform::Platform;
 use vmpool_installation::programs::Controller;
 use vmpool_invariants::object::Kind;
-use vmpool_test_cluster::control_plane::RequestCounts;
 use vmpool_test_cluster::usage;
 
 use crate::bare::Bare;
-use crate::lab::{Lab, POOL, of_pools, pid, seconds};
+use crate::lab::{Lab, POOL, pid, seconds};
 use crate::load::Snapshot;
 use crate::options::Options;
 use crate::report::{Limit, Report, as_f64, lines, whole};
-use crate::{converge, failover};
+use crate::{converge, failover, settled};
 use figures::{Down, Up};
 
 /// Runs all measurements and reports the figures.
-pub(crate) async fn measure(lab: &Lab, options: &Options, report: &mut Report) -> anyhow::Result<()> {
+pub(crate) async fn measure<P: Platform>(
+    lab: &Lab,
+    options: &Options,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let (members, rounds) = (options.members(), options.rounds());
     report.add("members", as_f64(members));
-    report.detail("disks", json!(options.disks));
+    report.detail("disks", json!(options.disks()));
     lab.step("warming up the bare client");
-    let mut bare = Bare::start(lab, "bare").await?;
+    let mut bare = Bare::<P>::start(lab, "bare").await?;
     let (mut raw, mut ups, mut downs) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=rounds {
         lab.step(&format!(
@@ -40,7 +44,7 @@ pub(crate) async fn measure(lab: &Lab, options: &Options, report: &mut Report) -
         ups.push(Lab::with_log(&controller, up(lab, &controller, &namespace, members)).await?);
         if round == rounds {
             lab.step(&format!("watching the settled state for {:?}", options.settle));
-            let requests = settled(lab, options).await?;
+            let requests = settled::requests(lab, options).await?;
             let nothing = Some(Limit::AtMost(0.0));
             report.demand("settled_requests", whole(requests.total()), nothing, nothing);
             report.detail("settled_requests", json!(lines(&requests)));
@@ -57,7 +61,7 @@ pub(crate) async fn measure(lab: &Lab, options: &Options, report: &mut Report) -
     raw.extend(bare.measure(lab, members).await?);
     figures::add(options, &raw, &ups, &downs, report);
     if !options.skip_convergence {
-        converge::measure(lab, members, report).await?;
+        converge::measure(lab, options, report).await?;
     }
     Ok(())
 }
@@ -89,14 +93,6 @@ async fn up(lab: &Lab, controller: &Controller, namespace: &str, members: usize)
         up.seconds, up.load, up.cpu_seconds, up.cpu_seconds_until_quiet, up.memory.now, up.memory.peak,
     ));
     Ok(up)
-}
-
-async fn settled(lab: &Lab, options: &Options) -> anyhow::Result<RequestCounts> {
-    let before = lab.cluster().metrics().await?;
-    tokio::time::sleep(options.settle).await;
-    let requests = lab.cluster().metrics().await?.since(&before).only(of_pools);
-    Lab::note(&format!("{} requests besides watches and leases", requests.total()));
-    Ok(requests)
 }
 
 async fn down(lab: &Lab, namespace: &str, members: usize) -> anyhow::Result<Down> {

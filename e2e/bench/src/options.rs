@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use clap::builder::FalseyValueParser;
+use vmpool_invariants::platform::PlatformName;
 
 /// Measures vmpool on a real kube-apiserver and etcd, all on this host.
 ///
@@ -15,17 +16,23 @@ use clap::builder::FalseyValueParser;
 /// With --pools: many pools, with changes at a steady rate. The benchmark measures how long each change takes to show
 /// in its pool's status. The figures are written to target/bench/pools.json.
 ///
+/// With --platform=kubevirt: one large pool of KubeVirt, whose figures are written to target/bench/kubevirt.json.
+///
 /// docs/benchmarks.md explains every figure.
 #[derive(Debug, Parser)]
 #[command(name = "bench", version)]
 pub(crate) struct Options {
+    /// The platform of the pools: dvp or kubevirt
+    #[arg(long, env = "PLATFORM", value_name = "NAME", default_value_t)]
+    pub(crate) platform: PlatformName,
+
     /// Machines of the pool, or of each pool with --pools. Default: 1000, or 100 with --pools
     #[arg(long, env = "MEMBERS", value_name = "COUNT", value_parser = positive)]
     members: Option<usize>,
 
-    /// Disks of each machine
-    #[arg(long, env = "DISKS", value_name = "COUNT", default_value_t = 1)]
-    pub(crate) disks: usize,
+    /// Disks of each machine. Default: 1, or 0 with PLATFORM=kubevirt, where the platform creates them
+    #[arg(long, env = "DISKS", value_name = "COUNT")]
+    disks: Option<usize>,
 
     /// How often the bare client and the controller are measured. Default: 5, or 1 with more than 2000 machines
     #[arg(long, env = "ROUNDS", value_name = "COUNT", value_parser = positive)]
@@ -77,6 +84,20 @@ impl Options {
     /// Machines per pool.
     pub(crate) fn members(&self) -> usize {
         self.members.unwrap_or(if self.pools.is_some() { 100 } else { 1000 })
+    }
+
+    /// Disks of each machine.
+    pub(crate) fn disks(&self) -> usize {
+        self.disks.unwrap_or(usize::from(self.platform == PlatformName::Dvp))
+    }
+
+    /// The name of the file with the figures.
+    pub(crate) fn file(&self) -> &'static str {
+        match (self.platform, self.pools) {
+            (PlatformName::Dvp, None) => "latest.json",
+            (PlatformName::Dvp, Some(_)) => "pools.json",
+            (PlatformName::KubeVirt, _) => "kubevirt.json",
+        }
     }
 
     /// Rounds of one large pool.

@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use futures::StreamExt;
-use kube::api::{DynamicObject, PartialObjectMeta};
+use kube::api::{ApiResource, DynamicObject, PartialObjectMeta};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
-use vmpool_invariants::object::Kind;
 
 /// Interval of progress lines during a long wait.
 const PROGRESS: Duration = Duration::from_secs(5);
@@ -27,7 +26,7 @@ struct Count {
 
 /// Counts the objects of one kind in one namespace until it is dropped.
 pub(crate) struct Tally {
-    kind: Kind,
+    resource: ApiResource,
     count: watch::Receiver<Count>,
     _task: AbortOnDropHandle<()>,
 }
@@ -37,14 +36,23 @@ impl Tally {
     ///
     /// # Errors
     /// If the watch does not start.
-    pub(crate) async fn start(client: Client, kind: Kind, namespace: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn start(
+        client: Client,
+        resource: ApiResource,
+        namespace: &str,
+    ) -> anyhow::Result<Self> {
         let (sender, count) = watch::channel(Count { objects: 0, at: Instant::now(), complete: false });
-        let task = AbortOnDropHandle::new(tokio::spawn(follow(client, kind, namespace.to_owned(), sender)));
-        let mut tally = Self { kind, count, _task: task };
+        let task = AbortOnDropHandle::new(tokio::spawn(follow(
+            client,
+            resource.clone(),
+            namespace.to_owned(),
+            sender,
+        )));
+        let mut tally = Self { resource, count, _task: task };
         let listed = tally.count.wait_for(|count| count.complete);
         tokio::time::timeout(patience(0), listed)
             .await
-            .with_context(|| format!("the watch of {} does not start", kind.plural()))??;
+            .with_context(|| format!("the watch of {} does not start", tally.resource.plural))??;
         Ok(tally)
     }
 
@@ -62,17 +70,16 @@ impl Tally {
                 return Ok(count?.at);
             }
             let now = self.count.borrow().objects;
-            println!("      {now} of {objects} {}", self.kind.plural());
+            println!("      {now} of {objects} {}", self.resource.plural);
             if begin.elapsed() > deadline {
-                bail!("{now} {} instead of {objects} after {deadline:?}", self.kind.plural());
+                bail!("{now} {} instead of {objects} after {deadline:?}", self.resource.plural);
             }
         }
     }
 }
 
-async fn follow(client: Client, kind: Kind, namespace: String, sender: watch::Sender<Count>) {
-    let api: Api<PartialObjectMeta<DynamicObject>> =
-        Api::namespaced_with(client, &namespace, &kind.resource());
+async fn follow(client: Client, resource: ApiResource, namespace: String, sender: watch::Sender<Count>) {
+    let api: Api<PartialObjectMeta<DynamicObject>> = Api::namespaced_with(client, &namespace, &resource);
     let mut stream = std::pin::pin!(watcher(api, watcher::Config::default()).default_backoff());
     let mut known = HashSet::new();
     let mut complete = false;
@@ -87,7 +94,7 @@ async fn follow(client: Client, kind: Kind, namespace: String, sender: watch::Se
                 known.remove(&object.metadata.uid.unwrap_or_default());
             }
             Ok(Event::InitDone) => complete = true,
-            Err(error) => tracing::warn!(kind = kind.plural(), %error, "the watch failed"),
+            Err(error) => tracing::warn!(kind = resource.plural, %error, "the watch failed"),
         }
         // A count during the initial list is incomplete.
         if complete {

@@ -3,6 +3,7 @@
 
 mod guard;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -61,6 +62,12 @@ pub fn cluster_options(name: &str) -> Options {
     let manifests = vec![workspace_root().join("api/crds")];
     let audit = AuditLog::Policy(AUDIT_POLICY.to_owned());
     Options { name: name.to_owned(), manifests, audit, ..Options::default() }
+}
+
+/// The CRDs of KubeVirt pools, and those of KubeVirt and CDI: add them to [`Options::manifests`].
+pub fn kubevirt_definitions() -> [PathBuf; 2] {
+    let pools = workspace_root().join("api/crds/kubevirt");
+    [pools.clone(), pools.join("platform")]
 }
 
 /// A cluster prepared for pools. Controllers are started separately.

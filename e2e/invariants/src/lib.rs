@@ -19,6 +19,7 @@ pub mod foreign_objects;
 pub mod leftovers;
 pub mod machine_count;
 pub mod object;
+pub mod platform;
 pub mod recorder;
 pub mod removal;
 pub mod replica_writes;

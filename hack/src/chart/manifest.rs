@@ -15,8 +15,8 @@ use crate::workspace::Workspace;
 const FILE: &str = "e2e/manifests/chart.yaml";
 
 /// The values it is rendered with: helm cannot see, while it only renders, that no API server of the platform holds its
-/// group.
-pub(super) const VALUES: [&str; 1] = ["apiserver.platformGroup=true"];
+/// group. Both platforms can be tried out.
+pub(super) const VALUES: [&str; 2] = ["apiserver.platformGroup=true", "platforms.kubevirt.enabled=true"];
 
 /// What the file begins with.
 const HEADER: &str = "\

@@ -1,6 +1,7 @@
 //! The figures of one large pool.
 
 use serde_json::json;
+use vmpool_invariants::platform::PlatformName;
 use vmpool_test_cluster::control_plane::{RequestCounts, RequestKey};
 use vmpool_test_cluster::usage::Memory;
 
@@ -55,7 +56,7 @@ pub(super) fn add(options: &Options, raw: &[Run], ups: &[Up], downs: &[Down], re
     report.add("ours_seconds", ours_seconds);
     let ratio = Limit::AtLeast(if small { 0.85 } else { 0.8 });
     report.demand("rate_ratio", raw_seconds / ours_seconds, bar(ratio), bar(Limit::AtLeast(0.95)));
-    report.add("objects_per_second", members * as_f64(1 + options.disks) / ours_seconds);
+    report.add("objects_per_second", members * as_f64(1 + created_disks(options)) / ours_seconds);
 
     let loads = || raw.iter().map(|run| &run.load).chain(ups.iter().map(|up| &up.load));
     let raw_cost = best(|run| run.load.seconds());
@@ -67,7 +68,7 @@ pub(super) fn add(options: &Options, raw: &[Run], ups: &[Up], downs: &[Down], re
     };
 
     let writes = most(is_write_of_controller);
-    let allowed = Limit::AtMost(as_f64(1 + options.disks) + 0.05);
+    let allowed = Limit::AtMost(as_f64(1 + created_disks(options)) + 0.05);
     report.demand("writes_per_member", whole(writes) / members, bar(allowed), bar(allowed));
     let events = most(|key| key.is_write() && key.resource == "events");
     report.add("events_per_member", whole(events) / members);
@@ -105,6 +106,14 @@ pub(super) fn add(options: &Options, raw: &[Run], ups: &[Up], downs: &[Down], re
         })
         .collect();
     report.detail("ours", json!(ours));
+}
+
+/// The disks of each machine that the controller creates.
+fn created_disks(options: &Options) -> usize {
+    match options.platform {
+        PlatformName::Dvp => options.disks(),
+        PlatformName::KubeVirt => 0,
+    }
 }
 
 /// The median; infinity for an empty list.
