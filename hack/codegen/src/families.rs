@@ -20,7 +20,7 @@ pub(crate) struct Family {
 }
 
 /// All families. The one without a name is first, because its files are beside the folders of the others.
-pub(crate) const FAMILIES: [Family; 2] = [
+pub(crate) const FAMILIES: [Family; 3] = [
     Family {
         name: "",
         folders: &[""],
@@ -39,6 +39,14 @@ pub(crate) const FAMILIES: [Family; 2] = [
                (CDI); these pages show the parts of them that vmpool reads and writes. An object marked *keeps unknown\n\
                fields* can have more fields than the page lists: the API server stores them unchanged.\n",
         types: Options { keep_unknown_fields: true, shared: &KUBEVIRT_SHARED },
+    },
+    Family {
+        name: "diskimage",
+        folders: &["diskimage"],
+        in_chart: false,
+        heading: "Disk images",
+        note: "The kinds belong to vmpool. No program of vmpool serves them yet.\n",
+        types: Options { keep_unknown_fields: false, shared: &DISK_IMAGE_SHARED },
     },
 ];
 
@@ -101,6 +109,12 @@ const KUBEVIRT_SHARED: [Shared; 17] = [
     shared("VirtualMachineInstance", "status.conditions", CONDITION),
     shared("KubeVirt", "status.conditions", CONDITION),
     shared("DataVolume", "status.conditions", CONDITION),
+];
+
+/// The template of the machine is a document: its schema describes only the fields that the rules of the CRD need.
+const DISK_IMAGE_SHARED: [Shared; 2] = [
+    shared("VirtualMachine", "spec.virtualMachineTemplate.spec", "serde_json::Value"),
+    shared("VMDiskImageGrant", "spec.from.namespaceSelector", LABEL_SELECTOR),
 ];
 
 const fn shared(kind: &'static str, part: &'static str, target: &'static str) -> Shared {
