@@ -30,14 +30,14 @@ mod restart;
 mod tests;
 mod transitions;
 
-pub use crate::shared::{Settings, Violation};
+pub use crate::shared::{Problem, Settings, Violation};
 
 use crate::{
     knobs::{Effective, Knobs},
     objects::{
         AttachmentView, ClassView, DiskView, Id, ImageView, Key, Kind, MachineView, OperationView, PodView,
     },
-    shared::{Problem, agenda::Agenda, ends, outbox},
+    shared::{agenda::Agenda, ends, outbox},
 };
 use jiff::Timestamp;
 use serde_json::Value;
