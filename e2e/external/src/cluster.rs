@@ -117,8 +117,3 @@ async fn nodes_ready(access: &Access) -> Result<()> {
 fn images() -> Result<Vec<Image>> {
     PROGRAMS.into_iter().map(images::of_program).collect()
 }
-
-/// A name for the cluster or container of this run.
-pub(crate) fn unique_name() -> String {
-    format!("vmpool-e2e-{}", std::process::id())
-}

@@ -12,7 +12,7 @@ use testcontainers_modules::testcontainers::{ContainerAsync, ContainerRequest, I
 use vmpool_test_cluster::error::{Error, Result, chain};
 use vmpool_test_cluster::node::images::Image;
 
-use crate::cluster::unique_name;
+use crate::provider::unique_name;
 use crate::{Environment, Provider};
 
 /// The default image. The module's own default is older than the oldest supported Kubernetes.

@@ -5,7 +5,7 @@ use std::path::Path;
 use vmpool_test_cluster::error::{Error, Result};
 use vmpool_test_cluster::node::images::Image;
 
-use crate::cluster::unique_name;
+use crate::provider::unique_name;
 use crate::tool::Tool;
 use crate::{Environment, Provider};
 

@@ -79,3 +79,8 @@ impl Provider {
         Error::Unavailable { reason: format!("E2E_CLUSTER={} needs {}: {reason}", self.name(), self.needs()) }
     }
 }
+
+/// A name for the cluster or container of this run.
+pub(crate) fn unique_name() -> String {
+    format!("vmpool-e2e-{}", std::process::id())
+}

@@ -33,7 +33,7 @@ impl Tools {
     /// The logged commands, with the unique name replaced.
     fn commands(&self) -> Vec<String> {
         let log = std::fs::read_to_string(self.log()).unwrap_or_default();
-        log.lines().map(|line| line.replace(&cluster::unique_name(), "NAME")).collect()
+        log.lines().map(|line| line.replace(&provider::unique_name(), "NAME")).collect()
     }
 
     fn environment(&self) -> Environment {
@@ -140,7 +140,7 @@ fn the_container_of_k3s_has_the_images_and_a_kubeconfig_on_the_host() {
     let config = tools.directory.path().join("k3s");
     let request = k3s::request("registry:5000/k3s:v1-k3s1", &config, &[tools.image()]).unwrap();
     assert_eq!(request.descriptor(), "registry:5000/k3s:v1-k3s1");
-    assert_eq!(request.container_name().as_deref(), Some(cluster::unique_name().as_str()));
+    assert_eq!(request.container_name().as_deref(), Some(provider::unique_name().as_str()));
     assert!(request.privileged(), "k3s runs containers");
     let mounts: Vec<_> = request.mounts().map(|mount| (mount.source(), mount.target())).collect();
     assert_eq!(mounts, [(config.to_str(), Some("/etc/rancher/k3s/"))]);
