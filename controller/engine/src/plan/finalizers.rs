@@ -55,15 +55,15 @@ fn remove(machine: &Machine, preserve_storage: bool) -> Action {
 }
 
 /// Whether the storage of a machine that leaves is preserved. If the storage in the template changed, the next machine
-/// gets new storage. The storage of a machine that a user removed from the pool is not the pool's.
+/// gets new storage. This includes a machine that a user removed from the pool while it was being deleted: the pool had
+/// promised to preserve its storage.
 fn preserves_storage(observed: &Observed<'_>, machine: &Machine) -> bool {
     let pool = observed.pool;
     let parts = |id| pool.template_parts.get(id).map(|parts| parts.storage);
     let had = machine.written.as_ref().and_then(parts);
     let wanted = parts(&pool.revision).or_else(|| pool.same_template.iter().find_map(parts));
     let changed = had.zip(wanted).is_some_and(|(had, wanted)| had != wanted);
-    let is_member = machine.owner.as_ref() == Some(&pool.id.uid);
-    pool.preserves_storage && is_member && !changed && !observed.memory.is_healed(&machine.id.uid)
+    pool.preserves_storage && !changed && !observed.memory.is_healed(&machine.id.uid)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::watch_cache::{Names, WatchCache};
 use crate::failure::Failure;
 use crate::ledger::Cache;
 use crate::model::{Disk, DiskAnnotations, DiskSource, Draft, Machine, ObjectId};
-use crate::plan::{Observed, Stage, UpdateOutcome};
+use crate::plan::{DeleteReason, Disruption, NamesInUse, Observed, Settings, Snapshot, Stage, UpdateOutcome};
 use crate::{Action, Memory, Plan, Status};
 
 /// The fate of a request.
@@ -45,6 +45,8 @@ pub(super) struct Controller {
     pub(super) known: BTreeMap<Arc<str>, Arc<Machine>>,
     /// The versions of the disks of the last pass, by name.
     pub(super) versions: BTreeMap<Arc<str>, u64>,
+    /// The versions of the machines of the last pass, by name.
+    pub(super) machine_versions: BTreeMap<Arc<str>, u64>,
     /// The basis of the first attempt of every unconfirmed create.
     pub(super) first_basis: BTreeMap<Arc<str>, Basis>,
 }
@@ -59,6 +61,7 @@ impl Controller {
             basis: Basis { seen: 0, pool: 0, planned: 0, current: true },
             known: BTreeMap::new(),
             versions: BTreeMap::new(),
+            machine_versions: BTreeMap::new(),
             first_basis: BTreeMap::new(),
         }
     }
@@ -74,11 +77,11 @@ impl Controller {
         }
         machines.settle(&self.machines);
         disks.settle(&self.disks);
-        let (mut snapshot, mut disk_snapshot) = (self.machines.snapshot(), self.disks.snapshot());
-        machines.overlay(&mut snapshot);
+        let (mut machine_snapshot, mut disk_snapshot) = (self.machines.snapshot(), self.disks.snapshot());
+        machines.overlay(&mut machine_snapshot);
         disks.overlay(&mut disk_snapshot);
         let uid = &api.pool.id.uid;
-        let (snapshot, foreign): (Vec<_>, Vec<_>) = snapshot.into_iter().partition(|machine| {
+        let (machines, foreign): (Vec<_>, Vec<_>) = machine_snapshot.into_iter().partition(|machine| {
             machine.owner.as_ref() == Some(uid) || machine.pool_uid_label.as_ref() == Some(uid)
         });
         let known_version = |disk: &Arc<Disk>| {
@@ -87,6 +90,12 @@ impl Controller {
             Some((name.clone(), seen?.version))
         };
         self.versions = disk_snapshot.iter().filter_map(known_version).collect();
+        let known_version = |machine: &Arc<Machine>| {
+            let name = &machine.id.name;
+            let seen = self.memory.machines.written_as(name).or_else(|| self.machines.get(name));
+            Some((name.clone(), seen?.version))
+        };
+        self.machine_versions = machines.iter().filter_map(known_version).collect();
         let pool_disks = disk_snapshot.iter().filter(|disk| {
             disk.owner.as_ref().is_some_and(|owner| owner.uid == *uid)
                 || disk.pool_uid_label.as_ref() == Some(uid)
@@ -94,42 +103,48 @@ impl Controller {
         let pool_disks = pool_disks.cloned().collect();
         let read = api.history.len() - 1;
         self.basis = Basis { seen: self.machines.position, pool: read, planned: read, current: true };
-        self.known = snapshot.iter().map(|machine| (machine.id.name.clone(), machine.clone())).collect();
+        self.known = machines.iter().map(|machine| (machine.id.name.clone(), machine.clone())).collect();
         self.memory.observe(&api.pool, api.now);
-        let machines = snapshot.iter().filter(|machine| machine.owner.as_ref() == Some(uid));
-        self.memory.observe_machines(machines, api.now);
-        let mut observed = Observed {
+        let own = machines.iter().filter(|machine| machine.owner.as_ref() == Some(uid));
+        self.memory.observe_machines(own, api.now);
+        let mut snapshot = Snapshot {
             now: api.timestamp(),
             uptime: api.now,
-            pool: &api.pool,
-            machines: snapshot,
+            machines,
             disks: disk_snapshot.into_iter().map(|disk| (disk.id.name.clone(), disk)).collect(),
             pool_disks,
             other_users: users(&foreign),
-            collection_grace: crate::plan::COLLECTION_GRACE,
-            stored: api.revisions.stored.clone(),
             unconfirmed_creates: self.memory.machines.unconfirmed_creates(),
-            memory: &self.memory,
-            names_in_use: &Names(&self.machines, &self.disks),
         };
-        let mut plan = crate::plan(&observed);
+        let mut plan = crate::plan(&self.observed(api, &snapshot, &Names(&self.machines, &self.disks)));
         if plan.deletes_surplus() {
             let staying = api.pool_machines().filter(|machine| !machine.terminating);
-            observed.count_live(&staying.map(|machine| machine.id.uid.clone()).collect());
+            snapshot.count_live(uid, &staying.map(|machine| machine.id.uid.clone()).collect());
             self.basis.seen = api.machines.log.len();
-            plan = crate::plan(&observed);
+            plan = crate::plan(&self.observed(api, &snapshot, &Names(&self.machines, &self.disks)));
         }
         // A failure of a write that the plan no longer contains must not be reported, because nothing else would clear
         // it.
         let mut memory = self.memory.clone();
         memory.reset_unwanted(plan.wants);
         memory.await_disks(&plan.awaited, api.now);
-        let status = crate::status(&observed, memory.failure());
-        let lost = observed.unconfirmed_creates;
+        let names = Names(&self.machines, &self.disks);
+        let status = crate::status(&self.observed(api, &snapshot, &names), memory.failure());
+        let lost = snapshot.unconfirmed_creates;
         self.first_basis.retain(|name, _| lost.iter().any(|lost| lost.name == *name));
         self.memory = memory;
         self.pending = plan.actions.clone().into();
         (plan, status)
+    }
+
+    fn observed<'a>(
+        &'a self,
+        api: &'a Api,
+        snapshot: &'a Snapshot,
+        names: &'a dyn NamesInUse,
+    ) -> Observed<'a> {
+        let stored = &api.revisions.stored;
+        Observed::new(snapshot, &api.pool, stored, Settings::default(), &self.memory, names)
     }
 
     /// Sends the next request of the plan.
@@ -146,6 +161,7 @@ impl Controller {
             Action::Update { machine, .. } | Action::RecordRevision { machine, .. } => {
                 api.machines.objects.get(&machine.name).map(|seen| seen.version)
             }
+            Action::Delete { machine, reason } => self.planned(machine, *reason),
             action => self.versions.get(action.object()).copied(),
         };
         let answer = match fate {
@@ -223,18 +239,26 @@ impl Controller {
 
     fn send(&mut self, api: &mut Api, action: &Action, basis: Basis) -> Result<Result<(), Refusal>, Broken> {
         let now = api.now;
+        let planned = match action {
+            Action::Delete { machine, reason } => self.planned(machine, *reason),
+            _ => None,
+        };
         let Memory { machines, disks, next_number, .. } = &mut self.memory;
         let answer = match action {
             Action::AddPoolFinalizer
             | Action::RemovePoolFinalizer
             | Action::AddFinalizer { .. }
             | Action::RemoveFinalizer { .. }
-            | Action::Restart { .. } => {
+            | Action::Restart { .. }
+            | Action::EndRestart { .. } => {
                 unreachable!("this platform has no finalizers and restarts machines itself")
             }
             Action::Relabel { machine } => api.relabel(machine).map(|seen| machines.written(seen, now)),
             Action::Release { machine, shared } => {
                 api.release(machine, shared)?.map(|seen| machines.written(seen, now))
+            }
+            Action::ShortenProtection { machine, until } => {
+                api.shorten_protection(machine, *until).map(|seen| machines.written(seen, now))
             }
             Action::Repoint { machine, position, from, to } => {
                 api.repoint(machine, *position, from, to).map(|seen| machines.written(seen, now))
@@ -274,7 +298,7 @@ impl Controller {
                 Ok(())
             }
             Action::Delete { machine, .. } => {
-                api.delete(machine, basis, false)?.map(|seen| machines.deleted(&seen.facts, now))
+                api.delete(machine, planned, basis, false)?.map(|seen| machines.deleted(&seen.facts, now))
             }
             Action::OpenNameBlock { block } => {
                 let opened = api.open_block(*block, basis)?;
@@ -305,6 +329,12 @@ impl Controller {
             },
         };
         Ok(answer)
+    }
+
+    /// The version that a deletion requires: a target is deleted in any state.
+    fn planned(&self, machine: &ObjectId, reason: DeleteReason) -> Option<u64> {
+        let version = || self.machine_versions.get(&machine.name).copied().unwrap_or_default();
+        (reason != DeleteReason::Targeted).then(version)
     }
 
     /// The disks of a machine are created after it.
@@ -361,7 +391,16 @@ impl Controller {
             }
             _ => {
                 // The state differs from the plan. A write of a machine includes a live read.
-                if let Action::Update { machine, .. } | Action::RecordRevision { machine, .. } = action
+                if let Action::Update { machine, to, disruption, .. } = action
+                    && matches!(disruption, Disruption::MetadataOnly | Disruption::ForApproval)
+                {
+                    let outcome = UpdateOutcome::Differs;
+                    self.memory.rollout_attempts.record(&machine.uid, to, outcome, now);
+                }
+                if let Action::Update { machine, .. }
+                | Action::RecordRevision { machine, .. }
+                | Action::ShortenProtection { machine, .. }
+                | Action::Delete { machine, .. } = action
                     && let Some(seen) = api.machines.objects.get(&machine.name)
                     && seen.facts.id == *machine
                 {
