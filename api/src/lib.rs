@@ -3,6 +3,7 @@
 //! - [`v1alpha2`] contains the kinds of `virtualization.deckhouse.io/v1alpha2`. They are generated from the CRDs, which are
 //!   the source of truth; [`crds`] contains them as YAML.
 //! - [`kubevirt`] contains the kinds of KubeVirt pools, `pool.kubevirt.io/v1beta1`, and of the platform below them.
+//! - [`instancetype`] contains their instance types and preferences, `instancetype.kubevirt.io/v1beta1`.
 //! - [`diskimage`] contains the kinds of disk images, `vmpool.dev/v1alpha1`.
 //! - The rest is handwritten: keys of labels and annotations ([`labels`], [`annotations`]), [`conditions`], [`GoDuration`],
 //!   [`Quantity`], the enumerated values of a pool ([`enums`]), the forms of object names ([`names`]), and a builder for
@@ -37,6 +38,7 @@
 pub mod diskimage;
 mod ext;
 mod generated;
+pub mod instancetype;
 pub mod kubevirt;
 pub mod v1alpha2;
 

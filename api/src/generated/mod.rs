@@ -6,6 +6,8 @@
 pub mod cluster_virtual_image;
 /// The kinds of Disk images.
 pub(crate) mod diskimage;
+/// The kinds of Instance types and preferences.
+pub(crate) mod instancetype;
 /// The kinds of KubeVirt.
 pub(crate) mod kubevirt;
 /// VirtualDisk and the types inside it.
