@@ -11,7 +11,7 @@
 //! ```text
 //!  plan         one pass of an image                  wrapper      one pass of a wrapper
 //!  queue        whose import starts                   references   which objects refer to an image
-//!  grants       what other namespaces may do
+//!  grants       what other namespaces may do          clone_permission   the permission to clone from them
 //!  source       the URL of an image                   model        what the planner knows
 //!  failure      reasons, and messages of CDI          settings     limits
 //! ```
@@ -41,6 +41,7 @@
     expect(clippy::needless_pass_by_value, reason = "the tables of tests write values in place")
 )]
 
+pub mod clone_permission;
 pub mod failure;
 pub mod grants;
 pub mod model;

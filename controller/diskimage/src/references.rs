@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::clone_permission::Account;
 use crate::grants::{Grant, Origin, may_refer};
 use crate::model::{Counts, Image, Key, Reference, References, ReferrerKind};
 
@@ -38,12 +39,25 @@ pub struct Referrer {
     pub owner: Option<String>,
     /// On DataVolumes: whether the clone has ended.
     pub finished: bool,
+    /// The service account on whose behalf KubeVirt clones. None on DataVolumes: their creators have their own permission.
+    pub service_account: Option<String>,
 }
 
 impl Referrer {
     fn names(&self) -> impl Iterator<Item = &Key> {
         self.images.iter().chain(self.mark.iter().map(|mark| &mark.image))
     }
+}
+
+/// What the referrers of an image say about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// The references that count.
+    pub references: References,
+    /// How many referrers of other namespaces no grant permits.
+    pub denied: usize,
+    /// The service accounts of other namespaces that may clone the image.
+    pub accounts: BTreeSet<Account>,
 }
 
 /// The referrers, by their UID and by the images that they name.
@@ -101,37 +115,38 @@ impl Index {
         affected.extend(owned.flat_map(Referrer::names).cloned());
     }
 
-    /// The references to an image, and how many referrers of other namespaces no grant permits.
-    ///
-    /// `labels` are those of all namespaces.
+    /// Counts the references to an image. `labels` are those of all namespaces.
     pub fn count(
         &self,
         image: &Image,
         grants: &[Grant],
         labels: &BTreeMap<String, BTreeMap<String, String>>,
-    ) -> (References, usize) {
+    ) -> Counted {
         let none = BTreeMap::new();
-        let mut references = References::default();
-        let mut denied = 0;
-        for referrer in
-            self.by_image.get(&image.key).into_iter().flatten().filter_map(|uid| self.referrers.get(uid))
-        {
+        let mut counted = Counted::default();
+        let named = self.by_image.get(&image.key).into_iter().flatten();
+        for referrer in named.filter_map(|uid| self.referrers.get(uid)) {
             if !self.counts(referrer, image) {
                 continue;
             }
             let namespace = &referrer.key.namespace;
             let origin = Origin { namespace, labels: labels.get(namespace).unwrap_or(&none) };
             if !may_refer(grants, &image.key, origin, referrer.kind) {
-                denied += 1;
+                counted.denied += 1;
                 continue;
             }
-            add(&mut references.counts, referrer.kind);
+            if let Some(name) =
+                referrer.service_account.as_ref().filter(|_| *namespace != image.key.namespace)
+            {
+                counted.accounts.insert(Account { namespace: namespace.clone(), name: name.clone() });
+            }
+            add(&mut counted.references.counts, referrer.kind);
             let reference =
                 Reference { key: referrer.key.clone(), kind: referrer.kind, uid: referrer.uid.clone() };
-            references.list.push(reference);
+            counted.references.list.push(reference);
         }
-        references.list.sort();
-        (references, denied)
+        counted.references.list.sort();
+        counted
     }
 
     fn counts(&self, referrer: &Referrer, image: &Image) -> bool {

@@ -78,7 +78,7 @@ pub(crate) fn complete() -> Backing {
     }
 }
 
-/// A pass of an image, with everything that it may know.
+/// A pass of an image, with all that it may know.
 #[derive(Clone)]
 pub(crate) struct Case {
     pub(crate) now: Timestamp,

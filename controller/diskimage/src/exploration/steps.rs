@@ -152,11 +152,12 @@ fn references(target: &Image, wrapper: Option<&WrapperObject>, machine: bool, li
         mark: mark.map(|mark| Mark { image: target.key.clone(), uid: uid(mark) }),
         owner: None,
         finished: false,
+        service_account: None,
     };
     let wrapper = wrapper.map(|wrapper| referrer(ReferrerKind::Wrapper, "wrapper", wrapper.mark));
     let machine = machine.then(|| referrer(ReferrerKind::Machine, "machine", None));
     let index = Index::new(wrapper.into_iter().chain(machine));
-    References { live, ..index.count(target, &[], &BTreeMap::new()).0 }
+    References { live, ..index.count(target, &[], &BTreeMap::new()).references }
 }
 
 /// One request or plan of a leader of images.

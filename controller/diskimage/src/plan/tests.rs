@@ -7,11 +7,12 @@ mod import;
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use vmpool_api::diskimage::values::ImagePhase;
 
 use super::*;
 use crate::failure::Reason;
-use crate::model::{Claim, DataVolume, Found, Transfer};
+use crate::model::{Backing, Claim, DataTarget, DataVolume, Found, Transfer};
 use crate::testing::{Case, at, claim, complete, snapshot, source, volume};
 
 const MINUTE: Duration = Duration::from_secs(60);

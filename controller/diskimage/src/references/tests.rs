@@ -2,6 +2,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::grants::{Grantee, Namespaces};
+use crate::model::ReferrerKind::{DataVolume, Machine, Pool};
 use crate::testing;
 
 fn image() -> Image {
@@ -21,6 +22,7 @@ fn referrer(kind: ReferrerKind, namespace: &str, name: &str) -> Referrer {
         mark: None,
         owner: None,
         finished: false,
+        service_account: (kind != DataVolume).then(|| "default".to_owned()),
     }
 }
 
@@ -34,12 +36,10 @@ fn owned(kind: ReferrerKind, name: &str, owner: &Referrer) -> Referrer {
 }
 
 fn counts(referrers: Vec<Referrer>) -> (usize, usize, usize) {
-    let (found, _) = Index::new(referrers).count(&image(), &[], &BTreeMap::new());
+    let found = Index::new(referrers).count(&image(), &[], &BTreeMap::new()).references;
     assert_eq!(found.list.len(), found.counts.machines + found.counts.pools + found.counts.clones);
     (found.counts.machines, found.counts.pools, found.counts.clones)
 }
-
-use ReferrerKind::{DataVolume, Machine, Pool};
 
 #[rstest]
 #[case::none(vec![], (0, 0, 0))]
@@ -114,17 +114,22 @@ fn a_reference_from_another_namespace_counts_with_a_grant_only() {
         to: Vec::new(),
         create: None,
     };
-    let (references, denied) = index.count(&image(), &[], &BTreeMap::new());
-    assert_eq!((references.counts.machines, denied), (0, 1));
-    let (references, denied) = index.count(&image(), &[grant], &BTreeMap::new());
-    assert_eq!((references.counts.machines, denied), (1, 0));
+    let counted = index.count(&image(), &[], &BTreeMap::new());
+    assert_eq!((counted.references.counts.machines, counted.denied), (0, 1));
+    assert_eq!(counted.accounts, BTreeSet::new(), "nor may it clone the image");
+    let counted = index.count(&image(), &[grant], &BTreeMap::new());
+    assert_eq!((counted.references.counts.machines, counted.denied), (1, 0));
+    let account = Account { namespace: "team-a".to_owned(), name: "default".to_owned() };
+    assert_eq!(counted.accounts, BTreeSet::from([account]));
 }
 
 #[test]
 fn the_list_is_sorted_by_namespace_and_name() {
     let referrers =
         [("images", "b"), ("images", "a")].map(|(namespace, name)| referrer(Machine, namespace, name));
-    let (references, _) = Index::new(referrers).count(&image(), &[], &BTreeMap::new());
+    let counted = Index::new(referrers).count(&image(), &[], &BTreeMap::new());
+    assert_eq!(counted.accounts, BTreeSet::new(), "in its own namespace an account needs no permission");
+    let references = counted.references;
     let names: Vec<&str> = references.list.iter().map(|reference| reference.key.name.as_str()).collect();
     assert_eq!(names, ["a", "b"]);
 }

@@ -1,6 +1,9 @@
 use rstest::rstest;
 
+use vmpool_api::Quantity;
+
 use super::*;
+use crate::grants::Refused;
 use crate::testing::at;
 
 const MINUTE: Duration = Duration::from_secs(60);
