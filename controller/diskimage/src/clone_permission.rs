@@ -42,8 +42,8 @@ pub fn wanted(image: &Image, accounts: &BTreeSet<Account>) -> Option<ClonePermis
 /// The name of the Role and the RoleBinding. It does not contain the name of the image, which can have the full length.
 pub fn name(image_uid: &str) -> String {
     let digest = Sha256::digest(image_uid.as_bytes());
-    let hex: String = digest.iter().take(5).map(|byte| format!("{byte:02x}")).collect();
-    format!("vmdi-clone-{hex}")
+    let number = digest.iter().take(5).fold(0, |number: u64, byte| (number << 8) | u64::from(*byte));
+    format!("vmdi-clone-{number:010x}")
 }
 
 #[cfg(test)]

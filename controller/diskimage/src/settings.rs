@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-const MINUTE: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(60 * 60);
+const MINUTE: Duration = Duration::from_mins(1);
+const HOUR: Duration = Duration::from_hours(1);
 
 /// Limits of imports.
 #[derive(Clone, Debug, PartialEq, Eq)]

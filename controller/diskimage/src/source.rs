@@ -145,7 +145,7 @@ fn number(text: &str) -> Option<u64> {
     valid
         .then(|| u64::from_str_radix(digits, radix).ok())
         .flatten()
-        .filter(|value| *value <= u64::from(u32::MAX))
+        .filter(|value| u32::try_from(*value).is_ok())
 }
 
 fn is_local_address(address: IpAddr) -> bool {

@@ -31,10 +31,10 @@ use crate::model::{Found, Key};
 use crate::references::Mark;
 
 /// A kick waits this long after the clone stopped, and after the former kick.
-const STUCK_AFTER: Duration = Duration::from_secs(5 * 60);
-const BETWEEN_KICKS: Duration = Duration::from_secs(10 * 60);
+const STUCK_AFTER: Duration = Duration::from_mins(5);
+const BETWEEN_KICKS: Duration = Duration::from_mins(10);
 const MAX_KICKS: u32 = 3;
-const RECHECK: Duration = Duration::from_secs(60);
+const RECHECK: Duration = Duration::from_mins(1);
 
 /// Plans a pass.
 pub fn plan(world: &World<'_>) -> Plan {
@@ -65,7 +65,8 @@ fn observe_image<'a>(world: &World<'a>, plan: &mut Plan) -> Option<&'a SeenImage
     }
     let marked = plan.status.mark.as_ref().map(|mark| mark.uid.as_str());
     let known = world.image.is_some_and(|image| marked == Some(image.uid.as_str()));
-    if !(known && plan.status.bound) && !world.image_is_live {
+    let bound = known && plan.status.bound;
+    if !bound && !world.image_is_live {
         plan.read_image = true;
         return None;
     }
@@ -77,7 +78,7 @@ fn observe_image<'a>(world: &World<'a>, plan: &mut Plan) -> Option<&'a SeenImage
     };
     let template = world.wrapper.template.as_ref();
     plan.status.differences = template.map(|template| Source::differences(template, &image.source));
-    if !(known && plan.status.bound) {
+    if !bound {
         if image.deleting {
             clear_mark(plan);
             let text = format!("the image {} is being deleted", world.wrapper.image);

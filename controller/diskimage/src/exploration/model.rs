@@ -74,6 +74,8 @@ impl State {
     /// create a machine that names the image itself.
     pub(super) fn new(images: usize, wrappers: usize, ttl: bool) -> Self {
         let wrapped = wrappers > 0;
+        // Two leaders of a kind have many orders of steps, so their worlds have fewer moves.
+        let moves = images + wrappers < 3;
         let image = Some(ImageObject { uid: 1, version: 0, deleting: false, data: true });
         let wrapper = wrapped.then_some(WrapperObject { version: 0, mark: None, bound: false });
         let of_images = ImageController {
@@ -92,11 +94,11 @@ impl State {
             wrappers: vec![of_wrappers; wrappers],
             ttl,
             expired: false,
-            spare_images: 1,
+            spare_images: u8::from(moves),
             user_deletes_image: true,
-            user_deletes_wrapper: wrapped,
+            user_deletes_wrapper: wrapped && moves,
             user_creates_machine: !wrapped,
-            exits: u8::from(images + wrappers < 3),
+            exits: u8::from(moves),
         }
     }
 

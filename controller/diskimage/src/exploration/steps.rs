@@ -40,13 +40,13 @@ pub(super) fn all(state: &State, guards: Guards) -> Vec<(String, State)> {
     add("a user deletes the machine".to_owned(), &|next| next.machine.take().is_some());
     add("the time to live ends".to_owned(), &|next| next.ttl && !std::mem::replace(&mut next.expired, true));
     for at in 0..state.images.len() {
+        // The caches of one leader show the kinds at different times. Those of a second one change together.
+        let apart = at == 0;
         add(format!("image leader {at} sees the image"), &|next| {
-            replace(&mut next.images[at].image, &next.image)
+            let image = replace(&mut next.images[at].image, &next.image);
+            (!apart && see_references(next, at)) || image
         });
-        add(format!("image leader {at} sees the references"), &|next| {
-            let wrapper = replace(&mut next.images[at].wrapper, &next.wrapper);
-            replace(&mut next.images[at].machine, &next.machine.is_some()) || wrapper
-        });
+        add(format!("image leader {at} sees the references"), &|next| apart && see_references(next, at));
         add(format!("image leader {at} plans or lists"), &|next| pass_of_image(next, at, guards));
         add(format!("image leader {at} writes"), &|next| {
             let write = take_first(&mut next.images[at].writes);
@@ -82,6 +82,12 @@ fn replace<T: Clone + PartialEq>(cached: &mut T, stored: &T) -> bool {
     let differs = cached != stored;
     cached.clone_from(stored);
     differs
+}
+
+fn see_references(state: &mut State, at_index: usize) -> bool {
+    let controller = &mut state.images[at_index];
+    let wrapper = replace(&mut controller.wrapper, &state.wrapper);
+    replace(&mut controller.machine, &state.machine.is_some()) || wrapper
 }
 
 fn take_first(writes: &mut Vec<Write>) -> Option<Write> {
@@ -123,7 +129,9 @@ fn apply(state: &mut State, write: &Write, guards: Guards) -> bool {
             if let Some(wrapper) =
                 stored.filter(|stored| !guards.wrapper_version || stored.version == version)
             {
-                *wrapper = WrapperObject { version: wrapper.version + 1, mark, bound };
+                // Without the guard nothing reads the version, and it would grow without end.
+                let version = wrapper.version + u8::from(guards.wrapper_version);
+                *wrapper = WrapperObject { version, mark, bound };
             }
         }
         Write::CreateImage if state.image.is_none() && spend(&mut state.spare_images) => {
@@ -200,7 +208,7 @@ fn facts(cached: &ImageObject, ttl: bool) -> Image {
         uid: uid(cached.uid),
         resource_version: uid(cached.version),
         deleting: cached.deleting,
-        ttl: ttl.then_some(Duration::from_secs(3600)),
+        ttl: ttl.then_some(Duration::from_hours(1)),
         status: Status {
             phase: Some(ImagePhase::Ready),
             reason: Some(Reason::Synced),

@@ -8,7 +8,7 @@ use crate::failure::Reason;
 use crate::model::{DeletionBlocked, name_references};
 
 /// How often a deletion looks at references that no event announced.
-const RECHECK: Duration = Duration::from_secs(60);
+const RECHECK: Duration = Duration::from_mins(1);
 
 pub(super) fn plan(pass: &mut Pass<'_>) {
     let image = pass.world.image;
@@ -70,7 +70,7 @@ fn clean_up(pass: &mut Pass<'_>) {
     }
     if left.is_empty() && pass.world.backing_is_live {
         pass.status.deletion = None;
-        pass.status.message = "no object of the image is left".to_owned();
+        "no object of the image is left".clone_into(&mut pass.status.message);
         return pass.act(Action::Unprotect);
     }
     pass.status.deletion = Some(DeletionBlocked::CleanupPending);

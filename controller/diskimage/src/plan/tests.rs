@@ -15,8 +15,8 @@ use crate::failure::Reason;
 use crate::model::{Backing, Claim, DataTarget, DataVolume, Found, Transfer};
 use crate::testing::{Case, at, claim, complete, snapshot, source, volume};
 
-const MINUTE: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(60 * 60);
+const MINUTE: Duration = Duration::from_mins(1);
+const HOUR: Duration = Duration::from_hours(1);
 
 /// Phase and reason of a plan.
 fn state(plan: &Plan) -> (ImagePhase, Reason) {

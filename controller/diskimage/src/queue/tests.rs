@@ -18,7 +18,9 @@ fn waiting(name: &str, queued: i64) -> Image {
 
 fn queue(images: &[Image]) -> Queue {
     let mut queue = Queue::default();
-    images.iter().for_each(|image| queue.observe(image));
+    for image in images {
+        queue.observe(image);
+    }
     queue
 }
 
@@ -43,7 +45,9 @@ fn the_limit_holds_while_the_cache_is_behind() {
     let mut queue = queue(&images);
     assert!(turn(&mut queue, "a") && turn(&mut queue, "b"));
     // The cache still shows all three as queued.
-    images.iter().for_each(|image| queue.observe(image));
+    for image in &images {
+        queue.observe(image);
+    }
     assert!(!turn(&mut queue, "c"));
     assert!(turn(&mut queue, "a"), "its pass is repeated");
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::grants::Refused;
 use crate::testing::at;
 
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_mins(1);
 
 fn source() -> Source {
     Source { source_type: "blank".to_owned(), disk_size: Quantity::new("10Gi"), ..Source::default() }

@@ -10,7 +10,7 @@ use crate::failure::{Reason, without_queries};
 use crate::model::Status;
 
 /// How often a pass looks at a state that no event announces.
-pub(super) const RECHECK: Duration = Duration::from_secs(60);
+pub(super) const RECHECK: Duration = Duration::from_mins(1);
 
 /// Begins an import: the queue, the attempts and their deadline start anew.
 pub(super) fn enqueue(pass: &mut Pass<'_>, reason: Reason, message: &str) {

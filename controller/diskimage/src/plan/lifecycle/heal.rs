@@ -13,7 +13,7 @@ use crate::model::{DataTarget, Transfer};
 
 /// More restorations within [`PERIOD`] mean that the storage loses data. Each could be a download.
 const MAX_HEALS: usize = 5;
-const PERIOD: Duration = Duration::from_secs(24 * 60 * 60);
+const PERIOD: Duration = Duration::from_hours(24);
 
 pub(super) fn ready(pass: &mut Pass<'_>) {
     let backing = pass.world.backing;
