@@ -1,5 +1,5 @@
-# Every target runs on a fresh machine with Rust (rustup), Go, a C compiler and git, and says what it does.
-# CARGO_TARGET_DIR is honoured throughout.
+# Every target works on a new machine with Rust (rustup), Go, a C compiler and git, and prints a missing requirement.
+# All targets use CARGO_TARGET_DIR, if it is set.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use std::{collections::HashSet, sync::Arc};
 
-/// Something that the shell observed.
+/// An event that the shell has observed.
 #[derive(Debug)]
 pub enum Event {
     /// An object exists in this form.
@@ -30,13 +30,13 @@ pub enum Event {
     Knobs(Arc<str>, Option<Box<Knobs>>),
     /// A storage class appeared, changed, or is gone.
     Class(String, Option<ClassView>),
-    /// A write that [`World::step`](super::World::step) asked for has ended.
+    /// A write that [`World::step`](super::World::step) has returned is complete.
     Written(Id, Outcome),
     /// All objects have been seen once. The model writes nothing before this.
     Synced,
 }
 
-/// How a write ended.
+/// The result of a write.
 #[derive(Debug)]
 pub enum Outcome {
     /// Done, and the object looks like this now; a deleted object has no form.
@@ -49,10 +49,10 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// One thing that the shell is to do.
+/// An action of the shell.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Write, then report how it ended.
+    /// Perform the write, and pass the result to the model.
     Write(Id, Write),
     /// Report a violation to users.
     Report(Violation),

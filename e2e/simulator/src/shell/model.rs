@@ -8,7 +8,7 @@ use kube::Client;
 use tokio::task::JoinSet;
 
 /// A pending write or report. It returns the event for the model.
-pub(super) type Flight<E> = BoxFuture<'static, Option<E>>;
+pub(super) type PendingWrite<E> = BoxFuture<'static, Option<E>>;
 
 /// A pure model of a platform, and how its objects are watched and written.
 pub(super) trait Model: Sized + Send + Sync {
@@ -36,7 +36,7 @@ pub(super) trait Model: Sized + Send + Sync {
         tasks: &mut JoinSet<&'static str>,
     ) -> usize;
     /// Performs an action, without retries.
-    fn perform(action: Self::Action, writer: Writer, reporter: Reporter) -> Flight<Self::Event>;
+    fn perform(action: Self::Action, writer: Writer, reporter: Reporter) -> PendingWrite<Self::Event>;
 }
 
 impl Model for World {
@@ -70,7 +70,7 @@ impl Model for World {
         watch::start(client, namespace, clock, sender, tasks)
     }
 
-    fn perform(action: Action, writer: Writer, reporter: Reporter) -> Flight<Event> {
+    fn perform(action: Action, writer: Writer, reporter: Reporter) -> PendingWrite<Event> {
         async move {
             match action {
                 Action::Write(id, write) => {

@@ -7,7 +7,7 @@ mod write;
 use super::{
     clock::Clock,
     follow::Sender,
-    model::{Flight, Model},
+    model::{Model, PendingWrite},
     report::Reporter,
     write::Writer,
 };
@@ -48,7 +48,7 @@ impl Model for World {
         watch::start(client, namespace, clock, sender, tasks)
     }
 
-    fn perform(action: Action, writer: Writer, reporter: Reporter) -> Flight<Event> {
+    fn perform(action: Action, writer: Writer, reporter: Reporter) -> PendingWrite<Event> {
         async move {
             match action {
                 Action::Write(id, write) => {
