@@ -70,7 +70,7 @@ e2e: xtask ## Core scenarios on another cluster; E2E_CLUSTER=embedded (default),
 	esac
 
 .PHONY: faults
-faults: preflight ## Run the real controller with injected faults on a model of the API server; SEEDS=10000, SEED=7, EXHAUSTIVE=true, ONLY=rollout
+faults: preflight ## Run the real controller with injected faults on a model of the API server; SEEDS=10000, SEED=7, PLATFORM=kubevirt, EXHAUSTIVE=true, ONLY=rollout
 	@echo "==> The controller and the API server model, optimized"
 	cargo build --locked --release --package vmpool-explorer
 	@echo "==> Fault schedules: each simulates some minutes in milliseconds"

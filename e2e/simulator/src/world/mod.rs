@@ -32,7 +32,7 @@ mod restart;
 mod tests;
 mod transitions;
 
-pub use crate::shared::{Settings, Violation};
+pub use crate::shared::{Problem, Settings, Violation};
 pub use events::{Action, Event, Object, Outcome, Write};
 pub use model::World;
 
