@@ -19,14 +19,17 @@ pub use config::{Config, Error, Platforms};
 pub use report::Violations;
 
 use crate::duration::Delay;
-use crate::{shared::Settings, world::World};
+use crate::{
+    shared::{Action, Event, Settings},
+    world::World,
+};
 use clock::Clock;
 use config::HEARTBEAT;
 use follow::Message;
 use futures::{FutureExt, StreamExt, future::BoxFuture, future::try_join_all, stream::FuturesUnordered};
 use health::Health;
 use kube::Client;
-use model::{Model, PendingWrite};
+use model::{EventOf, Model, PendingWrite};
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -113,8 +116,8 @@ struct Loop<M: Model> {
     clock: Clock,
     writer: write::Writer,
     reporter: report::Reporter,
-    queue: VecDeque<M::Action>,
-    in_flight: FuturesUnordered<PendingWrite<M::Event>>,
+    queue: VecDeque<Action<M::Id, M::Write>>,
+    in_flight: FuturesUnordered<PendingWrite<EventOf<M>>>,
     max_in_flight: usize,
     /// Watches that have not completed their first list.
     unsynced: usize,
@@ -124,7 +127,7 @@ struct Loop<M: Model> {
 impl<M: Model> Loop<M> {
     async fn run(
         &mut self,
-        mut events: mpsc::Receiver<Message<M::Event>>,
+        mut events: mpsc::Receiver<Message<EventOf<M>>>,
         tasks: &mut JoinSet<&'static str>,
         stop: &CancellationToken,
     ) -> Result<(), Error> {
@@ -156,7 +159,7 @@ impl<M: Model> Loop<M> {
         Ok(())
     }
 
-    fn receive(&mut self, message: Message<M::Event>) {
+    fn receive(&mut self, message: Message<EventOf<M>>) {
         let now = self.clock.now();
         match message {
             Message::Event(event) => self.world.observe(*event, now),
@@ -164,14 +167,14 @@ impl<M: Model> Loop<M> {
                 self.unsynced = self.unsynced.saturating_sub(1);
                 if self.unsynced == 0 {
                     tracing::info!(platform = M::NAME, "all objects have been listed; running");
-                    self.world.observe(M::synced(), now);
+                    self.world.observe(Event::Synced, now);
                     self.health.ready();
                 }
             }
         }
     }
 
-    fn complete(&mut self, first: Option<M::Event>) {
+    fn complete(&mut self, first: Option<EventOf<M>>) {
         let mut completed = first;
         loop {
             if let Some(event) = completed {
@@ -187,7 +190,20 @@ impl<M: Model> Loop<M> {
     fn start_writes(&mut self) {
         while self.in_flight.len() < self.max_in_flight {
             let Some(action) = self.queue.pop_front() else { return };
-            self.in_flight.push(M::perform(action, self.writer.clone(), self.reporter.clone()));
+            let (writer, reporter) = (self.writer.clone(), self.reporter.clone());
+            let write = async move {
+                match action {
+                    Action::Write(id, write) => {
+                        let outcome = M::perform(&writer, &id, write).await;
+                        Some(Event::Written(id, outcome))
+                    }
+                    Action::Report(violation) => {
+                        reporter.report(violation).await;
+                        None
+                    }
+                }
+            };
+            self.in_flight.push(write.boxed());
         }
     }
 }
