@@ -385,3 +385,6 @@ pub struct Summary {
     /// Identity of the current revision.
     pub revision: RevisionId,
 }
+
+#[cfg(test)]
+mod tests;

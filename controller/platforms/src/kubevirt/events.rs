@@ -2,12 +2,37 @@
 //!
 //! The controller emits an event only for an action that it took.
 
-use super::status::{FailedStep, SUCCESSFUL_PAUSED};
+use vmpool_engine::condition::SUCCESSFUL_PAUSED;
 
 /// The component in the source of events.
 pub const COMPONENT: &str = "virtualmachinepool-controller";
 /// Up to this number, each machine of a pass gets an event of its own. Beyond it, one event lists their names.
 pub const INDIVIDUAL: usize = 10;
+
+/// The step of a pass that failed, as the reason of the condition `ReplicaFailure` and of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailedStep {
+    /// Creating machines.
+    ScaleOut,
+    /// Deleting machines.
+    ScaleIn,
+    /// Updating or restarting machines.
+    Update,
+    /// Deleting revisions that no machine names.
+    RevisionPruning,
+}
+
+impl FailedStep {
+    /// The reason.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::ScaleOut => "FailedScaleOut",
+            Self::ScaleIn => "FailedScaleIn",
+            Self::Update => "FailedUpdate",
+            Self::RevisionPruning => "FailedRevisionPruning",
+        }
+    }
+}
 
 /// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -35,7 +35,6 @@ pub(super) fn pool(object: &PoolObject) -> Pool {
         deleting,
         finalizers,
         settings,
-        published: _,
         validation_errors,
         invalid_settings,
     } = read::pool(object);
@@ -158,17 +157,7 @@ fn activity(facts: &MachineFacts) -> Activity {
 }
 
 fn start_health(facts: &MachineFacts) -> StartHealth {
-    let failing = matches!(
-        facts.printable_status,
-        Some(
-            PrintableStatus::CrashLoopBackOff
-                | PrintableStatus::ErrorUnschedulable
-                | PrintableStatus::DataVolumeError
-                | PrintableStatus::ErrorPvcNotFound
-                | PrintableStatus::ErrImagePull
-                | PrintableStatus::ImagePullBackOff
-        )
-    );
+    let failing = facts.printable_status.is_some_and(PrintableStatus::is_start_failure);
     let (not_ready, since) = match facts.readiness {
         Readiness::NotReady { since } => (true, since),
         Readiness::Ready | Readiness::Unknown => (false, None),
@@ -191,3 +180,6 @@ pub(super) fn instance(object: &InstanceObject) -> Instance {
         id: facts.id,
     }
 }
+
+#[cfg(test)]
+mod tests;

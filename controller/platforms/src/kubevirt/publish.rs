@@ -8,9 +8,8 @@ use vmpool_engine::condition::{Condition, OWN, REPLICA_FAILURE};
 use vmpool_engine::model::{Published, Summary};
 use vmpool_engine::removal::RemovalRecord;
 
+use super::events::FailedStep;
 use super::objects::{PoolObject, PoolStatus};
-use super::selectors::LabelSelector;
-use super::status::FailedStep;
 
 /// The merge patch that writes the removal record.
 pub(super) fn removal_record(record: &RemovalRecord) -> Value {
@@ -28,7 +27,7 @@ pub(super) fn status(pool: &PoolObject, status: &Status) -> Value {
     json!({
         "replicas": status.summary.replicas,
         "readyReplicas": status.summary.ready,
-        "labelSelector": selector(pool),
+        "labelSelector": &*pool.selector,
         "conditions": conditions,
     })
 }
@@ -62,11 +61,6 @@ fn reason(failure: &str) -> &'static str {
     step.reason()
 }
 
-/// The selector in its canonical form.
-fn selector(pool: &PoolObject) -> String {
-    LabelSelector::read(&pool.spec()["selector"]).map(|selector| selector.to_string()).unwrap_or_default()
-}
-
 /// What a status object shows.
 pub(super) fn published(pool: &PoolObject, status: &Value) -> Published {
     read(pool, &serde_json::from_value(status.clone()).unwrap_or_default())
@@ -79,7 +73,7 @@ pub(super) fn stored(pool: &PoolObject) -> Published {
 
 /// KubeVirt omits counters that are zero. Without the current selector the status is not complete.
 fn read(pool: &PoolObject, status: &PoolStatus) -> Published {
-    let is_complete = status.label_selector.as_ref().is_some_and(|text| *text == selector(pool));
+    let is_complete = status.label_selector.as_ref().is_some_and(|text| **text == *pool.selector);
     let summary = is_complete.then(|| Summary {
         observed_generation: 0,
         replicas: status.replicas.unwrap_or_default(),

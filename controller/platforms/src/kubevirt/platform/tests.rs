@@ -3,37 +3,17 @@ use vmpool_engine::model::{
     Activity, Budget, Finalizer, Membership, Naming, Restarts, ScaleDownPolicy, StatusScope,
 };
 
+use super::super::fixtures;
 use super::*;
 use crate::contract;
 
 /// A pool as the API server stores it.
 fn stored() -> Value {
-    json!({
-        "apiVersion": "pool.kubevirt.io/v1beta1",
-        "kind": "VirtualMachinePool",
-        "metadata": { "name": "p", "namespace": "studio", "uid": "9b1c", "generation": 4, "resourceVersion": "7" },
-        "spec": {
-            "replicas": 3,
-            "selector": { "matchLabels": { "farm": "render" } },
-            "virtualMachineTemplate": {
-                "metadata": { "labels": { "farm": "render" } },
-                "spec": {
-                    "runStrategy": "Always",
-                    "dataVolumeTemplates": [{
-                        "metadata": { "name": "scratch" },
-                        "spec": { "source": { "blank": {} }, "storage": {} },
-                    }],
-                    "template": {
-                        "metadata": { "labels": { "farm": "render" } },
-                        "spec": {
-                            "domain": { "devices": { "disks": [{ "name": "scratch" }] }, "memory": { "guest": "1Gi" } },
-                            "volumes": [{ "name": "scratch", "dataVolume": { "name": "scratch" } }],
-                        },
-                    },
-                },
-            },
-        },
-    })
+    let mut pool = fixtures::new_pool();
+    pool["metadata"] =
+        json!({ "name": "p", "namespace": "studio", "uid": "9b1c", "generation": 4, "resourceVersion": "7" });
+    pool["spec"].as_object_mut().unwrap().remove("maxUnavailable");
+    pool
 }
 
 fn read(pool: &Value) -> Pool {
