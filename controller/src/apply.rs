@@ -22,13 +22,12 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use vmpool_engine::failure::{Failure, FailureReason};
 use vmpool_engine::limits::shorten;
-use vmpool_engine::plan::{DeleteReason, Stage};
+use vmpool_engine::plan::{DeleteReason, Snapshot, Stage};
 use vmpool_engine::{Action, Memory};
 use vmpool_platforms::{Instances, Platform};
 
 use crate::context::Context;
 use crate::events::PoolEvent;
-use crate::observe::Snapshot;
 use crate::pool_entry::PoolEntry;
 use crate::revisions::known::Change;
 use crate::revisions::templates::Templates;

@@ -2,17 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use jiff::Timestamp;
-use vmpool_engine::ledger::{Fact, Ledger, Seen, UnconfirmedCreate};
+use vmpool_engine::ledger::{Fact, Ledger, Seen};
 use vmpool_engine::model::{DiskState, Finalizer};
-use vmpool_engine::plan::Observed;
+use vmpool_engine::plan::Snapshot;
 use vmpool_engine::{Disk, Machine, Memory, Pool};
 use vmpool_platforms::{ApiObject, DiskOf, Disks, Instances, Platform};
 
 use crate::cache::{Cached, Key};
-use crate::context::{Context, Names};
+use crate::context::Context;
 use crate::live::ReadError;
 use crate::metrics::{DiskCounts, LedgerResource};
 use crate::object::version;
@@ -21,140 +19,59 @@ use crate::pool_entry::PoolEntry;
 /// Maximum number of entries of one ledger that a pass resolves with live reads, so that the pass stays short.
 pub(crate) const MOST_SETTLED: usize = 32;
 
-/// The state of the caches and the ledger, read once.
-pub(crate) struct Snapshot {
-    now: Timestamp,
-    uptime: Duration,
-    machines: Vec<Arc<Machine>>,
-    disks: HashMap<Arc<str>, Arc<Disk>>,
-    pool_disks: Vec<Arc<Disk>>,
-    other_users: HashMap<Arc<str>, Vec<Arc<str>>>,
-    unconfirmed_creates: Vec<UnconfirmedCreate>,
-    collection_grace: Duration,
+/// Removes ledger entries that the caches show by now, and overlays the other entries on the caches.
+pub(crate) fn snapshot<P: Platform>(context: &Context<P>, pool: &Pool, memory: &mut Memory) -> Snapshot {
+    let namespace = &*pool.namespace;
+    memory.machines.settle(&context.machines.of(namespace));
+    memory.disks.settle(&context.disks.of(namespace));
+    let mut machines = context.machines.by_key(&Key::Pool(pool.id.uid.clone()));
+    if pool.finalizer != Finalizer::Unused {
+        let released = Key::PoolName(pool.namespace.clone(), pool.id.name.clone());
+        machines.extend(context.machines.by_key(&released));
+    }
+    memory.machines.overlay(&mut machines);
+    if P::Instances::EXIST {
+        join_instances(context, namespace, &mut machines);
+        memory.restarts.observe(machines.iter());
+    }
+    let disks = machines
+        .iter()
+        .flat_map(|machine| {
+            let devices = machine.disks.iter().map(|device| &device.disk);
+            devices.chain(machine.detached.iter().map(|detached| &detached.disk))
+        })
+        .filter_map(|name| {
+            let disk = memory.disks.get(name).cloned();
+            let disk = disk.or_else(|| Some(context.disks.get(namespace, name)?.facts))?;
+            Some((name.clone(), disk))
+        })
+        .collect();
+    let pool_disks = if P::Disks::EXIST { pool_disks(context, pool, memory) } else { Vec::new() };
+    Snapshot {
+        now: context.env.now(),
+        uptime: context.env.uptime(),
+        machines,
+        disks,
+        other_users: other_users(context, pool, &pool_disks),
+        pool_disks,
+        unconfirmed_creates: memory.machines.unconfirmed_creates(),
+    }
 }
 
-impl Snapshot {
-    /// Removes ledger entries that the caches show by now, and overlays the other entries on the caches.
-    pub(crate) fn take<P: Platform>(context: &Context<P>, pool: &Pool, memory: &mut Memory) -> Self {
-        let namespace = &*pool.namespace;
-        memory.machines.settle(&context.machines.of(namespace));
-        memory.disks.settle(&context.disks.of(namespace));
-        let mut machines = context.machines.by_key(&Key::Pool(pool.id.uid.clone()));
-        if pool.finalizer != Finalizer::Unused {
-            let released = Key::PoolName(pool.namespace.clone(), pool.id.name.clone());
-            machines.extend(context.machines.by_key(&released));
-        }
-        memory.machines.overlay(&mut machines);
-        if P::Instances::EXIST {
-            join_instances(context, namespace, &mut machines);
-            memory.restarts.observe(machines.iter());
-        }
-        let disks = machines
-            .iter()
-            .flat_map(|machine| {
-                let devices = machine.disks.iter().map(|device| &device.disk);
-                devices.chain(machine.detached.iter().map(|detached| &detached.disk))
-            })
-            .filter_map(|name| {
-                let disk = memory.disks.get(name).cloned();
-                let disk = disk.or_else(|| Some(context.disks.get(namespace, name)?.facts))?;
-                Some((name.clone(), disk))
-            })
-            .collect();
-        let pool_disks = if P::Disks::EXIST { pool_disks(context, pool, memory) } else { Vec::new() };
-        Self {
-            now: context.env.now(),
-            uptime: context.env.uptime(),
-            machines,
-            disks,
-            other_users: other_users(context, pool, &pool_disks),
-            pool_disks,
-            unconfirmed_creates: memory.machines.unconfirmed_creates(),
-            collection_grace: context.settings.collection_grace,
-        }
-    }
+/// The number of the pool's disks by their usage.
+pub(crate) fn disk_counts(snapshot: &Snapshot, pool: &Pool) -> DiskCounts {
+    let holders = snapshot.machines.iter().flat_map(|machine| machine.held_disks());
+    let used: HashSet<&Arc<str>> = holders.chain(snapshot.other_users.keys()).collect();
+    let owned = |disk: &&Arc<Disk>| disk.owner.as_ref().is_some_and(|owner| owner.uid == pool.id.uid);
+    let disks = snapshot.pool_disks.iter().filter(owned);
+    DiskCounts::of(pool, disks.map(|disk| (&**disk, used.contains(&disk.id.name))))
+}
 
-    /// The machines of the snapshot.
-    pub(crate) fn machines(&self) -> impl Iterator<Item = &Arc<Machine>> + Clone {
-        self.machines.iter()
-    }
-
-    /// The disks of the snapshot. A disk of the pool that a machine refers to occurs twice.
-    pub(crate) fn disks(&self) -> impl Iterator<Item = &Arc<Disk>> {
-        self.pool_disks.iter().chain(self.disks.values())
-    }
-
-    /// The number of the pool's disks by their usage.
-    pub(crate) fn disk_counts(&self, pool: &Pool) -> DiskCounts {
-        let used: HashSet<&Arc<str>> = self
-            .machines
-            .iter()
-            .flat_map(|machine| machine.held_disks())
-            .chain(self.other_users.keys())
-            .collect();
-        let owned = |disk: &&Arc<Disk>| disk.owner.as_ref().is_some_and(|owner| owner.uid == pool.id.uid);
-        DiskCounts::of(
-            pool,
-            self.pool_disks.iter().filter(owned).map(|disk| (&**disk, used.contains(&disk.id.name))),
-        )
-    }
-
-    /// The number of the pool's machines, and how many of them are terminating.
-    pub(crate) fn machine_counts(&self, pool: &Pool) -> (usize, usize) {
-        let machines = self.machines.iter().filter(|machine| machine.owner.as_ref() == Some(&pool.id.uid));
-        machines.fold((0, 0), |(all, terminating), machine| {
-            (all + 1, terminating + usize::from(machine.terminating))
-        })
-    }
-
-    /// Converts the snapshot into the input of the engine.
-    pub(crate) fn observed<'a, P: Platform>(
-        self,
-        pool: &'a Pool,
-        memory: &'a Memory,
-        names: &'a Names<'a, P>,
-    ) -> Observed<'a> {
-        let Self {
-            now,
-            uptime,
-            machines,
-            disks,
-            pool_disks,
-            other_users,
-            unconfirmed_creates,
-            collection_grace,
-        } = self;
-        Observed {
-            now,
-            uptime,
-            pool,
-            machines,
-            disks,
-            pool_disks,
-            other_users,
-            collection_grace,
-            stored: Vec::new(),
-            unconfirmed_creates,
-            memory,
-            names_in_use: names,
-        }
-    }
-
-    /// Converts the input of the engine back into the snapshot.
-    pub(crate) fn recover(observed: Observed<'_>) -> Self {
-        let Observed {
-            now,
-            uptime,
-            machines,
-            disks,
-            pool_disks,
-            other_users,
-            unconfirmed_creates,
-            collection_grace,
-            ..
-        } = observed;
-        Self { now, uptime, machines, disks, pool_disks, other_users, unconfirmed_creates, collection_grace }
-    }
+/// The number of the pool's machines, and how many of them are terminating.
+pub(crate) fn machine_counts(snapshot: &Snapshot, pool: &Pool) -> (usize, usize) {
+    let machines = snapshot.machines.iter().filter(|machine| machine.owner.as_ref() == Some(&pool.id.uid));
+    machines
+        .fold((0, 0), |(all, terminating), machine| (all + 1, terminating + usize::from(machine.terminating)))
 }
 
 /// Adds the instances to their machines.

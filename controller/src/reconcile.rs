@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use tracing::Instrument;
 use vmpool_engine::failure::Failure;
+use vmpool_engine::plan::Snapshot;
 use vmpool_engine::status::{detached, problem};
-use vmpool_engine::{Plan, Pool, Uid, status};
+use vmpool_engine::{Observed, Plan, Pool, Uid, status};
 use vmpool_platforms::Platform;
 
 use self::decision::{Decision, observe_and_plan};
@@ -21,7 +22,7 @@ use crate::context::{Context, Names, PoolMemory};
 use crate::events::PoolEvent;
 use crate::metrics::{PassResult, PassStep, PassTimer, PoolReport};
 use crate::object::version;
-use crate::observe::Snapshot;
+use crate::observe::{self, disk_counts, machine_counts};
 use crate::pool_entry::PoolEntry;
 use crate::queue::Requeue;
 use crate::report::{detached_disk_events, invalid_settings_event, problem_event, report};
@@ -76,8 +77,8 @@ async fn pass<P: Platform>(
     };
     let Decision { pool, mut snapshot, plan, templates } = decision;
     if pool.facts.deleting && plan.actions.is_empty() {
-        let (machines, terminating) = snapshot.machine_counts(&pool.facts);
-        let disks = snapshot.disk_counts(&pool.facts);
+        let (machines, terminating) = machine_counts(&snapshot, &pool.facts);
+        let disks = disk_counts(&snapshot, &pool.facts);
         let facts = PoolReport::deleting(&pool.facts, machines, terminating, disks, &state.memory);
         context.pool_counts.record(&pool.facts.id.uid, facts);
         return Ended { result: PassResult::Gone, again: plan.requeue_after };
@@ -106,12 +107,12 @@ async fn pass<P: Platform>(
     if acted {
         timer.record(&context.env, PassStep::Apply);
         // The status includes the writes of this pass.
-        snapshot = Snapshot::take(context, &pool.facts, &mut state.memory);
+        snapshot = observe::snapshot(context, &pool.facts, &mut state.memory);
     }
     let planned = requeue_after.and_then(|after| planned(after, result));
     let outdated = after_writes(&applied, state);
 
-    let unwritten = publish(context, &pool, snapshot, (applied, failure), state).await;
+    let unwritten = publish(context, &pool, &snapshot, (applied, failure), state).await;
     timer.record(&context.env, PassStep::Report);
     let times = state.deadlines(context.env.uptime());
     Ended { result, again: times.chain(planned).chain(outdated).chain(unwritten).min() }
@@ -127,9 +128,9 @@ async fn without_plan<P: Platform>(
 ) -> Ended {
     let mut unwritten = None;
     if !pool.facts.deleting {
-        let snapshot = Snapshot::take(context, &pool.facts, &mut state.memory);
+        let snapshot = observe::snapshot(context, &pool.facts, &mut state.memory);
         let applied = Applied { events: event.into_iter().collect(), ..Applied::default() };
-        unwritten = publish(context, pool, snapshot, (applied, None), state).await;
+        unwritten = publish(context, pool, &snapshot, (applied, None), state).await;
         timer.record(&context.env, PassStep::Report);
     }
     let left = state.memory.reading.batch_size(context.env.uptime()).err().unwrap_or_default();
@@ -152,19 +153,20 @@ fn after_writes(applied: &Applied, state: &mut PoolMemory) -> Option<Duration> {
 async fn publish<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    snapshot: Snapshot,
+    snapshot: &Snapshot,
     (mut applied, plan_failure): (Applied, Option<Failure>),
     state: &mut PoolMemory,
 ) -> Option<Duration> {
     let own = with_own_status(pool, state);
     let pool = own.as_ref().unwrap_or(pool);
-    let (_, terminating) = snapshot.machine_counts(&pool.facts);
-    let disks = snapshot.disk_counts(&pool.facts);
+    let (_, terminating) = machine_counts(snapshot, &pool.facts);
+    let disks = disk_counts(snapshot, &pool.facts);
     let names = Names { context, namespace: &pool.facts.namespace };
     let status_conflict = state.status_conflict.failure();
     let failure = status_conflict.as_ref().or(state.memory.failure()).or(plan_failure.as_ref());
     let (status, detached, problem) = {
-        let observed = snapshot.observed(&pool.facts, &state.memory, &names);
+        let settings = context.settings.of_plans();
+        let observed = Observed::new(snapshot, &pool.facts, &[], settings, &state.memory, &names);
         (status(&observed, failure), detached(&observed), problem(&observed))
     };
     applied.events.extend(detached_disk_events(&pool.facts, detached, &mut state.detached));

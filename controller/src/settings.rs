@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use vmpool_engine::plan::COLLECTION_GRACE;
+use vmpool_engine::plan::{self, COLLECTION_GRACE};
 use vmpool_engine::removal::RESERVATION_AGE;
 
 /// Settings of the controller.
@@ -26,6 +26,16 @@ pub struct Settings {
     pub resync: Duration,
     /// Maximum number of pools with metrics of their own. The others are summed.
     pub max_pool_series: usize,
+}
+
+impl Settings {
+    /// The settings that plans depend on.
+    pub(crate) fn of_plans(&self) -> plan::Settings {
+        plan::Settings {
+            collection_grace: self.collection_grace,
+            reservation_timeout: self.reservation_timeout,
+        }
+    }
 }
 
 impl Default for Settings {

@@ -33,7 +33,8 @@ fn main() {
             group.throughput(Throughput::Elements(size as u64));
             group.bench_with_input(BenchmarkId::from_parameter(size), &size, |bencher, &size| {
                 let world = World::new(size, case);
-                let observed = world.observed();
+                let snapshot = world.snapshot();
+                let observed = world.observed(&snapshot);
                 bencher.iter_custom(|iterations| {
                     let begin = WallTime.start();
                     for _ in 0..iterations {

@@ -15,7 +15,6 @@ use crate::plan::attempts::RolloutAttempts;
 use crate::plan::blocker::Blocker;
 use crate::plan::restarts::RequestedRestarts;
 use crate::plan::start_failures::StartFailures;
-use crate::removal::RESERVATION_AGE;
 use crate::revision::RevisionId;
 
 /// Number of consecutive rejections of a machine after which the controller tries another disk, if the platform reports
@@ -75,8 +74,6 @@ pub struct Memory {
     revision: Option<RevisionId>,
     /// Machines with an unconfirmed deletion, and its uptime. The API server may still carry it out.
     unconfirmed_deletes: BTreeMap<Uid, Duration>,
-    /// Age at which the controller drops reservations; `None` means [`RESERVATION_AGE`].
-    pub reservation_timeout: Option<Duration>,
     /// Requests that have reservations, and the uptime when the controller first saw them. The age of a reservation is
     /// measured only from that time.
     reservations: BTreeMap<Arc<str>, Duration>,
@@ -187,9 +184,9 @@ impl Memory {
             .is_some_and(|since| uptime.saturating_sub(*since) < REQUEST_TIMEOUT)
     }
 
-    /// How long the reservations of a request remain valid; `None` if the controller must drop them.
-    pub fn reservation_left(&self, request: &str, uptime: Duration) -> Option<Duration> {
-        let timeout = self.reservation_timeout.unwrap_or(RESERVATION_AGE);
+    /// How long the reservations of a request remain valid, if they are valid for `timeout`; `None` if the controller
+    /// must drop them.
+    pub fn reservation_left(&self, request: &str, timeout: Duration, uptime: Duration) -> Option<Duration> {
         let age =
             self.reservations.get(request).map_or(Duration::ZERO, |since| uptime.saturating_sub(*since));
         timeout.checked_sub(age).filter(|left| !left.is_zero())

@@ -12,7 +12,7 @@ use crate::model::{
     Uid,
 };
 use crate::names::{NameBlock, Namer};
-use crate::plan::{Action, NamesInUse, Observed};
+use crate::plan::{Action, NamesInUse, Observed, Settings, Snapshot};
 use crate::revision::RevisionId;
 use crate::{Memory, Plan};
 
@@ -197,27 +197,26 @@ impl World {
         })
     }
 
-    pub(crate) fn observed(&self) -> Observed<'_> {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let mut machines = self.machines.clone();
         self.memory.machines.overlay(&mut machines);
-        Observed {
+        Snapshot {
             now: now(),
             uptime: self.uptime,
-            pool: &self.pool,
             machines,
             disks: self.disks.clone().into_iter().collect(),
             pool_disks: self.disks.values().cloned().collect(),
             other_users: self.others.clone().into_iter().collect(),
-            collection_grace: crate::plan::COLLECTION_GRACE,
-            stored: self.stored.clone(),
             unconfirmed_creates: self.memory.machines.unconfirmed_creates(),
-            memory: &self.memory,
-            names_in_use: self,
         }
     }
 
+    pub(crate) fn observed<'a>(&'a self, snapshot: &'a Snapshot) -> Observed<'a> {
+        Observed::new(snapshot, &self.pool, &self.stored, Settings::default(), &self.memory, self)
+    }
+
     pub(crate) fn plan(&self) -> Plan {
-        crate::plan(&self.observed())
+        crate::plan(&self.observed(&self.snapshot()))
     }
 }
 

@@ -6,13 +6,12 @@ use std::sync::Arc;
 
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::{DiskDraft, DiskSource};
-use vmpool_engine::plan::DeleteReason;
+use vmpool_engine::plan::{DeleteReason, Snapshot};
 use vmpool_engine::{Action, Disk, Machine, Memory, ObjectId, Pool, Uid};
 use vmpool_platforms::{AttachmentOf, Disks, Platform};
 
 use crate::context::Context;
 use crate::live::ReadError;
-use crate::observe::Snapshot;
 use crate::pool_entry::PoolEntry;
 use crate::revisions::templates::Templates;
 
@@ -77,7 +76,7 @@ impl Basis {
         }
         let mut basis = Self::default();
         if !machines.is_empty() {
-            for planned in snapshot.machines().filter(|machine| machines.contains(&machine.id.uid)) {
+            for planned in snapshot.machines.iter().filter(|machine| machines.contains(&machine.id.uid)) {
                 let name = &planned.id.name;
                 let known = memory.machines.written_as(name);
                 let known = known.or_else(|| context.machines.get(&pool.namespace, name));
@@ -88,7 +87,8 @@ impl Basis {
             }
         }
         if !disks.is_empty() {
-            for planned in snapshot.disks().filter(|disk| disks.contains(&disk.id.uid)) {
+            let all = snapshot.pool_disks.iter().chain(snapshot.disks.values());
+            for planned in all.filter(|disk| disks.contains(&disk.id.uid)) {
                 let name = &planned.id.name;
                 let known = memory.disks.written_as(name);
                 let known = known.or_else(|| context.disks.get(&pool.namespace, name));

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vmpool_engine::failure::FailureReason;
-use vmpool_engine::{Action, Machine, Plan, Pool, Uid, plan};
+use vmpool_engine::plan::Snapshot;
+use vmpool_engine::{Action, Machine, Observed, Plan, Pool, Uid, plan};
 use vmpool_platforms::{Platform, controller_of};
 
 use super::ended::{Ended, after_outdated};
@@ -14,7 +15,7 @@ use crate::context::{Context, Names, PoolMemory};
 use crate::live::{MetadataOnly, ReadError};
 use crate::metrics::{PassResult, PassStep, PassTimer};
 use crate::object::version;
-use crate::observe::{Snapshot, settle_overdue};
+use crate::observe::{self, settle_overdue};
 use crate::pool_entry::PoolEntry;
 use crate::revisions;
 use crate::revisions::known::Revisions;
@@ -52,7 +53,6 @@ pub(super) async fn observe_and_plan<P: Platform>(
         let shown = at_shown_revision(&cached, state);
         return Err(unread(context, shown, state, &error, "resolving pending writes with live reads"));
     }
-    state.memory.reservation_timeout = Some(context.settings.reservation_timeout);
     let mut pool = observe_pool(context, cached, state).await?;
     timer.record(&context.env, PassStep::Observe);
 
@@ -60,16 +60,15 @@ pub(super) async fn observe_and_plan<P: Platform>(
     let proven = context.machines.proven();
     // Machines and disks are read before the pool. If the pass sees that a machine is gone, it also sees the spec of
     // the pool that caused this.
-    let mut snapshot = Snapshot::take(context, &pool.facts, &mut state.memory);
-    let machines = snapshot.machines().filter(is_pool_machine(&pool));
+    let mut snapshot = observe::snapshot(context, &pool.facts, &mut state.memory);
+    let machines = snapshot.machines.iter().filter(is_pool_machine(&pool));
     state.memory.observe_machines(machines, context.env.uptime());
     state.effort += timer.record(&context.env, PassStep::Observe);
 
     let mut is_live = false;
-    let mut staying = None;
+    let mut is_counted = false;
     loop {
-        let plan;
-        (plan, snapshot) = decide(context, &pool, snapshot, state, staying.as_ref());
+        let plan = plan_with(context, &pool, &snapshot, state);
         state.effort += timer.record(&context.env, PassStep::Plan);
         if plan.needs_live_pool() && !is_live {
             let live = read_live(context, &pool, state).await;
@@ -77,12 +76,13 @@ pub(super) async fn observe_and_plan<P: Platform>(
             pool = observe_pool(context, live?, state).await?;
             is_live = true;
         } else if plan.deletes_surplus()
-            && staying.is_none()
+            && !is_counted
             && must_count(&pool.facts, proven, context.env.uptime())
         {
             let live = live_machines(context, &pool, state).await;
             timer.record(&context.env, PassStep::Observe);
-            staying = Some(live?);
+            snapshot.count_live(&pool.facts.id.uid, &live?);
+            is_counted = true;
         } else {
             let plan = if state.status_conflict.is_active() { Plan::default() } else { plan };
             let templates = templates(context, &pool, state, &plan.actions).await?;
@@ -92,22 +92,16 @@ pub(super) async fn observe_and_plan<P: Platform>(
     }
 }
 
-/// Computes the plan. If `staying` is given, only those machines count as machines that stay.
-fn decide<P: Platform>(
+fn plan_with<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    snapshot: Snapshot,
+    snapshot: &Snapshot,
     state: &PoolMemory,
-    staying: Option<&BTreeSet<Uid>>,
-) -> (Plan, Snapshot) {
+) -> Plan {
     let names = Names { context, namespace: &pool.facts.namespace };
-    let mut observed = snapshot.observed(&pool.facts, &state.memory, &names);
-    if let Some(staying) = staying {
-        observed.count_live(staying);
-    }
-    observed.stored = state.revisions.as_ref().map(Revisions::ids).unwrap_or_default();
-    let plan = plan(&observed);
-    (plan, Snapshot::recover(observed))
+    let stored = state.revisions.as_ref().map(Revisions::ids).unwrap_or_default();
+    let settings = context.settings.of_plans();
+    plan(&Observed::new(snapshot, &pool.facts, &stored, settings, &state.memory, &names))
 }
 
 /// The pool with its current revision. Updates the memory with it.

@@ -10,7 +10,7 @@ use vmpool_engine::model::{
     Activity, DiskAnnotations, DiskRef, DiskTemplate, Lifetime, Published, StoredTime,
 };
 use vmpool_engine::names::{MIN_BLOCK, NameBlock, Namer};
-use vmpool_engine::plan::NamesInUse;
+use vmpool_engine::plan::{NamesInUse, Settings, Snapshot};
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Disk, Machine, Memory, ObjectId, Observed, Plan, Pool, Status, Uid, plan, status};
 
@@ -124,33 +124,34 @@ impl World {
         memory.observe(&pool, Duration::from_secs(1000));
         let mut world = Self { pool, machines, disks, pool_disks, memory, names };
         // An existing pool has a status, and the comparison with it is part of the cost.
-        let published = status(&world.observed(), None);
+        let snapshot = world.snapshot();
+        let published = status(&world.observed(&snapshot), None);
         world.pool.published = Published {
             conditions: published.conditions,
             summary: Some(published.summary),
             desired_revision: None,
         };
-        let (planned, _) = pass(&world.observed());
+        let (planned, _) = pass(&world.observed(&snapshot));
         assert_eq!(planned.actions.len(), case.writes(count), "{case:?} over {count} machines");
         world
     }
 
-    /// The observed state for a pass.
-    pub(crate) fn observed(&self) -> Observed<'_> {
-        Observed {
+    /// The objects that a pass reads.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot {
             now: Timestamp::from_second(1_900_000_000).expect("in range"),
             uptime: Duration::from_secs(1000),
-            pool: &self.pool,
             machines: self.machines.clone(),
             disks: self.disks.clone().into_iter().collect(),
             pool_disks: self.pool_disks.clone(),
             other_users: [].into(),
-            collection_grace: vmpool_engine::plan::COLLECTION_GRACE,
-            stored: Vec::new(),
             unconfirmed_creates: Vec::new(),
-            memory: &self.memory,
-            names_in_use: self,
         }
+    }
+
+    /// The input of a pass with this snapshot.
+    pub(crate) fn observed<'a>(&'a self, snapshot: &'a Snapshot) -> Observed<'a> {
+        Observed::new(snapshot, &self.pool, &[], Settings::default(), &self.memory, self)
     }
 }
 

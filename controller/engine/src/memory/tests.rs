@@ -114,17 +114,21 @@ fn a_reservation_is_as_old_as_it_is_known_and_forgotten_when_it_leaves() {
     memory.observe(&world.pool, NOW);
     let later = NOW + Duration::from_secs(7);
     memory.observe(&world.pool, later);
-    let left = |memory: &Memory, request| memory.reservation_left(request, later);
-    assert_eq!(left(&memory, "r"), Some(Duration::from_secs(23)));
-    assert_eq!(left(&memory, "another"), Some(RESERVATION_AGE));
-    memory.reservation_timeout = Some(Duration::from_secs(8));
-    assert_eq!(left(&memory, "r"), Some(Duration::from_secs(1)));
-    memory.reservation_timeout = Some(Duration::from_secs(7));
-    assert_eq!(left(&memory, "r"), None);
+    let left = |memory: &Memory, request, seconds| {
+        memory.reservation_left(request, Duration::from_secs(seconds), later)
+    };
+    assert_eq!(left(&memory, "r", 30), Some(Duration::from_secs(23)));
+    assert_eq!(left(&memory, "another", 30), Some(Duration::from_secs(30)));
+    assert_eq!(left(&memory, "r", 8), Some(Duration::from_secs(1)));
+    assert_eq!(left(&memory, "r", 7), None);
 
     memory.observe(&World::desiring(1).pool, later);
     memory.observe(&world.pool, later);
-    assert_eq!(left(&memory, "r"), Some(Duration::from_secs(7)), "a pool of the same name has another UID");
+    assert_eq!(
+        left(&memory, "r", 7),
+        Some(Duration::from_secs(7)),
+        "a pool of the same name has another UID"
+    );
 }
 
 #[test]

@@ -201,7 +201,7 @@ fn step(
         (None, None) => None,
         (None, Some(_)) => annotated(None),
         (Some(reason), Some(Some(since))) => {
-            let left = observed.collection_grace.saturating_sub(elapsed(observed.now, since));
+            let left = observed.settings.collection_grace.saturating_sub(elapsed(observed.now, since));
             if left.is_zero() {
                 return Some(Action::DeleteDisk { disk: disk.id.clone(), reason });
             }
@@ -209,7 +209,7 @@ fn step(
             None
         }
         (Some(_), None | Some(None)) => {
-            plan.requeue_in(observed.collection_grace);
+            plan.requeue_in(observed.settings.collection_grace);
             annotated(Some(current_time(observed, disk)))
         }
     }

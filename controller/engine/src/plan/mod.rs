@@ -35,7 +35,7 @@ mod stored_time;
 pub use action::{Action, DeleteReason, DiskDeleteReason, Disruption, Stage, Wants};
 pub use attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
 pub use blocker::Blocker;
-pub use observed::{COLLECTION_GRACE, NamesInUse, Observed};
+pub use observed::{COLLECTION_GRACE, NamesInUse, Observed, Settings, Snapshot};
 pub use restarts::RequestedRestarts;
 pub use result::Plan;
 pub use start_failures::StartFailures;

@@ -12,6 +12,7 @@ use crate::ids::Uid;
 use crate::ledger::UnconfirmedCreate;
 use crate::memory::Memory;
 use crate::model::{Disk, Machine, Pool};
+use crate::removal::RESERVATION_AGE;
 use crate::revision::RevisionId;
 
 /// The names that are in use in the pool's namespace.
@@ -22,56 +23,118 @@ pub trait NamesInUse {
     fn has_disk(&self, name: &str) -> bool;
 }
 
-/// The usual [`Observed::collection_grace`].
+/// The usual [`Settings::collection_grace`].
 pub const COLLECTION_GRACE: Duration = Duration::from_secs(30);
 
-/// All inputs of one pass. They are read once and not refreshed during the pass.
-pub struct Observed<'a> {
-    /// When the pass began. The engine has no other clock.
+/// The time and the objects that a pass reads once. The ledger is already overlaid on the cache.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// When it was taken. The engine has no other clock.
     pub now: Timestamp,
     /// The same time on the monotonic clock.
     pub uptime: Duration,
-    /// The pool.
-    pub pool: &'a Pool,
-    /// Machines that the pool owns or that have its UID as a label. The ledger is already overlaid on the cache.
+    /// Machines that the pool owns or that have its UID as a label.
     pub machines: Vec<Arc<Machine>>,
-    /// The existing disks that the machines refer to, by name, with the ledger overlaid.
+    /// The existing disks that the machines refer to, by name.
     #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
     pub disks: HashMap<Arc<str>, Arc<Disk>>,
-    /// The disks that the pool owns or that have its UID as a label, with the ledger overlaid. Disks that a machine
-    /// owns may be omitted.
+    /// The disks that the pool owns or that have its UID as a label. Disks that a machine owns may be omitted.
     pub pool_disks: Vec<Arc<Disk>>,
-    /// Other users of [`Observed::pool_disks`], by disk: machines that do not belong to the pool, and attachments that
+    /// Other users of [`Snapshot::pool_disks`], by disk: machines that do not belong to the pool, and attachments that
     /// users created.
     #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
     pub other_users: HashMap<Arc<str>, Vec<Arc<str>>>,
-    /// Time between the mark and the deletion of a disk. In this time, a use that has just begun becomes visible.
-    pub collection_grace: Duration,
-    /// The revisions that are stored, oldest first.
-    pub stored: Vec<RevisionId>,
     /// Unconfirmed creates of machines.
     pub unconfirmed_creates: Vec<UnconfirmedCreate>,
-    /// The memory of the pool.
-    pub memory: &'a Memory,
-    /// Names in use.
-    pub names_in_use: &'a dyn NamesInUse,
 }
 
-impl Observed<'_> {
-    /// The machines of the pool: those whose controller owner reference names the pool.
-    pub fn pool_machines(&self) -> impl Iterator<Item = &Arc<Machine>> {
-        self.machines.iter().filter(|machine| machine.owner.as_ref() == Some(&self.pool.id.uid))
-    }
-
-    /// Marks the pool's machines that are not in `staying`, the result of a live list, as terminating. They do not
-    /// count as machines that stay. The controller replaces them only when the snapshot shows that they are gone.
-    pub fn count_live(&mut self, staying: &BTreeSet<Uid>) {
-        let pool = &self.pool.id.uid;
+impl Snapshot {
+    /// Marks the machines of this pool that are not in `staying`, the result of a live list, as terminating. They do not
+    /// count as machines that stay. The controller replaces them only when a snapshot shows that they are gone.
+    pub fn count_live(&mut self, pool: &Uid, staying: &BTreeSet<Uid>) {
         for machine in &mut self.machines {
             let live = machine.owner.as_ref() == Some(pool) && !machine.terminating;
             if live && !staying.contains(&machine.id.uid) {
                 Arc::make_mut(machine).terminating = true;
             }
         }
+    }
+}
+
+/// The settings of the controller that plans depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Time between the mark and the deletion of a disk. In this time, a use that has just begun becomes visible.
+    pub collection_grace: Duration,
+    /// Age at which the controller drops a reservation that is not accepted.
+    pub reservation_timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { collection_grace: COLLECTION_GRACE, reservation_timeout: RESERVATION_AGE }
+    }
+}
+
+/// All inputs of a plan.
+pub struct Observed<'a> {
+    /// [`Snapshot::now`].
+    pub now: Timestamp,
+    /// [`Snapshot::uptime`].
+    pub uptime: Duration,
+    /// The pool.
+    pub pool: &'a Pool,
+    /// [`Snapshot::machines`].
+    pub machines: &'a [Arc<Machine>],
+    /// [`Snapshot::disks`].
+    #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
+    pub disks: &'a HashMap<Arc<str>, Arc<Disk>>,
+    /// [`Snapshot::pool_disks`].
+    pub pool_disks: &'a [Arc<Disk>],
+    /// [`Snapshot::other_users`].
+    #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
+    pub other_users: &'a HashMap<Arc<str>, Vec<Arc<str>>>,
+    /// [`Snapshot::unconfirmed_creates`].
+    pub unconfirmed_creates: &'a [UnconfirmedCreate],
+    /// The revisions that are stored, oldest first.
+    pub stored: &'a [RevisionId],
+    /// The settings.
+    pub settings: Settings,
+    /// The memory of the pool.
+    pub memory: &'a Memory,
+    /// Names in use.
+    pub names_in_use: &'a dyn NamesInUse,
+}
+
+impl<'a> Observed<'a> {
+    /// The inputs with this snapshot.
+    pub fn new(
+        snapshot: &'a Snapshot,
+        pool: &'a Pool,
+        stored: &'a [RevisionId],
+        settings: Settings,
+        memory: &'a Memory,
+        names_in_use: &'a dyn NamesInUse,
+    ) -> Self {
+        Self {
+            now: snapshot.now,
+            uptime: snapshot.uptime,
+            pool,
+            machines: &snapshot.machines,
+            disks: &snapshot.disks,
+            pool_disks: &snapshot.pool_disks,
+            other_users: &snapshot.other_users,
+            unconfirmed_creates: &snapshot.unconfirmed_creates,
+            stored,
+            settings,
+            memory,
+            names_in_use,
+        }
+    }
+
+    /// The machines of the pool: those whose controller owner reference names the pool.
+    pub fn pool_machines(&self) -> impl Iterator<Item = &'a Arc<Machine>> {
+        let pool = &self.pool.id.uid;
+        self.machines.iter().filter(move |machine| machine.owner.as_ref() == Some(pool))
     }
 }

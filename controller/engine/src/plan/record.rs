@@ -21,7 +21,11 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     }
     let mut expired = Vec::new();
     for request in record.requests() {
-        match observed.memory.reservation_left(request, observed.uptime) {
+        match observed.memory.reservation_left(
+            request,
+            observed.settings.reservation_timeout,
+            observed.uptime,
+        ) {
             Some(left) => plan.requeue_in(left),
             None => expired.push(request.clone()),
         }

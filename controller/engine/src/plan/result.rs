@@ -69,7 +69,7 @@ impl Plan {
     }
 
     /// Whether the plan deletes surplus machines. If so, the controller must first list the machines live, call
-    /// [`Observed::count_live`] and plan again. Otherwise a machine that another client has just deleted, and that the
+    /// [`Snapshot::count_live`](super::Snapshot::count_live) and plan again. Otherwise a machine that another client has just deleted, and that the
     /// snapshot still shows, would count as one that stays.
     pub fn deletes_surplus(&self) -> bool {
         let mut actions = self.actions.iter();

@@ -266,11 +266,11 @@ proptest! {
     #[test]
     fn the_order_of_the_input_changes_nothing(Shown(world) in any_world(), seed in any::<u64>()) {
         let plan = world.plan();
-        let mut observed = world.observed();
-        observed.machines.sort_by_key(|machine| {
+        let mut snapshot = world.snapshot();
+        snapshot.machines.sort_by_key(|machine| {
             machine.id.name.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
         });
-        let shuffled = crate::plan(&observed);
+        let shuffled = crate::plan(&world.observed(&snapshot));
         prop_assert_eq!(set(&shuffled), set(&plan));
         prop_assert_eq!(deleted(&shuffled), deleted(&plan));
         prop_assert_eq!(created(&shuffled), created(&plan));
@@ -278,7 +278,8 @@ proptest! {
 
     #[test]
     fn a_pass_creates_no_more_than_is_missing(Shown(world) in any_world()) {
-        let observed = world.observed();
+        let snapshot = world.snapshot();
+        let observed = world.observed(&snapshot);
         let machines = observed.pool_machines().count() + held(&observed);
         let plan = crate::plan(&observed);
         prop_assert!(created(&plan).len() <= world.pool.desired.saturating_sub(machines));
@@ -296,7 +297,8 @@ proptest! {
     fn a_pass_deletes_exactly_the_targets_and_the_surplus(
         Shown(world) in any_world(),
     ) {
-        let observed = world.observed();
+        let snapshot = world.snapshot();
+        let observed = world.observed(&snapshot);
         let record = &world.pool.record;
         let live = observed.pool_machines().filter(|machine| !machine.terminating);
         let (named, others): (Vec<_>, Vec<_>) = live.partition(|machine| record.is_accepted(&machine.id.uid));
@@ -324,7 +326,8 @@ proptest! {
 
     #[test]
     fn only_live_machines_are_deleted_and_never_twice(Shown(world) in any_world()) {
-        let observed = world.observed();
+        let snapshot = world.snapshot();
+        let observed = world.observed(&snapshot);
         let plan = crate::plan(&observed);
         let victims = deleted(&plan);
         for victim in &victims {
@@ -336,7 +339,8 @@ proptest! {
 
     #[test]
     fn a_new_name_is_unused(Shown(world) in any_world()) {
-        let observed = world.observed();
+        let snapshot = world.snapshot();
+        let observed = world.observed(&snapshot);
         let plan = crate::plan(&observed);
         let names = created(&plan);
         for name in &names {
@@ -355,7 +359,8 @@ proptest! {
 
     #[test]
     fn the_same_world_gives_the_same_plan(Shown(world) in any_world()) {
-        let observed = world.observed();
+        let snapshot = world.snapshot();
+        let observed = world.observed(&snapshot);
         prop_assert_eq!(crate::plan(&observed), crate::plan(&observed));
     }
 }

@@ -11,7 +11,7 @@ use super::watch_cache::{Names, WatchCache};
 use crate::failure::Failure;
 use crate::ledger::Cache;
 use crate::model::{Disk, DiskAnnotations, DiskSource, Draft, Machine, ObjectId};
-use crate::plan::{Observed, Stage, UpdateOutcome};
+use crate::plan::{NamesInUse, Observed, Settings, Snapshot, Stage, UpdateOutcome};
 use crate::{Action, Memory, Plan, Status};
 
 /// The fate of a request.
@@ -74,11 +74,11 @@ impl Controller {
         }
         machines.settle(&self.machines);
         disks.settle(&self.disks);
-        let (mut snapshot, mut disk_snapshot) = (self.machines.snapshot(), self.disks.snapshot());
-        machines.overlay(&mut snapshot);
+        let (mut machine_snapshot, mut disk_snapshot) = (self.machines.snapshot(), self.disks.snapshot());
+        machines.overlay(&mut machine_snapshot);
         disks.overlay(&mut disk_snapshot);
         let uid = &api.pool.id.uid;
-        let (snapshot, foreign): (Vec<_>, Vec<_>) = snapshot.into_iter().partition(|machine| {
+        let (machines, foreign): (Vec<_>, Vec<_>) = machine_snapshot.into_iter().partition(|machine| {
             machine.owner.as_ref() == Some(uid) || machine.pool_uid_label.as_ref() == Some(uid)
         });
         let known_version = |disk: &Arc<Disk>| {
@@ -94,42 +94,48 @@ impl Controller {
         let pool_disks = pool_disks.cloned().collect();
         let read = api.history.len() - 1;
         self.basis = Basis { seen: self.machines.position, pool: read, planned: read, current: true };
-        self.known = snapshot.iter().map(|machine| (machine.id.name.clone(), machine.clone())).collect();
+        self.known = machines.iter().map(|machine| (machine.id.name.clone(), machine.clone())).collect();
         self.memory.observe(&api.pool, api.now);
-        let machines = snapshot.iter().filter(|machine| machine.owner.as_ref() == Some(uid));
-        self.memory.observe_machines(machines, api.now);
-        let mut observed = Observed {
+        let own = machines.iter().filter(|machine| machine.owner.as_ref() == Some(uid));
+        self.memory.observe_machines(own, api.now);
+        let mut snapshot = Snapshot {
             now: api.timestamp(),
             uptime: api.now,
-            pool: &api.pool,
-            machines: snapshot,
+            machines,
             disks: disk_snapshot.into_iter().map(|disk| (disk.id.name.clone(), disk)).collect(),
             pool_disks,
             other_users: users(&foreign),
-            collection_grace: crate::plan::COLLECTION_GRACE,
-            stored: api.revisions.stored.clone(),
             unconfirmed_creates: self.memory.machines.unconfirmed_creates(),
-            memory: &self.memory,
-            names_in_use: &Names(&self.machines, &self.disks),
         };
-        let mut plan = crate::plan(&observed);
+        let mut plan = crate::plan(&self.observed(api, &snapshot, &Names(&self.machines, &self.disks)));
         if plan.deletes_surplus() {
             let staying = api.pool_machines().filter(|machine| !machine.terminating);
-            observed.count_live(&staying.map(|machine| machine.id.uid.clone()).collect());
+            snapshot.count_live(uid, &staying.map(|machine| machine.id.uid.clone()).collect());
             self.basis.seen = api.machines.log.len();
-            plan = crate::plan(&observed);
+            plan = crate::plan(&self.observed(api, &snapshot, &Names(&self.machines, &self.disks)));
         }
         // A failure of a write that the plan no longer contains must not be reported, because nothing else would clear
         // it.
         let mut memory = self.memory.clone();
         memory.reset_unwanted(plan.wants);
         memory.await_disks(&plan.awaited, api.now);
-        let status = crate::status(&observed, memory.failure());
-        let lost = observed.unconfirmed_creates;
+        let names = Names(&self.machines, &self.disks);
+        let status = crate::status(&self.observed(api, &snapshot, &names), memory.failure());
+        let lost = snapshot.unconfirmed_creates;
         self.first_basis.retain(|name, _| lost.iter().any(|lost| lost.name == *name));
         self.memory = memory;
         self.pending = plan.actions.clone().into();
         (plan, status)
+    }
+
+    fn observed<'a>(
+        &'a self,
+        api: &'a Api,
+        snapshot: &'a Snapshot,
+        names: &'a dyn NamesInUse,
+    ) -> Observed<'a> {
+        let stored = &api.revisions.stored;
+        Observed::new(snapshot, &api.pool, stored, Settings::default(), &self.memory, names)
     }
 
     /// Sends the next request of the plan.

@@ -4,6 +4,7 @@ use rstest::rstest;
 use super::*;
 use crate::failure::FailureReason;
 use crate::model::Activity;
+use crate::plan::Snapshot;
 use crate::testing::{World, name};
 
 mod blocked;
@@ -11,7 +12,7 @@ mod problem;
 mod synced;
 
 fn shown(world: &World) -> Status {
-    status(&world.observed(), None)
+    status(&world.observed(&world.snapshot()), None)
 }
 
 /// `status reason: message` of one condition.
@@ -99,7 +100,7 @@ fn progressing(#[case] world: World, #[case] message: Option<&str>) {
 fn the_last_failure_shows(#[case] reason: FailureReason, #[case] word: &str) {
     let world = World::desiring(2).with_machines(2);
     let failure = Failure { reason, message: "exceeded quota: pods".into() };
-    let status = status(&world.observed(), Some(&failure));
+    let status = status(&world.observed(&world.snapshot()), Some(&failure));
     assert_eq!(
         condition(&status, condition::REPLICA_FAILURE),
         Some(format!("True {word}: exceeded quota: pods"))
@@ -113,7 +114,7 @@ fn what_only_the_owner_can_mend_comes_before_the_last_failure() {
         .with_machines(1)
         .pool(|pool| pool.validation_errors.push("spec.replicas is -1".into()));
     let failure = Failure { reason: FailureReason::FailedDelete, message: "not now".into() };
-    let status = status(&world.observed(), Some(&failure));
+    let status = status(&world.observed(&world.snapshot()), Some(&failure));
     let shown = condition(&status, condition::REPLICA_FAILURE).expect("shown");
     assert!(shown.contains("spec.replicas is -1"), "{shown}");
 }
@@ -217,6 +218,6 @@ fn a_status_that_was_published_is_not_news() {
     let conditions = first.conditions.clone();
     let mut later = world.pool(|pool| pool.published.conditions = conditions);
     later.uptime += std::time::Duration::from_hours(1);
-    let observed = Observed { now: second(2_000_000), ..later.observed() };
-    assert_eq!(status(&observed, None), first);
+    let snapshot = Snapshot { now: second(2_000_000), ..later.snapshot() };
+    assert_eq!(status(&later.observed(&snapshot), None), first);
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use vmpool_engine::failure::Failure;
 use vmpool_engine::model::{DiskDraft, Draft, Lifetime, Membership};
-use vmpool_engine::plan::{NamesInUse, Observed};
+use vmpool_engine::plan::{NamesInUse, Observed, Settings, Snapshot};
 use vmpool_engine::{Memory, Pool, Status};
 
 use crate::Platform;
@@ -70,20 +70,16 @@ impl<P: Platform> Sample<P> {
     /// The status of the pool without machines.
     pub(super) fn status(&self, failure: Option<&Failure>) -> Status {
         let memory = Memory::default();
-        let observed = Observed {
+        let snapshot = Snapshot {
             now: created(),
             uptime: std::time::Duration::ZERO,
-            pool: &self.facts,
             machines: Vec::new(),
             disks: [].into(),
             pool_disks: Vec::new(),
             other_users: [].into(),
-            collection_grace: vmpool_engine::plan::COLLECTION_GRACE,
-            stored: Vec::new(),
             unconfirmed_creates: Vec::new(),
-            memory: &memory,
-            names_in_use: &Nothing,
         };
+        let observed = Observed::new(&snapshot, &self.facts, &[], Settings::default(), &memory, &Nothing);
         vmpool_engine::status(&observed, failure)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
-use vmpool_engine::plan::{NamesInUse, Observed};
+use vmpool_engine::plan::{NamesInUse, Observed, Settings, Snapshot};
 use vmpool_engine::{Action, Memory, Pool, plan, status};
 use vmpool_platforms::{Dvp, Platform};
 
@@ -100,20 +100,17 @@ impl NamesInUse for Free {
 fn created(pool: &Pool) -> usize {
     let (mut memory, uptime) = (Memory::default(), Duration::from_secs(100));
     memory.observe(pool, uptime);
-    let observed = Observed {
+    let snapshot = Snapshot {
         now: Timestamp::from_second(1_000_000).unwrap(),
         uptime,
-        pool,
         machines: Vec::new(),
         disks: HashMap::new(),
         pool_disks: Vec::new(),
         other_users: HashMap::new(),
-        collection_grace: Duration::from_secs(30),
-        stored: ["a", "b"].map(Into::into).to_vec(),
         unconfirmed_creates: Vec::new(),
-        memory: &memory,
-        names_in_use: &Free,
     };
+    let stored = ["a", "b"].map(Into::into);
+    let observed = Observed::new(&snapshot, pool, &stored, Settings::default(), &memory, &Free);
     let status = status(&observed, None);
     assert!(status.conditions.iter().all(|condition| condition.message.len() <= 32_768));
     plan(&observed).actions.iter().filter(|action| matches!(action, Action::Create { .. })).count()

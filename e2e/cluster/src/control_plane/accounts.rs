@@ -10,7 +10,7 @@ use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 
-use super::ControlPlane;
+use super::running::ControlPlane;
 use crate::error::{Error, Result};
 
 /// Longer than any run and any forgotten playground, so that no program needs a second token.

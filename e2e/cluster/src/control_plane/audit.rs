@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{AUDIT_LOG, ControlPlane};
+use super::options::AUDIT_LOG;
+use super::running::ControlPlane;
 use crate::error::{Error, Result};
 
 /// A position in the audit log.

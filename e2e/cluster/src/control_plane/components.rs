@@ -5,9 +5,10 @@ use std::process::Command;
 
 use serde_json::json;
 
-use super::AuditLog;
 use super::location::command;
+use super::options::{AUDIT_LOG, AuditLog};
 use super::pki::Pki;
+use super::ports::Ports;
 use super::tools::Tools;
 use crate::namespaces::{self, Namespaces};
 
@@ -27,40 +28,6 @@ const CONTROLLERS: [&str; 12] = [
     "serviceaccount-controller",
     "serviceaccount-token-controller",
 ];
-
-/// The audit policy of [`AuditLog::Metadata`].
-///
-/// Reads of the control plane are omitted. Its writes are logged, because those of the garbage collector explain why an
-/// object was deleted.
-pub(super) const METADATA_POLICY: &str = r#"
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived, ResponseStarted]
-rules:
-- level: None
-  nonResourceURLs: ["/healthz*", "/livez*", "/readyz*", "/metrics", "/openapi*", "/version*"]
-- level: None
-  users: ["system:apiserver", "system:kube-controller-manager"]
-- level: None
-  userGroups: ["system:serviceaccounts:kube-system"]
-  verbs: [get, list, watch]
-- level: None
-  resources:
-  - group: ""
-    resources: [events]
-  - group: events.k8s.io
-    resources: [events]
-  userGroups: ["system:serviceaccounts:kube-system"]
-- level: Metadata
-"#;
-
-/// The ports of one cluster.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Ports {
-    pub(super) etcd: u16,
-    pub(super) etcd_peer: u16,
-    pub(super) api_server: u16,
-}
 
 /// etcd without fsync, because test data need not survive a crash of the host. `space` limits the size of its store in
 /// bytes; the default is several GiB.
@@ -174,7 +141,7 @@ pub(super) fn api_server(
     if *audit != AuditLog::Off {
         command
             .arg(path("--audit-policy-file", &directory.join("audit-policy.yaml")))
-            .arg(path("--audit-log-path", &directory.join(super::AUDIT_LOG)))
+            .arg(path("--audit-log-path", &directory.join(AUDIT_LOG)))
             // In MiB, and more than a run writes: a rotation would invalidate the marks of readers.
             .arg("--audit-log-maxsize=16384");
     }

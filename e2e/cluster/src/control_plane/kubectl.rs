@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::{AUDIT_LOG, AuditLog, ControlPlane};
+use super::options::{AUDIT_LOG, AuditLog};
+use super::running::ControlPlane;
 use crate::access::Access;
 use crate::error::Result;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::ControlPlane;
 use super::accounts::get_text;
+use super::running::ControlPlane;
 use crate::error::Result;
 
 /// The counter of requests by verb, resource and response code.

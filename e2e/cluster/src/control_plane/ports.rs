@@ -4,6 +4,14 @@ use std::net::{Ipv4Addr, TcpListener};
 
 use crate::error::{Error, Result};
 
+/// The ports of one cluster.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ports {
+    pub(super) etcd: u16,
+    pub(super) etcd_peer: u16,
+    pub(super) api_server: u16,
+}
+
 /// The error text of a program whose port is in use, in lower case, because Go and Rust capitalize it differently.
 const TAKEN: &str = "address already in use";
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::accounts::get_text;
-use super::{ControlPlane, READY_DEADLINE, STOP_DEADLINE, components};
+use super::components;
+use super::running::{ControlPlane, READY_DEADLINE, STOP_DEADLINE, check_running};
 use crate::deadline::Deadline;
 use crate::error::{Error, Result, chain};
 use crate::http_probe;
@@ -78,11 +79,6 @@ impl ControlPlane {
             tokio::time::sleep(POLL).await;
         }
     }
-}
-
-/// Fails if a part has exited.
-pub(super) fn check_running(part: &Mutex<Option<Process>>) -> Result<()> {
-    part.lock().as_ref().map_or(Ok(()), Process::check)
 }
 
 /// Fails if a part exited before it was ready, or if its start timed out; `last` is the last observation.

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{ControlPlane, Restart, STOP_DEADLINE, components};
+use super::components;
+use super::running::{ControlPlane, STOP_DEADLINE};
+use super::server::Restart;
 use crate::error::{Error, Result};
 use crate::http_probe;
 use crate::process::Process;

@@ -5,11 +5,13 @@ use std::process::Command;
 
 use serde_json::json;
 
-use super::NODE;
 use super::tools::NodeTools;
 use crate::control_plane::Pki;
 use crate::error::{Error, Result};
 use crate::namespaces::{ADDRESS, Depth, Namespaces};
+
+/// The name of the node.
+pub const NODE: &str = "node";
 
 /// The socket of containerd, inside the namespaces. A path on disk could exceed the length limit of sockets.
 pub(super) const SOCKET: &str = "/run/containerd/containerd.sock";

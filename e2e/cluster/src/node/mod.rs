@@ -28,6 +28,7 @@ use futures::future::try_join_all;
 use kube::Client;
 use parking_lot::Mutex;
 
+pub use components::NODE;
 pub use missing::missing;
 
 use self::images::Image;
@@ -36,9 +37,6 @@ use crate::control_plane::{AuditLog, ControlPlane, Location, Options};
 use crate::error::{Error, Result};
 use crate::namespaces::{Forwarder, Namespaces};
 use crate::process::{self, Process};
-
-/// The name of the node.
-pub const NODE: &str = "node";
 
 /// How long the import of one image may take on a busy host.
 const IMPORT_DEADLINE: Duration = Duration::from_mins(2);
@@ -242,7 +240,7 @@ impl NodeCluster {
     }
 
     fn namespaces(&self) -> &Namespaces {
-        self.cluster.namespaces().expect("the control plane was started with Site::Node")
+        self.cluster.namespaces().expect("the control plane was started with Location::Namespaces")
     }
 }
 
@@ -255,7 +253,8 @@ struct Parts {
 
 impl Parts {
     fn start(cluster: &ControlPlane, tools: &NodeTools, pause: &Image) -> Result<Self> {
-        let namespaces = cluster.namespaces().expect("the control plane was started with Site::Node");
+        let namespaces =
+            cluster.namespaces().expect("the control plane was started with Location::Namespaces");
         let (directory, pki, server) = (cluster.directory(), cluster.pki(), cluster.address());
         let spawn =
             |name: &str, command| Process::spawn(name, command, directory.join(format!("{name}.log")));

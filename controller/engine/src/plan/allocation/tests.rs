@@ -402,7 +402,8 @@ fn a_machine_with_a_failed_disk_gets_its_allocated_disk() {
 
 /// The disk that a machine gets for the retained template.
 fn filled(world: &World, machine: &str) -> Result<DiskDraft, Blocker> {
-    let observed = world.observed();
+    let snapshot = world.snapshot();
+    let observed = world.observed(&snapshot);
     let machine = observed.machines.iter().find(|found| *found.id.name == *machine).unwrap();
     FreeDisks::new(&observed).disk_for(machine, observed.pool.disks.last().unwrap())
 }
@@ -462,7 +463,8 @@ fn a_machine_that_this_pool_did_not_name_gets_a_disk_with_a_name_of_its_own() {
 #[test]
 fn a_disk_is_handed_out_once_in_a_pass() {
     let world = lacking(world().disk("web-data-1", |_| None));
-    let observed = world.observed();
+    let snapshot = world.snapshot();
+    let observed = world.observed(&snapshot);
     let mut free_disks = FreeDisks::new(&observed);
     let (machine, template) = (&observed.machines[0], &observed.pool.disks[1]);
     let first = free_disks.disk_for(machine, template).unwrap();

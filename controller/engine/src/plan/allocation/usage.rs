@@ -70,7 +70,7 @@ impl<'a> DiskUses<'a> {
     fn note_references(&mut self, observed: &'a Observed<'a>) -> BTreeMap<&'a str, &'a Arc<Disk>> {
         let mut held = vec![false; self.all.len()];
         let mut held_twice = BTreeMap::new();
-        for machine in &observed.machines {
+        for machine in observed.machines {
             for device in &machine.disks {
                 let Some(&at) = self.index.get(&*device.disk) else { continue };
                 let pool_disk = &mut self.all[at];

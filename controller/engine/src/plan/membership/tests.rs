@@ -11,7 +11,7 @@ fn id(name: &str) -> ObjectId {
 /// A machine with a name that the pool has issued, and a pool that needs no more machines than it has.
 fn world(edit: impl FnOnce(&mut Machine)) -> World {
     let world = World::desiring(1).with_machines(1).edit(&name(0), edit);
-    let machines = world.observed().pool_machines().count();
+    let machines = world.observed(&world.snapshot()).pool_machines().count();
     world.pool(|pool| pool.desired = machines)
 }
 

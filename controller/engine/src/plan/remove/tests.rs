@@ -193,14 +193,15 @@ fn a_machine_that_is_already_gone_counts_for_the_surplus(#[case] live: &[&str], 
     let stranger = |machine: &mut Machine| machine.owner = None;
     let world = world(2, ScaleDownPolicy::NewestFirst, AGES).with_machine("web-e", 9).edit("web-e", stranger);
     assert!(world.plan().deletes_surplus());
-    let mut observed = world.observed();
+    let mut snapshot = world.snapshot();
     let uids = world.machines.iter().filter(|machine| live.contains(&&*machine.id.name));
-    observed.count_live(&uids.map(|machine| machine.id.uid.clone()).collect());
-    let plan = crate::plan(&observed);
+    let staying = uids.map(|machine| machine.id.uid.clone()).collect();
+    snapshot.count_live(&world.pool.id.uid, &staying);
+    let plan = crate::plan(&world.observed(&snapshot));
     assert_eq!(deleted(&plan), expected);
     assert_eq!(plan.deletes_surplus(), !expected.is_empty());
     assert!(crate::testing::created(&plan).is_empty(), "no replacement is created yet");
-    let mut strangers = observed.machines.iter().filter(|machine| machine.owner.is_none());
+    let mut strangers = snapshot.machines.iter().filter(|machine| machine.owner.is_none());
     assert!(strangers.all(|machine| !machine.terminating), "other machines do not change");
 }
 

@@ -25,7 +25,7 @@ proptest! {
             model.step(step);
         }
         model.settle();
-        let status = crate::status(&model.world.observed(), None);
+        let status = crate::status(&model.world.observed(&model.world.snapshot()), None);
         prop_assert_eq!(status.summary.updated, machines);
     }
 

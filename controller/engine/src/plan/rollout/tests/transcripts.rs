@@ -23,7 +23,7 @@ fn round(model: &mut Model, transcript: &mut Vec<String>) -> bool {
         other => panic!("{other:?}"),
     });
     let acts: Vec<_> = acts.collect();
-    let status = crate::status(&model.world.observed(), None);
+    let status = crate::status(&model.world.observed(&model.world.snapshot()), None);
     let synced = status.conditions.iter().find(|known| known.kind == condition::SYNCED).expect("it is shown");
     let acts = if acts.is_empty() { "-".to_owned() } else { acts.join(", ") };
     let message =
