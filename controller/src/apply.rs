@@ -201,7 +201,13 @@ async fn perform<P: Platform>(
         Action::RemoveFinalizer { machine, preserve_storage } => {
             finalizer::remove(context, pool, machine, *preserve_storage).await
         }
-        Action::Restart { machine, instance } => restart::restart(context, pool, machine, instance).await,
+        Action::Restart { machine, instance, revision } => {
+            restart::restart(context, pool, machine, instance, revision).await
+        }
+        Action::EndRestart { machine } => repair::end_restart(context, pool, machine).await,
+        Action::ShortenProtection { machine, until } => {
+            repair::shorten_protection(context, pool, machine, *until).await
+        }
         Action::Release { machine, shared } => repair::release(context, pool, machine, shared).await,
         Action::CreateDisk { machine, disk } => repair::disk(context, pool, machine, disk).await,
         Action::Repoint { machine, position, from, to } => {
@@ -210,10 +216,12 @@ async fn perform<P: Platform>(
         Action::Detach { machine, position, disk } => {
             repair::detach(context, pool, machine, *position, disk).await
         }
-        Action::Delete { machine, reason: DeleteReason::Surplus } => {
-            delete::surplus(context, pool, machine, basis.machine(machine)).await
+        Action::Delete { machine, reason: reason @ DeleteReason::Targeted } => {
+            delete::by_uid(context, pool, machine, *reason).await
         }
-        Action::Delete { machine, reason } => delete::by_uid(context, pool, machine, *reason).await,
+        Action::Delete { machine, reason } => {
+            delete::at_version(context, pool, machine, *reason, basis.machine(machine)).await
+        }
         Action::Update { machine, base, to, disks, disruption } => {
             let wanted = update::Wanted { machine, base: base.as_ref(), to, disks, disruption: *disruption };
             update::update(context, pool, basis, &wanted).await

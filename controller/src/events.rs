@@ -61,6 +61,8 @@ pub enum Reason {
     TemplateApplied,
     /// The controller requested a restart of a machine, so that a changed template takes effect.
     RestartRequested,
+    /// The controller changed the end of the protection of a machine, which could not be read or was too late.
+    ProtectionShortened,
     /// Writing a changed template to a machine failed.
     FailedTemplateUpdate,
     /// A reservation of a targeted removal expired.
@@ -91,6 +93,7 @@ impl Reason {
             Self::FailedRepair => "FailedRepair",
             Self::TemplateApplied => "TemplateApplied",
             Self::RestartRequested => "RestartRequested",
+            Self::ProtectionShortened => "ProtectionShortened",
             Self::FailedTemplateUpdate => "FailedTemplateUpdate",
             Self::ReservationExpired => "ReservationExpired",
             Self::InvalidSettings => "InvalidSettings",
@@ -110,7 +113,7 @@ impl Reason {
             | Self::DiskDeleted
             | Self::DiskResized
             | Self::FailedDisk => "Disk",
-            Self::FailedRepair => "Repair",
+            Self::FailedRepair | Self::ProtectionShortened => "Repair",
             Self::TemplateApplied | Self::RestartRequested | Self::FailedTemplateUpdate => "Update",
             Self::ReservationExpired => "Remove",
             Self::InvalidSettings | Self::FailedRead => "Read",
@@ -128,6 +131,7 @@ impl Reason {
                 | Self::DiskDetachedByHand
                 | Self::FailedRepair
                 | Self::FailedTemplateUpdate
+                | Self::ProtectionShortened
                 | Self::ReservationExpired
                 | Self::InvalidSettings
                 | Self::FailedRead

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tracing::Instrument;
 use vmpool_engine::failure::Failure;
 use vmpool_engine::plan::Snapshot;
-use vmpool_engine::status::{detached, problem};
+use vmpool_engine::status::{Availability, detached, problem};
 use vmpool_engine::{Observed, Plan, Pool, Uid, status};
 use vmpool_platforms::Platform;
 
@@ -149,7 +149,8 @@ fn after_writes(applied: &Applied, state: &mut PoolMemory) -> Option<Duration> {
     }
 }
 
-/// Publishes the result of a pass. Returns the time until a retry, if the status could not be written now.
+/// Publishes the result of a pass. Returns the time until it must be published again: if the status could not be written
+/// now, or when protection ends.
 async fn publish<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -164,18 +165,21 @@ async fn publish<P: Platform>(
     let names = Names { context, namespace: &pool.facts.namespace };
     let status_conflict = state.status_conflict.failure();
     let failure = status_conflict.as_ref().or(state.memory.failure()).or(plan_failure.as_ref());
-    let (status, detached, problem) = {
+    let (status, detached, problem, availability) = {
         let settings = context.settings.of_plans();
         let observed = Observed::new(snapshot, &pool.facts, &[], settings, &state.memory, &names);
-        (status(&observed, failure), detached(&observed), problem(&observed))
+        let availability = Availability::of(&observed);
+        (status(&observed, failure), detached(&observed), problem(&observed), availability)
     };
     applied.events.extend(detached_disk_events(&pool.facts, detached, &mut state.detached));
     let problem = problem.filter(|_| status.summary.ready < pool.facts.desired);
     applied.events.extend(problem_event(&pool.facts, problem, &mut state.problem));
-    let facts = PoolReport::served(&pool.facts, &status, terminating, disks, &state.memory);
+    let facts = PoolReport::served(&pool.facts, &status, terminating, availability, disks, &state.memory);
     context.pool_counts.record(&pool.facts.id.uid, facts);
     applied.events.extend(invalid_settings_event(&pool.facts, &status, &mut state.warned));
-    report(context, pool, status, applied, state).await
+    let unwritten = report(context, pool, status, applied, state).await;
+    // Then the metrics change.
+    unwritten.into_iter().chain(availability.first_end).min()
 }
 
 /// The pool with the last written status, if `pool` is older than that write. Otherwise the status would be written

@@ -15,14 +15,26 @@ pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 /// continues to reconcile the pool.
 pub const INVALID_SETTINGS: &str = "InvalidSettings";
 
+/// Present and True while the protection of machines blocks a step of the controller.
+pub const BLOCKED_BY_PROTECTION: &str = "BlockedByProtection";
+/// `BlockedByProtection` is True.
+pub const PROTECTED_MACHINES: &str = "ProtectedMachines";
+
 /// Present and True while the pool is paused.
 pub const REPLICA_PAUSED: &str = "ReplicaPaused";
 /// `ReplicaPaused` is True.
 pub const SUCCESSFUL_PAUSED: &str = "SuccessfulPaused";
 
 /// The condition types that the engine publishes. All others in a status belong to other controllers.
-pub const OWN: [&str; 6] =
-    [AVAILABLE, PROGRESSING, SYNCED, REPLICA_FAILURE, INVALID_SETTINGS, REPLICA_PAUSED];
+pub const OWN: [&str; 7] = [
+    AVAILABLE,
+    PROGRESSING,
+    SYNCED,
+    REPLICA_FAILURE,
+    INVALID_SETTINGS,
+    BLOCKED_BY_PROTECTION,
+    REPLICA_PAUSED,
+];
 
 /// `Available` is True.
 pub const ALL_REPLICAS_READY: &str = "AllReplicasReady";

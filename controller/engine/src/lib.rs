@@ -20,7 +20,7 @@
 //!
 //! 1. `ids`: names and UIDs of objects;
 //! 2. [`revision`], [`condition`], [`names`], [`removal`] (the removal record), [`failure`], [`backoff`], [`limits`],
-//!    [`selector`], [`admission`] (which no other part uses);
+//!    [`selector`], [`protection`], [`admission`] (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts;
 //! 4. [`ledger`], and in [`mod@plan`] the modules `action`, `blocker` and `attempts` (results of updates);
 //! 5. [`memory`];
@@ -60,6 +60,7 @@ pub mod memory;
 pub mod model;
 pub mod names;
 pub mod plan;
+pub mod protection;
 pub mod removal;
 pub mod revision;
 pub mod selector;

@@ -1,9 +1,11 @@
 //! The status of a pool, computed from the observed state and the last failure.
 
+mod availability;
 mod blocked;
 mod counts;
 mod detached;
 mod problem;
+mod protection;
 mod synced;
 mod text;
 
@@ -17,6 +19,7 @@ use crate::model::{Machine, ScaleDownPolicy, StatusScope};
 use crate::plan::observed::Observed;
 
 pub use crate::model::Summary;
+pub use availability::Availability;
 use blocked::Blocked;
 use counts::MachineCounts;
 pub use detached::{Detached, detached};
@@ -81,6 +84,7 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
             message: summarize(&pool.invalid_settings),
         });
     }
+    wanted.extend(protection::blocked(observed));
     let conditions =
         condition::merge(wanted, &pool.published.conditions, observed.now, summary.observed_generation);
     Status { summary, conditions }

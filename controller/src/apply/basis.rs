@@ -43,7 +43,10 @@ impl Basis {
         let (mut machines, mut disks) = (HashSet::new(), HashSet::new());
         for action in actions {
             match action {
-                Action::Delete { machine, reason: DeleteReason::Surplus } => {
+                Action::Delete {
+                    machine,
+                    reason: DeleteReason::Surplus | DeleteReason::StorageChanged | DeleteReason::Unhealthy,
+                } => {
                     machines.extend([&machine.uid]);
                 }
                 Action::Update { disks: wanted, .. } => disks.extend(free(wanted).map(|disk| &disk.uid)),
@@ -62,12 +65,13 @@ impl Basis {
                 | Action::Detach { .. }
                 | Action::RecordRevision { .. }
                 | Action::Delete { reason: DeleteReason::Targeted, .. }
-                | Action::Delete { reason: DeleteReason::StorageChanged | DeleteReason::Unhealthy, .. }
                 | Action::AddPoolFinalizer
                 | Action::RemovePoolFinalizer
                 | Action::AddFinalizer { .. }
                 | Action::RemoveFinalizer { .. }
                 | Action::Restart { .. }
+                | Action::EndRestart { .. }
+                | Action::ShortenProtection { .. }
                 | Action::OpenNameBlock { .. }
                 | Action::StoreRevision { .. }
                 | Action::PruneRevision { .. }

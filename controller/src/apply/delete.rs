@@ -28,12 +28,13 @@ pub(super) async fn by_uid<P: Platform>(
     }
 }
 
-/// Deletes a surplus machine at `version`, which the plan used. If the machine was released or is terminating
-/// meanwhile, it must not count as this deletion.
-pub(super) async fn surplus<P: Platform>(
+/// Deletes a machine at `version`, which the plan used. If the machine was released or is terminating meanwhile, it must
+/// not count as this deletion; and if it is protected meanwhile, it must stay.
+pub(super) async fn at_version<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     machine: &ObjectId,
+    reason: DeleteReason,
     version: Option<u64>,
 ) -> Outcome {
     // The cache already shows a change.
@@ -46,7 +47,7 @@ pub(super) async fn surplus<P: Platform>(
             if let Some(left) = left {
                 context.machines.wrote(left, sent);
             }
-            Outcome::Deleted(machine.clone(), DeleteReason::Surplus)
+            Outcome::Deleted(machine.clone(), reason)
         }
         Err(error) if error.is_gone() => Outcome::Gone(machine.clone()),
         Err(error) if error.is_conflict() => changed(context, pool, machine).await,

@@ -43,6 +43,8 @@ pub(super) enum Outcome {
     Changed(Seen<Machine>),
     /// A restart was requested.
     Restarted { machine: ObjectId, instance: Uid },
+    /// A machine was marked before its restart; the inner outcome is that of the rest.
+    Marked(Seen<Machine>, Box<Outcome>),
     /// A restart of this instance is in progress.
     RestartInProgress(Uid),
     /// The request of a restart of this instance is unconfirmed.

@@ -63,6 +63,10 @@ pub(super) fn record<P: Platform>(
             }
             record(*rest, context, pool, memory)
         }
+        Outcome::Marked(seen, rest) => {
+            memory.machines.written(seen, uptime);
+            record(*rest, context, pool, memory)
+        }
         Outcome::Deleted(id, reason) => {
             forget_live(context, pool, memory, &id, uptime);
             tracing::info!(machine = &*id.name, machine_uid = id.uid.as_str(), ?reason, "deleted a machine");

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use kube::Resource;
 use kube::api::Patch;
 use serde_json::{Value, json};
 use vmpool_engine::model::{DiskDraft, Membership};
+use vmpool_engine::protection::{RESTARTING, UNTIL, text_of};
 use vmpool_engine::{Machine, ObjectId, Pool};
 use vmpool_platforms::{Disks, Finalizers, PatchBody, Platform};
 
@@ -52,6 +54,48 @@ pub(super) async fn relabel<P: Platform>(
     let repair = Repair::labels(machine, "restoring the labels of");
     let is_ours = |live: &Machine| live.owner.as_ref() == Some(&pool.facts.id.uid);
     patch(context, pool, &repair, is_ours, P::managed_labels(&pool.object)).await
+}
+
+/// Replaces the time in the protection of a machine, which cannot be read or is too far in the future.
+pub(super) async fn shorten_protection<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+    until: Timestamp,
+) -> Outcome {
+    let repair = Repair::labels(machine, "shortening the protection of");
+    let is_invalid = |live: &Machine| {
+        let protection = live.protection.as_ref();
+        let maximum = pool.facts.max_protection;
+        live.owner.as_ref() == Some(&pool.facts.id.uid)
+            && protection.is_some_and(|known| known.shortened(context.env.now(), maximum).is_some())
+    };
+    let text = text_of(until);
+    let body = json!({ "metadata": { "annotations": { UNTIL: text } } });
+    match patch(context, pool, &repair, is_invalid, body).await {
+        Outcome::Machine(seen, mut events) => {
+            let note = format!(
+                "changed the end of the protection of machine {machine} to {text}: the annotation {UNTIL} was not a time \
+                 in RFC 3339, or was later than the pool allows"
+            );
+            let name = machine.name.to_string();
+            events.push(PoolEvent { reason: Reason::ProtectionShortened, name, note });
+            Outcome::Machine(seen, events)
+        }
+        other => other,
+    }
+}
+
+/// Removes the mark that the machine is being restarted.
+pub(super) async fn end_restart<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+) -> Outcome {
+    let repair = Repair::labels(machine, "removing the mark of a restart from");
+    let is_marked = |live: &Machine| live.protection.as_ref().is_some_and(|known| known.restarting.is_some());
+    patch(context, pool, &repair, is_marked, json!({ "metadata": { "annotations": { RESTARTING: null } } }))
+        .await
 }
 
 /// Adds the finalizer of the controller to a machine.

@@ -1,17 +1,24 @@
 //! Restarts of instances, and the revision that is recorded on them.
+//!
+//! The deletion of an instance cannot require the version of its machine. Therefore the machine is marked first, at the
+//! version that was read. Between this read and the deletion the machine can neither be claimed nor become protected
+//! unnoticed.
 
 use kube::Resource;
 use kube::api::Patch;
 use serde::de::IgnoredAny;
+use serde_json::json;
+use vmpool_engine::ledger::Seen;
+use vmpool_engine::protection::RESTARTING;
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{ObjectId, Uid};
+use vmpool_engine::{Machine, ObjectId, Uid};
 use vmpool_platforms::{InstanceOf, Instances, Platform, RestartRequest};
 
 use super::outcome::Outcome;
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
-use crate::object::collection;
+use crate::object::{collection, seen};
 use crate::pool_entry::PoolEntry;
 use crate::write::WriteError;
 
@@ -21,14 +28,27 @@ pub(super) async fn restart<P: Platform>(
     pool: &PoolEntry<P>,
     machine: &ObjectId,
     instance: &Uid,
+    revision: &RevisionId,
 ) -> Outcome {
     let (namespace, name) = (&*pool.facts.namespace, &machine.name);
     let live = match live::<P>(context, pool, machine, instance).await {
         Ok(live) => live,
         Err(outcome) => return outcome,
     };
+    let facts = seen(&live.0, P::read_machine);
+    let is_marked = facts.facts.protection.as_ref().is_some_and(|known| known.restarting.is_some());
+    if facts.facts.is_protected(context.env.now()) && !is_marked {
+        return Outcome::Changed(facts);
+    }
+    let mut marked = None;
     let written = match P::Instances::restart(&live.0, &live.1) {
         RestartRequest::DeleteInstance => {
+            if !is_marked {
+                match mark(context, pool, &live.0, machine, revision).await {
+                    Ok(seen) => marked = Some(seen),
+                    Err(outcome) => return outcome,
+                }
+            }
             let target = ObjectId { name: name.clone(), uid: instance.clone() };
             let path = collection::<InstanceOf<P>>(namespace);
             context.writer.delete(WriteKind::RestartInstance, path, &target, None).await.map(|_| ())
@@ -41,7 +61,7 @@ pub(super) async fn restart<P: Platform>(
         // It uses budget until it has ended, or for the time that a restart may take.
         RestartRequest::None => return Outcome::RestartInProgress(instance.clone()),
     };
-    match written {
+    let outcome = match written {
         Ok(()) => Outcome::Restarted { machine: machine.clone(), instance: instance.clone() },
         Err(error) if error.is_gone() || error.is_conflict() || error.is_unprocessable() => Outcome::Outdated,
         // The platform may carry it out, so that it uses budget.
@@ -49,6 +69,33 @@ pub(super) async fn restart<P: Platform>(
             Outcome::MaybeRestarted(instance.clone(), failure(machine, &error), error)
         }
         Err(error) => Outcome::Failed(failure(machine, &error), error),
+    };
+    match marked {
+        Some(seen) => Outcome::Marked(seen, Box::new(outcome)),
+        None => outcome,
+    }
+}
+
+/// Marks a machine that is being restarted, at the version of `live`.
+async fn mark<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    live: &P::Machine,
+    machine: &ObjectId,
+    revision: &RevisionId,
+) -> Result<Seen<Machine>, Outcome> {
+    let patch = Patch::Merge(json!({ "metadata": {
+        "uid": machine.uid.as_str(),
+        "resourceVersion": live.meta().resource_version,
+        "annotations": { RESTARTING: revision.as_str() },
+    }}));
+    let path = collection::<P::Machine>(&pool.facts.namespace);
+    let result =
+        context.writer.patch::<P::Machine, _>(WriteKind::PatchMachine, path, &machine.name, None, patch);
+    match result.await {
+        Ok(after) => Ok(seen(&after, P::read_machine)),
+        Err(error) if error.is_gone() || error.is_conflict() => Err(Outcome::Outdated),
+        Err(error) => Err(Outcome::Failed(failure(machine, &error), error)),
     }
 }
 

@@ -86,8 +86,15 @@ async fn write<P: Platform>(
             P::update(live, from.as_ref(), template, disks)
         };
         let Some(mut patch) = patch else { return Ok(None) };
-        if disruption == Disruption::MetadataOnly && patch.get("spec").is_some() {
+        let changes_spec = patch.get("spec").is_some();
+        if disruption == Disruption::MetadataOnly && changes_spec {
             return Err(Unfit::Differs);
+        }
+        if changes_spec && machine.is_protected(context.env.now()) && may_restart::<P>(live, &patch, machine)
+        {
+            // The plan that expected a protected machine must learn why it was not updated.
+            let expected = disruption == Disruption::ForApproval;
+            return Err(if expected { Unfit::Differs } else { Unfit::Changed });
         }
         // If the spec does not change, the platform has nothing to evaluate.
         if patch.get("spec").is_none() && machine.has_spec_in_effect() {
@@ -113,6 +120,20 @@ async fn write<P: Platform>(
         Patched::Unread(error) => return Outcome::Failed(failure(machine, to, &error), error),
     };
     Outcome::Updated(Update { machine: machine.clone(), to: to.clone(), disks: tried, result })
+}
+
+/// Whether the platform restarts the machine without approval, before or after this patch.
+fn may_restart<P: Platform>(live: &Value, patch: &Value, machine: &Machine) -> bool {
+    if machine.activity == Activity::Stopped {
+        return false;
+    }
+    if machine.restarts_itself {
+        return true;
+    }
+    let mut after = live.clone();
+    json_patch::merge(&mut after, patch);
+    let after: Result<P::Machine, _> = serde_json::from_value(after);
+    after.map_or(true, |after| P::read_machine(&after).restarts_itself)
 }
 
 /// The events about an updated machine and the disks that were detached from it.

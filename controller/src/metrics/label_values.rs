@@ -94,7 +94,7 @@ words!(
         PatchDisk => "patch_disk",
         /// Delete a machine.
         DeleteMachine => "delete_machine",
-        /// Repair or release a machine.
+        /// Repair, mark or release a machine.
         PatchMachine => "patch_machine",
         /// Write a revision to a machine, or record that it is in effect.
         UpdateMachine => "update_machine",
@@ -210,6 +210,12 @@ words!(
         RestartPending => "restart_pending",
         /// Machines that have a deletion timestamp.
         Terminating => "terminating",
+        /// Machines that can be claimed now: ready, not protected, and not being removed or restarted.
+        Free => "free",
+        /// Protected machines that were claimed through the aggregated API.
+        Claimed => "claimed",
+        /// Protected machines.
+        Protected => "protected",
     }
 );
 

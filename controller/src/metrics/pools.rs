@@ -9,6 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::{Fact, Ledger};
+use vmpool_engine::status::Availability;
 use vmpool_engine::{Memory, Pool, Status, Uid, condition};
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::{FloatGauge, Registry};
@@ -40,6 +41,7 @@ impl PoolReport {
         pool: &Pool,
         status: &Status,
         terminating: usize,
+        availability: Availability,
         disks: DiskCounts,
         memory: &Memory,
     ) -> Self {
@@ -67,6 +69,9 @@ impl PoolReport {
             MachineState::Updated => summary.updated,
             MachineState::RestartPending => summary.restart_pending,
             MachineState::Terminating => terminating,
+            MachineState::Free => availability.free,
+            MachineState::Claimed => availability.claimed,
+            MachineState::Protected => availability.protected,
         });
         let is_reason = |known: &Failed| failure.is_some_and(|failure| failure.reason == known.0.as_str());
         let blocked = Failed::ALL.into_iter().find(is_reason);

@@ -8,6 +8,7 @@ mod limits;
 mod membership;
 mod other_clients;
 mod problems;
+mod protection;
 mod reads;
 mod revisions;
 mod rollouts;

@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use jiff::Timestamp;
 
 use crate::ids::{ObjectId, Uid};
+use crate::protection::Protection;
 use crate::revision::RevisionId;
 use crate::selector::Labels;
 
@@ -142,6 +143,8 @@ pub struct Machine {
     pub start_health: StartHealth,
     /// Why it does not start, as the platform reports it; only for a machine that waits to start.
     pub problem: Option<Arc<str>>,
+    /// What its annotations say about protection; `None` if they say nothing.
+    pub protection: Option<Arc<Protection>>,
 }
 
 impl Machine {
@@ -170,7 +173,18 @@ impl Machine {
             instance: None,
             start_health: StartHealth::default(),
             problem: None,
+            protection: None,
         }
+    }
+
+    /// Whether it is protected at this time: a scale-down, autohealing and restarts of a rollout leave it as it is.
+    pub fn is_protected(&self, now: Timestamp) -> bool {
+        self.protection.as_ref().is_some_and(|protection| protection.protects(now))
+    }
+
+    /// Whether the controller is restarting it, and must complete that although it is protected by now.
+    pub(crate) fn is_restarting(&self) -> bool {
+        self.protection.as_ref().is_some_and(|protection| protection.restarting.is_some())
     }
 
     /// Whether its guest runs.

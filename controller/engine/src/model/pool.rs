@@ -9,6 +9,7 @@ use crate::failure::{Failure, FailureReason};
 use crate::ids::ObjectId;
 use crate::model::machine::{Machine, Selectable};
 use crate::names::NameBlock;
+use crate::protection;
 use crate::removal::RemovalRecord;
 use crate::revision::{RevisionId, TemplateParts};
 use crate::selector::{Labels, Selector};
@@ -265,6 +266,8 @@ pub struct Pool {
     pub finalizer: Finalizer,
     /// When the controller replaces machines that do not start; `None` for never.
     pub autohealing: Option<Autohealing>,
+    /// The longest time for which a machine can be protected.
+    pub max_protection: Duration,
     /// How the controller names machines.
     pub naming: Naming,
     /// Identity of the current revision.
@@ -310,6 +313,7 @@ impl Pool {
             membership: Membership::default(),
             finalizer: Finalizer::default(),
             autohealing: None,
+            max_protection: protection::DEFAULT_MAXIMUM,
             naming: Naming::Random,
             revision: RevisionId::from(""),
             revision_stored: true,

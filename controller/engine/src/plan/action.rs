@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use crate::failure::FailureReason;
 use crate::ids::{ObjectId, Uid};
 use crate::model::{DiskAnnotations, DiskDraft, Draft};
@@ -46,6 +48,20 @@ pub enum Action {
         machine: ObjectId,
         /// The instance. Another one was already started with the update.
         instance: Uid,
+        /// The revision that takes effect.
+        revision: RevisionId,
+    },
+    /// Remove the mark that the machine is being restarted, so that it can be claimed again.
+    EndRestart {
+        /// The machine.
+        machine: ObjectId,
+    },
+    /// Replace the time in the protection of a machine, because it cannot be read or is too far in the future.
+    ShortenProtection {
+        /// The machine.
+        machine: ObjectId,
+        /// The new time.
+        until: Timestamp,
     },
     /// Create a disk that a machine refers to and that does not exist.
     CreateDisk {
@@ -165,9 +181,12 @@ pub enum Disruption {
     /// It does not run and uses no budget. If it runs by now, apply must not write to it. The patch requires the
     /// version of the machine at which it did not run.
     NotRunning,
-    /// Another controller created it, and only its labels and annotations may change, which disrupts nothing. If its
-    /// spec differs, apply must not write to it, because it then needs budget.
+    /// Only its labels and annotations may change, which disrupts nothing: another controller created it and it has no
+    /// budget yet, or it is protected. If its spec differs, apply must not write to it.
     MetadataOnly,
+    /// It is protected, and the platform restarts it only after an approval. If the update changes that, apply must not
+    /// write to it.
+    ForApproval,
 }
 
 /// Why a machine is deleted.
@@ -197,7 +216,7 @@ pub enum DiskDeleteReason {
 /// The stages of apply, which run in sequence. The actions of one stage run in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// Labels and finalizers of machines. This is a stage of its own, so that a rejected write delays no other stage.
+    /// Labels, finalizers and protection of machines. This is a stage of its own, so that a rejected write delays no other stage.
     Relabel,
     /// Disks of machines.
     Repair,
@@ -240,7 +259,10 @@ impl Action {
     /// The stage that it belongs to.
     pub fn stage(&self) -> Stage {
         match self {
-            Self::Relabel { .. } | Self::Release { .. } | Self::AddFinalizer { .. } => Stage::Relabel,
+            Self::Relabel { .. }
+            | Self::Release { .. }
+            | Self::AddFinalizer { .. }
+            | Self::ShortenProtection { .. } => Stage::Relabel,
             Self::RemoveFinalizer { .. }
             | Self::CreateDisk { .. }
             | Self::Repoint { .. }
@@ -251,7 +273,7 @@ impl Action {
             }
             Self::Create { .. } => Stage::Create,
             Self::Update { .. } | Self::Restart { .. } => Stage::Update,
-            Self::RecordRevision { .. } => Stage::RecordRevision,
+            Self::RecordRevision { .. } | Self::EndRestart { .. } => Stage::RecordRevision,
             Self::AnnotateDisk { .. } | Self::DeleteDisk { .. } => Stage::CollectDisks,
             Self::ExpandDisk { .. } => Stage::ExpandDisks,
             Self::PruneRecord { .. } | Self::PruneRevision { .. } | Self::RemovePoolFinalizer => {
@@ -273,6 +295,8 @@ impl Action {
             | Self::AddFinalizer { machine }
             | Self::RemoveFinalizer { machine, .. }
             | Self::Restart { machine, .. }
+            | Self::EndRestart { machine }
+            | Self::ShortenProtection { machine, .. }
             | Self::Release { machine, .. } => &machine.name,
             Self::AnnotateDisk { disk, .. }
             | Self::ExpandDisk { disk, .. }
@@ -297,6 +321,8 @@ impl Action {
             | Self::RemoveFinalizer { .. }
             | Self::RemovePoolFinalizer
             | Self::RecordRevision { .. }
+            | Self::EndRestart { .. }
+            | Self::ShortenProtection { .. }
             | Self::PruneRevision { .. }
             | Self::PruneRecord { .. } => FailureReason::FailedRepair,
             Self::CreateDisk { .. }

@@ -4,8 +4,22 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::action::Stage;
 use crate::ids::ObjectId;
+use crate::protection::text_of;
+
+/// A step that waits until a machine is no longer protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ProtectedStep {
+    /// Its deletion in a scale-down.
+    ScaleDown,
+    /// Its replacement because it does not start.
+    Replacement,
+    /// Its update or restart in a rollout.
+    Rollout,
+}
 
 /// Why the plan does not contain a step yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +57,15 @@ pub enum Blocker {
         /// The disk.
         disk: Arc<str>,
     },
+    /// A machine is protected.
+    Protection {
+        /// The machine.
+        machine: Arc<str>,
+        /// What waits.
+        step: ProtectedStep,
+        /// When the protection ends; `None` if its annotation cannot be read.
+        until: Option<Timestamp>,
+    },
 }
 
 impl fmt::Display for Blocker {
@@ -64,6 +87,15 @@ impl fmt::Display for Blocker {
             }
             Self::PendingDisk { machine, disk } => {
                 write!(f, "machine {machine} waits for disk {disk}, which will become free soon")
+            }
+            Self::Protection { machine, step, until } => {
+                let what = match step {
+                    ProtectedStep::ScaleDown => "deleted",
+                    ProtectedStep::Replacement => "replaced",
+                    ProtectedStep::Rollout => "restarted or updated",
+                };
+                write!(f, "machine {machine} is not {what} while it is protected")?;
+                until.map_or(Ok(()), |until| write!(f, ", until {}", text_of(until)))
             }
             Self::UnconfirmedCreate { name } => {
                 write!(

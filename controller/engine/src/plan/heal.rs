@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::action::{Action, DeleteReason, Stage};
+use super::blocker::ProtectedStep;
 use super::observed::Observed;
+use super::protected;
 use super::result::Plan;
 use crate::ids::Uid;
 use crate::model::{Activity, Autohealing, Machine};
@@ -33,6 +35,9 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
             plan.requeue_in(left);
         }
     }
+    let (protected, mut due): (Vec<_>, Vec<_>) =
+        due.into_iter().partition(|machine| machine.is_protected(observed.now));
+    protected::block(observed, plan, ProtectedStep::Replacement, &protected);
     if due.is_empty() {
         return;
     }

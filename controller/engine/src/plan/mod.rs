@@ -1,6 +1,6 @@
 //! The plan of one pass: what to write now, computed from one observation.
 //!
-//! The planners and their actions run in this order: membership (lost labels), disks (missing and unusable disks of
+//! The planners and their actions run in this order: membership (lost labels), protection (times that are not valid), disks (missing and unusable disks of
 //! machines), removal (targets and surplus), creation (missing machines), rollout (machines without the current
 //! revision), restart (instances without the revision of their machine), disk collection and disk expansion, revisions, and the removal record.
 
@@ -21,6 +21,8 @@ mod membership;
 pub(crate) mod observed;
 mod order;
 pub(crate) mod progress;
+mod protected;
+mod protection;
 mod record;
 mod remove;
 mod reservations;
@@ -34,7 +36,7 @@ mod stored_time;
 
 pub use action::{Action, DeleteReason, DiskDeleteReason, Disruption, Stage, Wants};
 pub use attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
-pub use blocker::Blocker;
+pub use blocker::{Blocker, ProtectedStep};
 pub use observed::{COLLECTION_GRACE, NamesInUse, Observed, Settings, Snapshot};
 pub use restarts::RequestedRestarts;
 pub use result::Plan;
@@ -56,6 +58,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
         record::plan(observed, &mut plan);
         return plan;
     }
+    protection::plan(observed, &mut plan);
     // All planners share one `FreeDisks`, so that no disk is allocated twice.
     let mut free_disks = allocation::FreeDisks::new(observed);
     let disks::Found { repairs, growth } = disks::plan(observed, &mut free_disks, &mut plan);

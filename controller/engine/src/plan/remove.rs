@@ -1,9 +1,10 @@
 //! Removal: the accepted targets, and the surplus of other machines.
 
 use super::action::{Action, DeleteReason, Stage};
-use super::blocker::Blocker;
+use super::blocker::{Blocker, ProtectedStep};
 use super::observed::Observed;
 use super::order::leaving_order;
+use super::protected;
 use super::result::Plan;
 use crate::failure::FailureReason;
 use crate::ids::Uid;
@@ -67,6 +68,12 @@ fn surplus<'a>(
     }
     if policy == ScaleDownPolicy::Explicit || victims == 0 {
         return Vec::new();
+    }
+    let (protected, mut live): (Vec<_>, Vec<_>) =
+        live.into_iter().partition(|machine| machine.is_protected(observed.now));
+    // Otherwise all machines leave that must, and the protection blocks nothing.
+    if victims > live.len() {
+        protected::block(observed, plan, ProtectedStep::ScaleDown, &protected);
     }
     // Machines with an unconfirmed deletion come first.
     let sure = |machine: &Machine| !observed.memory.is_delete_unconfirmed(&machine.id.uid, observed.uptime);

@@ -2,28 +2,38 @@
 //!
 //! The rollout planner writes a revision to all machines at once, because that disrupts nothing. This planner then restarts
 //! their instances within the disruption budget. An instance that is not ready is restarted regardless of the budget,
-//! because that disrupts nothing either, and a corrected template can then replace a broken one.
+//! because that disrupts nothing either, and a corrected template can then replace a broken one. The instance of a
+//! protected machine waits, and uses no budget.
+//!
+//! The request of a restart cannot require a version of the machine. Therefore apply first marks the machine, which
+//! requires that version, and a marked machine cannot be claimed. This planner removes the mark when it restarts the
+//! machine no longer. A machine that became protected after the mark is restarted nevertheless.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::action::{Action, DeleteReason, Stage};
+use super::blocker::ProtectedStep;
 use super::observed::Observed;
 use super::order::leaving_order;
 use super::progress::{RolloutProgress, transition};
+use super::protected;
 use super::result::Plan;
 use crate::ids::Uid;
-use crate::model::{Instance, Machine, Restarts, Transition};
+use crate::model::{Activity, Instance, Machine, Restarts, Transition};
+use crate::revision::RevisionId;
 
 pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let (pool, memory) = (observed.pool, observed.memory);
     let rollout = &pool.rollout;
+    end_restarts(observed, plan);
     if rollout.restarts != Restarts::ByController || rollout.disabled || rollout.stands_still() {
         return;
     }
     let leaving: BTreeSet<Uid> = plan.leaving().cloned().collect();
     let mut waiting: Vec<(&Arc<Machine>, &Instance, Transition)> = Vec::new();
+    let mut protected = Vec::new();
     for machine in observed.pool_machines().filter(|machine| !machine.terminating) {
         let Some(instance) = &machine.instance else { continue };
         let Some(written) = machine.written.as_ref().filter(|written| pool.is_current(written)) else {
@@ -35,12 +45,18 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
             continue;
         }
         match transition(pool, machine, written) {
+            // It is deleted at the version that the plan used, so a mark does not commit the controller to it.
+            Transition::Recreation if machine.is_protected(observed.now) => protected.push(machine),
+            Transition::Restart if machine.is_protected(observed.now) && !machine.is_restarting() => {
+                protected.push(machine);
+            }
             outdated @ (Transition::Restart | Transition::Recreation) => {
                 waiting.push((machine, instance, outdated));
             }
             Transition::None | Transition::Record | Transition::Unknown => {}
         }
     }
+    protected::block(observed, plan, ProtectedStep::Rollout, &protected);
     if let Some(left) = memory.restarts.next_expiry(observed.uptime) {
         plan.requeue_in(left);
     }
@@ -64,7 +80,7 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
             }
             budget -= 1;
         }
-        chosen.push(restart(machine, instance, transition));
+        chosen.push(restart(machine, instance, transition, &pool.revision));
     }
     if chosen.len() > width {
         // The next pass, which starts at once, plans the rest.
@@ -80,12 +96,50 @@ fn order(observed: &Observed<'_>, a: &Machine, b: &Machine) -> Ordering {
     }
 }
 
-fn restart(machine: &Machine, instance: &Instance, transition: Transition) -> Action {
+fn restart(machine: &Machine, instance: &Instance, transition: Transition, revision: &RevisionId) -> Action {
     let machine = machine.id.clone();
     match transition {
         Transition::Recreation => Action::Delete { machine, reason: DeleteReason::StorageChanged },
-        _ => Action::Restart { machine, instance: instance.id.uid.clone() },
+        _ => Action::Restart { machine, instance: instance.id.uid.clone(), revision: revision.clone() },
     }
+}
+
+/// Removes the marks of machines that are not being restarted any more: the revision is in effect, the machine is stopped,
+/// or the rollout no longer restarts it.
+fn end_restarts(observed: &Observed<'_>, plan: &mut Plan) {
+    let marked = observed.pool_machines().filter(|machine| !machine.terminating && machine.is_restarting());
+    let ended: Vec<Action> = marked
+        .filter(|machine| !may_restart(observed, machine))
+        .map(|machine| Action::EndRestart { machine: machine.id.clone() })
+        .collect();
+    if ended.is_empty() {
+        return;
+    }
+    plan.wants.record_revision = true;
+    let pace = observed.memory.recording_revisions.batch_size(observed.uptime);
+    plan.extend_by(observed, Stage::RecordRevision, pace, ended);
+}
+
+/// Whether the instance of the machine is being restarted, or will be.
+fn may_restart(observed: &Observed<'_>, machine: &Machine) -> bool {
+    let (pool, rollout) = (observed.pool, &observed.pool.rollout);
+    let Some(instance) = &machine.instance else {
+        // Between two instances.
+        return machine.activity != Activity::Stopped;
+    };
+    let requested = observed.memory.restarts.is_requested(&instance.id.uid, observed.uptime);
+    if requested || instance.terminating {
+        return true;
+    }
+    let restarts = rollout.restarts == Restarts::ByController
+        && !rollout.disabled
+        && !rollout.stands_still()
+        && rollout.selection.includes(machine);
+    let outdated = machine
+        .written
+        .as_ref()
+        .is_some_and(|written| matches!(transition(pool, machine, written), Transition::Restart));
+    restarts && outdated
 }
 
 #[cfg(test)]

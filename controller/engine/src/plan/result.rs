@@ -61,6 +61,8 @@ impl Plan {
             | Action::AddFinalizer { .. }
             | Action::RemoveFinalizer { .. }
             | Action::Restart { .. }
+            | Action::EndRestart { .. }
+            | Action::ShortenProtection { .. }
             | Action::AnnotateDisk { .. }
             | Action::ExpandDisk { .. }
             | Action::StoreRevision { .. }

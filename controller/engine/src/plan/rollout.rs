@@ -10,7 +10,8 @@
 //! updates a running machine only if the number of unavailable machines stays within the disruption budget. Machines
 //! that do not run use no budget and come first. A machine of another controller that only needs labels and annotations
 //! uses no budget either. Apply finds out whether that is so when it reads the machine; if its spec differs, the
-//! machine waits for budget.
+//! machine waits for budget. In the same way, a protected machine that the platform would restart gets labels and
+//! annotations, and waits without budget until it is no longer protected.
 //!
 //! If the API server rejects an update of a machine, the controller retries that machine after all others. If the
 //! number of such machines reaches half of the budget and at least two, the rollout stops. The controller then retries
@@ -26,8 +27,10 @@ use std::time::Duration;
 use super::action::{Action, Disruption, Stage};
 use super::adoption;
 use super::allocation::FreeDisks;
+use super::blocker::ProtectedStep;
 use super::observed::Observed;
 use super::progress::{RolloutProgress, RolloutState};
+use super::protected;
 use super::result::Plan;
 use crate::ids::Uid;
 use crate::model::{Activity, Machine, Restarts};
@@ -94,11 +97,19 @@ fn update(
 ) {
     let (pool, attempts) = (observed.pool, &observed.memory.rollout_attempts);
     let progress = RolloutProgress::of(observed);
+    let (held, outdated): (Vec<_>, Vec<_>) =
+        outdated.into_iter().partition(|machine| is_held(observed, machine));
+    let (marked, held): (Vec<_>, Vec<_>) =
+        held.into_iter().partition(|machine| may_differ_in_metadata_only(observed, machine));
+    if !pool.rollout.stands_still() {
+        protected::block(observed, plan, ProtectedStep::Rollout, &held);
+    }
     let (outdated, mut waiting): (Vec<_>, Vec<_>) = outdated.into_iter().partition(|machine| {
         adoption::has_placeholder(observed, machine)
             || !(pool.rollout.stands_still()
                 || progress.stopped() && !attempts.refuses(&machine.id.uid, &pool.revision))
     });
+    waiting.extend(marked);
     waiting.retain(|machine| takes_markers(observed, machine));
     if outdated.is_empty() && waiting.is_empty() {
         return;
@@ -132,8 +143,12 @@ fn update(
     for machine in chosen {
         let disruption = match machine.activity {
             _ if marked.contains(&machine.id.uid) => Disruption::MetadataOnly,
+            Activity::Stopped => Disruption::NotRunning,
+            _ if machine.is_protected(observed.now) && pool.rollout.restarts == Restarts::ByPlatform => {
+                Disruption::ForApproval
+            }
             Activity::Running => Disruption::Budgeted,
-            Activity::Stopped | Activity::Stopping | Activity::NotRunning => Disruption::NotRunning,
+            Activity::Stopping | Activity::NotRunning => Disruption::NotRunning,
         };
         write(observed, free_disks, machine, disruption, plan);
     }
@@ -147,15 +162,28 @@ fn update(
     }
 }
 
-/// Whether a machine without budget may need only labels and annotations: another controller created it, its disks are
-/// those of the revision, and no read has shown another difference. A paused rollout does not update these machines
-/// either.
+/// Whether a machine without budget may need only labels and annotations: another controller created it or it is
+/// protected, its disks are those of the revision, and no read has shown another difference. A paused rollout does not
+/// update these machines either.
 fn takes_markers(observed: &Observed<'_>, machine: &Machine) -> bool {
-    let pool = observed.pool;
-    !pool.rollout.stands_still()
-        && adoption::is_anothers(observed, machine)
-        && !observed.memory.rollout_attempts.differs(&machine.id.uid, &pool.revision)
+    !observed.pool.rollout.stands_still()
+        && (adoption::is_anothers(observed, machine) || is_held(observed, machine))
+        && may_differ_in_metadata_only(observed, machine)
+}
+
+fn may_differ_in_metadata_only(observed: &Observed<'_>, machine: &Machine) -> bool {
+    !observed.memory.rollout_attempts.differs(&machine.id.uid, &observed.pool.revision)
         && devices::are_complete(observed, machine)
+}
+
+/// Whether the spec of the machine must not change, because it is protected and the platform would restart it. An update
+/// can also make the platform restart a machine that needed an approval before; only a read finds that out.
+fn is_held(observed: &Observed<'_>, machine: &Machine) -> bool {
+    let attempts = &observed.memory.rollout_attempts;
+    observed.pool.rollout.restarts == Restarts::ByPlatform
+        && machine.activity != Activity::Stopped
+        && machine.is_protected(observed.now)
+        && (machine.restarts_itself || attempts.differs(&machine.id.uid, &observed.pool.revision))
 }
 
 fn write(

@@ -14,6 +14,7 @@ use crate::model::{
     Disk, DiskDraft, DiskRef, DiskTemplate, Draft, Machine, Naming, ObjectId, Pool, ScaleDownPolicy, Uid,
 };
 use crate::names::NameBlock;
+use crate::protection::Until;
 
 /// The description of a broken invariant.
 pub(super) type Broken = String;
@@ -232,6 +233,7 @@ impl Api {
             disks: disks.collect(),
             boot_disk: draft.disks.first().map(|disk| disk.name.clone()),
             devices_ready: true,
+            restarts_itself: true,
             ..Machine::blank(ObjectId::new(&draft.name, &uid))
         };
         self.machines_ever.insert(machine.id.uid.clone());
@@ -257,10 +259,12 @@ impl Api {
 
     /// Deletes a target of a removal, or a surplus machine. I1 and I6: a surplus machine is deleted only while the live
     /// machines that are not targets exceed the planned count. I5: never in an Explicit pool. A plan cannot know what
-    /// other clients removed meanwhile; a late request counts as one of them.
+    /// other clients removed meanwhile; a late request counts as one of them. I12: a machine that is not a target is
+    /// deleted at the version `planned`, at which it was not protected.
     pub(super) fn delete(
         &mut self,
         id: &ObjectId,
+        planned: Option<u64>,
         basis: Basis,
         late: bool,
     ) -> Result<Result<Seen<Machine>, Refusal>, Broken> {
@@ -277,7 +281,14 @@ impl Api {
             Ok(machine) if machine.terminating => {
                 return Ok(Ok(self.machines.objects[&id.name].clone()));
             }
-            Ok(_) => {}
+            Ok(machine) => {
+                if planned.is_some_and(|version| self.machines.objects[&id.name].version != version) {
+                    return Ok(Err(Refusal::Conflict));
+                }
+                check(named || !machine.is_protected(self.timestamp()), || {
+                    format!("I12: {id} was deleted while it is protected")
+                })?;
+            }
         }
         let live = self.pool_machines().filter(|machine| !machine.terminating);
         let live = live.filter(|machine| !self.removals.was_accepted_at(&machine.id.uid, basis.pool)).count();
@@ -381,6 +392,20 @@ impl Api {
             machine.pool_label = None;
             machine.pool_uid_label = None;
         }))
+    }
+
+    /// The controller replaces a time that is not valid. It reads the machine first, so that no version is lost.
+    pub(super) fn shorten_protection(
+        &mut self,
+        id: &ObjectId,
+        until: Timestamp,
+    ) -> Result<Seen<Machine>, Refusal> {
+        let (now, maximum) = (self.timestamp(), self.pool.max_protection);
+        let machine = self.machines.find(id)?;
+        let protection = machine.protection.filter(|known| known.shortened(now, maximum).is_some());
+        let mut protection = Arc::unwrap_or_clone(protection.ok_or(Refusal::Conflict)?);
+        protection.until = Some(Until::At(until));
+        self.change(id, |machine| machine.protection = Some(Arc::new(protection)))
     }
 
     pub(super) fn repoint(

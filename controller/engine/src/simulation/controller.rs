@@ -11,7 +11,7 @@ use super::watch_cache::{Names, WatchCache};
 use crate::failure::Failure;
 use crate::ledger::Cache;
 use crate::model::{Disk, DiskAnnotations, DiskSource, Draft, Machine, ObjectId};
-use crate::plan::{NamesInUse, Observed, Settings, Snapshot, Stage, UpdateOutcome};
+use crate::plan::{DeleteReason, Disruption, NamesInUse, Observed, Settings, Snapshot, Stage, UpdateOutcome};
 use crate::{Action, Memory, Plan, Status};
 
 /// The fate of a request.
@@ -45,6 +45,8 @@ pub(super) struct Controller {
     pub(super) known: BTreeMap<Arc<str>, Arc<Machine>>,
     /// The versions of the disks of the last pass, by name.
     pub(super) versions: BTreeMap<Arc<str>, u64>,
+    /// The versions of the machines of the last pass, by name.
+    pub(super) machine_versions: BTreeMap<Arc<str>, u64>,
     /// The basis of the first attempt of every unconfirmed create.
     pub(super) first_basis: BTreeMap<Arc<str>, Basis>,
 }
@@ -59,6 +61,7 @@ impl Controller {
             basis: Basis { seen: 0, pool: 0, planned: 0, current: true },
             known: BTreeMap::new(),
             versions: BTreeMap::new(),
+            machine_versions: BTreeMap::new(),
             first_basis: BTreeMap::new(),
         }
     }
@@ -87,6 +90,12 @@ impl Controller {
             Some((name.clone(), seen?.version))
         };
         self.versions = disk_snapshot.iter().filter_map(known_version).collect();
+        let known_version = |machine: &Arc<Machine>| {
+            let name = &machine.id.name;
+            let seen = self.memory.machines.written_as(name).or_else(|| self.machines.get(name));
+            Some((name.clone(), seen?.version))
+        };
+        self.machine_versions = machines.iter().filter_map(known_version).collect();
         let pool_disks = disk_snapshot.iter().filter(|disk| {
             disk.owner.as_ref().is_some_and(|owner| owner.uid == *uid)
                 || disk.pool_uid_label.as_ref() == Some(uid)
@@ -152,6 +161,7 @@ impl Controller {
             Action::Update { machine, .. } | Action::RecordRevision { machine, .. } => {
                 api.machines.objects.get(&machine.name).map(|seen| seen.version)
             }
+            Action::Delete { machine, reason } => self.planned(machine, *reason),
             action => self.versions.get(action.object()).copied(),
         };
         let answer = match fate {
@@ -229,18 +239,26 @@ impl Controller {
 
     fn send(&mut self, api: &mut Api, action: &Action, basis: Basis) -> Result<Result<(), Refusal>, Broken> {
         let now = api.now;
+        let planned = match action {
+            Action::Delete { machine, reason } => self.planned(machine, *reason),
+            _ => None,
+        };
         let Memory { machines, disks, next_number, .. } = &mut self.memory;
         let answer = match action {
             Action::AddPoolFinalizer
             | Action::RemovePoolFinalizer
             | Action::AddFinalizer { .. }
             | Action::RemoveFinalizer { .. }
-            | Action::Restart { .. } => {
+            | Action::Restart { .. }
+            | Action::EndRestart { .. } => {
                 unreachable!("this platform has no finalizers and restarts machines itself")
             }
             Action::Relabel { machine } => api.relabel(machine).map(|seen| machines.written(seen, now)),
             Action::Release { machine, shared } => {
                 api.release(machine, shared)?.map(|seen| machines.written(seen, now))
+            }
+            Action::ShortenProtection { machine, until } => {
+                api.shorten_protection(machine, *until).map(|seen| machines.written(seen, now))
             }
             Action::Repoint { machine, position, from, to } => {
                 api.repoint(machine, *position, from, to).map(|seen| machines.written(seen, now))
@@ -280,7 +298,7 @@ impl Controller {
                 Ok(())
             }
             Action::Delete { machine, .. } => {
-                api.delete(machine, basis, false)?.map(|seen| machines.deleted(&seen.facts, now))
+                api.delete(machine, planned, basis, false)?.map(|seen| machines.deleted(&seen.facts, now))
             }
             Action::OpenNameBlock { block } => {
                 let opened = api.open_block(*block, basis)?;
@@ -311,6 +329,12 @@ impl Controller {
             },
         };
         Ok(answer)
+    }
+
+    /// The version that a deletion requires: a target is deleted in any state.
+    fn planned(&self, machine: &ObjectId, reason: DeleteReason) -> Option<u64> {
+        let version = || self.machine_versions.get(&machine.name).copied().unwrap_or_default();
+        (reason != DeleteReason::Targeted).then(version)
     }
 
     /// The disks of a machine are created after it.
@@ -367,7 +391,16 @@ impl Controller {
             }
             _ => {
                 // The state differs from the plan. A write of a machine includes a live read.
-                if let Action::Update { machine, .. } | Action::RecordRevision { machine, .. } = action
+                if let Action::Update { machine, to, disruption, .. } = action
+                    && matches!(disruption, Disruption::MetadataOnly | Disruption::ForApproval)
+                {
+                    let outcome = UpdateOutcome::Differs;
+                    self.memory.rollout_attempts.record(&machine.uid, to, outcome, now);
+                }
+                if let Action::Update { machine, .. }
+                | Action::RecordRevision { machine, .. }
+                | Action::ShortenProtection { machine, .. }
+                | Action::Delete { machine, .. } = action
                     && let Some(seen) = api.machines.objects.get(&machine.name)
                     && seen.facts.id == *machine
                 {

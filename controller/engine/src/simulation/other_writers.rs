@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::api::{Api, Wanted};
 use crate::model::{Disk, Machine, ObjectId, Pool, Uid};
+use crate::protection::{Protection, Until};
 
 impl Api {
     pub(super) fn edit_pool(&mut self, edit: impl FnOnce(&mut Pool)) {
@@ -23,6 +24,13 @@ impl Api {
 
     pub(super) fn edit_machine(&mut self, id: &ObjectId, edit: impl FnOnce(&mut Machine)) {
         self.change(id, edit).expect("only what exists is edited");
+    }
+
+    /// A user protects a machine until this time, or takes the protection off.
+    pub(super) fn protect(&mut self, id: &ObjectId, until: Option<Until>) {
+        let protection = Protection { until, ..Protection::default() };
+        let protection = until.map(|_| Arc::new(protection));
+        self.edit_machine(id, |machine| machine.protection = protection);
     }
 
     /// A user deletes a machine or removes its owner.

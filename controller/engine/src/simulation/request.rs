@@ -81,7 +81,8 @@ pub(super) fn commit(
         | Action::RemovePoolFinalizer
         | Action::AddFinalizer { .. }
         | Action::RemoveFinalizer { .. }
-        | Action::Restart { .. } => {
+        | Action::Restart { .. }
+        | Action::EndRestart { .. } => {
             unreachable!("this platform has no finalizers and restarts machines itself")
         }
         Action::Relabel { machine } => api.relabel(machine).is_ok(),
@@ -94,7 +95,8 @@ pub(super) fn commit(
         }
         Action::ExpandDisk { disk, to } => api.grow(disk, *to).is_ok(),
         Action::DeleteDisk { disk, reason } => api.delete_disk(disk, version_of_disk, *reason)?.is_ok(),
-        Action::Delete { machine, .. } => api.delete(machine, basis, late)?.is_ok(),
+        Action::Delete { machine, .. } => api.delete(machine, version, basis, late)?.is_ok(),
+        Action::ShortenProtection { machine, until } => api.shorten_protection(machine, *until).is_ok(),
         Action::Update { machine, base, to, disks, disruption } => api
             .update(machine, &Written { base: base.as_ref(), to, disks, disruption: *disruption }, read)?
             .is_ok(),

@@ -96,7 +96,11 @@ impl Api {
             Disruption::NotRunning => machine.activity == Activity::Running,
             // Every revision here changes the spec.
             Disruption::MetadataOnly => true,
+            Disruption::ForApproval => machine.restarts_itself,
         };
+        // The controller reads the machine, and a late request requires the version that was read.
+        let protected = machine.is_protected(self.timestamp());
+        let unfit = unfit || machine.activity != Activity::Stopped && protected && machine.restarts_itself;
         if changed || gone || unfit {
             return Ok(Err(Refusal::Conflict));
         }

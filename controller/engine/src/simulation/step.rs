@@ -35,6 +35,8 @@ pub(super) enum Step {
     RemovalClient(usize),
     /// A client of a targeted removal exits.
     RemovalClientExits(usize),
+    /// A user protects a machine, or takes the protection off.
+    Protect(usize),
     Wait(usize),
     /// A step on retained disks.
     Disk(DiskStep),
@@ -82,6 +84,7 @@ impl Step {
             94..=97 => Self::Call(argument),
             98..=112 => Self::RemovalClient(argument),
             113 => Self::RemovalClientExits(argument),
+            114 => Self::Protect(argument),
             _ => Self::Wait(argument % 40),
         }
     }

@@ -12,6 +12,7 @@ use super::step::Step;
 use crate::ledger::{REQUEST_TIMEOUT, Seen};
 use crate::model::{Activity, Disk, DiskAnnotations, Machine, Naming, ObjectId, ScaleDownPolicy};
 use crate::names::NameBlock;
+use crate::protection::{Until, after};
 use crate::testing::{machine, name};
 use crate::{Action, Plan};
 
@@ -38,6 +39,7 @@ impl World {
     pub(super) fn new(naming: Naming, desired: usize, opened: u64) -> Self {
         let mut pool = crate::testing::World::desiring(desired).pool;
         pool.naming = naming;
+        pool.max_protection = Duration::from_mins(1);
         pool.name_block = (opened > 0).then_some(NameBlock { first: 0, end: opened });
         let mut api = Api::new(pool);
         for (name, labels) in [("web-batch", true), (&*name(3), false), ("web-3", false)] {
@@ -256,6 +258,12 @@ impl World {
             Step::Unlabel(which) => self.machine(which, "loses its label", |api, id| {
                 api.edit_machine(id, |machine| machine.pool_uid_label = None);
             }),
+            Step::Protect(which) => self.machine(which, "is protected, or no longer", |api, id| {
+                // An hour exceeds the maximum of the pool, so the controller shortens it.
+                let seconds = [None, Some(5), Some(20), Some(45), Some(3600)][which % 5];
+                let until = seconds.map(|seconds| after(api.timestamp(), Duration::from_secs(seconds)));
+                api.protect(id, until.map(Until::At));
+            }),
             Step::Toggle(which) => self.machine(which, "starts or stops", |api, id| {
                 let runs = api.machines.find(id).is_ok_and(|machine| machine.activity == Activity::Running);
                 if runs {
@@ -329,7 +337,9 @@ fn action_text(action: &Action) -> String {
         | Action::RemovePoolFinalizer
         | Action::AddFinalizer { .. }
         | Action::RemoveFinalizer { .. }
-        | Action::Restart { .. } => format!("{action:?}"),
+        | Action::Restart { .. }
+        | Action::EndRestart { .. }
+        | Action::ShortenProtection { .. } => format!("{action:?}"),
         Action::Relabel { machine } => format!("relabel {machine}"),
         Action::Release { machine, .. } => format!("release {machine}"),
         Action::CreateDisk { disk, .. } => format!("create disk {}", disk.name),

@@ -35,8 +35,8 @@ impl Blocked {
                     waiting.push((&machine.name, blocker.to_string()));
                 }
                 Blocker::PendingDisk { machine, .. } => waiting.push((machine, blocker.to_string())),
-                // The condition ReplicaFailure reports both.
-                Blocker::UserAction(_) | Blocker::Backoff { .. } => {}
+                // Conditions of their own report these.
+                Blocker::UserAction(_) | Blocker::Backoff { .. } | Blocker::Protection { .. } => {}
             }
         }
         let existing = existing(observed, &waiting);

@@ -10,6 +10,7 @@ use serde_json::Value;
 use vmpool_api::{Quantity, is_reserved};
 use vmpool_engine::limits;
 use vmpool_engine::model::Lifetime;
+use vmpool_engine::protection;
 
 use crate::decode::{lenient, lenient_list, short, short_status};
 use crate::slim_metadata;
@@ -292,7 +293,8 @@ fn own_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta
     // Finalizers of DVP objects belong to other controllers.
     metadata.finalizers = None;
     for map in [&mut metadata.labels, &mut metadata.annotations] {
-        *map = map.take().map(|map| map.into_iter().filter(|(key, _)| is_reserved(key)).collect());
+        let is_ours = |key: &str| is_reserved(key) || key.starts_with(protection::PREFIX);
+        *map = map.take().map(|map| map.into_iter().filter(|(key, _)| is_ours(key)).collect());
     }
     if let Some(owners) = &mut metadata.owner_references {
         // The controller owner is significant in any position.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use vmpool_api::{annotations, is_reserved};
 use vmpool_engine::model::DiskDraft;
+use vmpool_engine::protection;
 use vmpool_engine::revision::RevisionId;
 
 use super::devices::{self, Filling};
@@ -101,7 +102,8 @@ fn metadata(
 /// The labels or annotations that a template can set: all except the keys of vmpool.
 pub(super) fn settable(map: &Value) -> Map<String, Value> {
     let entries = map.as_object().into_iter().flatten();
-    let entries = entries.filter(|(key, value)| !is_reserved(key) && !value.is_null());
+    let is_ours = |key: &str| is_reserved(key) || key.starts_with(protection::PREFIX);
+    let entries = entries.filter(|(key, value)| !is_ours(key) && !value.is_null());
     entries.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 

@@ -10,6 +10,7 @@ use vmpool_engine::model::{
     Activity, Autohealing, Finalizer, Instance, Membership, Naming, Restarts, Rollout, ScaleDownPolicy,
     Selectable, StartHealth, StatusScope,
 };
+use vmpool_engine::protection::{self, Protection};
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, ObjectId, Pool};
@@ -38,7 +39,9 @@ pub(super) fn pool(object: &PoolObject) -> Pool {
         validation_errors,
         invalid_settings,
     } = read::pool(object);
-    let mut validation_errors = validation_errors;
+    let (mut validation_errors, mut invalid_settings) = (validation_errors, invalid_settings);
+    let max_protection = protection::maximum(object.metadata.annotations.as_ref(), &mut invalid_settings);
+    invalid_settings.truncate(limits::VALIDATION_ERRORS);
     let text = object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::SCALE_IN_TARGETS));
     let record = RemovalRecord::parse(text.map(String::as_str).unwrap_or_default()).unwrap_or_else(|error| {
         validation_errors.push(limits::shorten(format!(
@@ -80,6 +83,7 @@ pub(super) fn pool(object: &PoolObject) -> Pool {
             failed_starts: u32::try_from(healing.threshold).unwrap_or(u32::MAX),
             after: healing.failing_time,
         }),
+        max_protection,
         naming: Naming::Ordinal,
         revision: names[0].as_str().into(),
         revision_stored: false,
@@ -141,6 +145,7 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
         has_finalizer: position.is_some(),
         selectable: RECENT.get(&selectable, || Arc::new(selectable.clone())),
         start_health: start_health(&facts),
+        protection: Protection::read(object.metadata.annotations.as_ref()),
         ..Machine::blank(id.clone())
     }
 }

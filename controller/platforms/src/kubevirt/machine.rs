@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use vmpool_engine::model::ObjectId;
+use vmpool_engine::protection;
 
 use super::keys::{API_VERSION, FINALIZER, MACHINE_KIND, REVISION_LABEL, owner};
 use super::read::NameGeneration;
@@ -56,10 +57,14 @@ pub(super) struct Metadata {
     pub(super) annotations: Map<String, Value>,
 }
 
-/// Labels and annotations of a template.
+/// Labels and annotations of a template, without those of vmpool.
 pub(super) fn metadata(template: &Value) -> Metadata {
     let map = |field: &str| match &template["metadata"][field] {
-        Value::Object(map) => map.iter().filter(|(_, value)| !value.is_null()).map(owned).collect(),
+        Value::Object(map) => map
+            .iter()
+            .filter(|(key, value)| !value.is_null() && !key.starts_with(protection::PREFIX))
+            .map(owned)
+            .collect(),
         _ => Map::new(),
     };
     Metadata { labels: map("labels"), annotations: map("annotations") }

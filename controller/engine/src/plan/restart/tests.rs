@@ -5,6 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::Plan;
 use crate::model::{Activity, Budget, Membership, ObjectId, StatusScope, TemplateParts};
+use crate::plan::Blocker;
 use crate::revision::{Fingerprint, RevisionId};
 use crate::selector::Selector;
 use crate::testing::{World, name, target};
@@ -157,4 +158,77 @@ fn machines_outside_the_selection_keep_their_instance() {
         }]);
     });
     assert_eq!(restarted(&world.plan()), [""; 0]);
+}
+
+fn protected(seconds: i64, restarting: Option<&str>) -> impl FnOnce(&mut Machine) {
+    let until = crate::testing::now() + jiff::SignedDuration::from_secs(seconds);
+    let until = (seconds != 0).then_some(crate::protection::Until::At(until));
+    let restarting = restarting.map(RevisionId::from);
+    let protection = crate::protection::Protection { until, restarting, ..Default::default() };
+    |machine| machine.protection = Some(Arc::new(protection))
+}
+
+fn ended(plan: &Plan) -> Vec<&str> {
+    let ended = plan.actions.iter().filter_map(|action| match action {
+        Action::EndRestart { machine } => Some(&*machine.name),
+        _ => None,
+    });
+    ended.collect()
+}
+
+#[test]
+fn the_instance_of_a_protected_machine_waits_and_uses_no_budget() {
+    let world = world(3, Budget::Machines(1), parts(2, 1)).edit(&name(0), protected(60, None));
+    let plan = world.plan();
+    assert_eq!(restarted(&plan), [name(1)]);
+    assert_eq!(plan.requeue_after, Some(std::time::Duration::from_secs(90)));
+    let waits =
+        |blocker: &Blocker| matches!(blocker, Blocker::Protection { machine, .. } if **machine == *name(0));
+    assert!(plan.blockers.iter().any(waits));
+}
+
+#[test]
+fn a_protected_machine_keeps_its_storage_until_its_protection_ends() {
+    let world = world(2, Budget::Machines(2), parts(1, 2)).edit(&name(0), protected(60, None));
+    assert_eq!(crate::testing::deleted(&world.plan()), [name(1)]);
+    let marked = world.edit(&name(0), protected(60, Some("new")));
+    assert_eq!(crate::testing::deleted(&marked.plan()), [name(1)], "a mark commits to a restart only");
+}
+
+#[test]
+fn a_machine_that_became_protected_after_its_mark_is_restarted() {
+    let world = world(2, Budget::Machines(1), parts(2, 1)).edit(&name(0), protected(60, Some("new")));
+    let plan = world.plan();
+    assert_eq!(restarted(&plan), [name(0)]);
+    assert_eq!(ended(&plan), [""; 0]);
+}
+
+#[test]
+fn the_mark_is_removed_when_the_revision_is_in_effect() {
+    let world = world(2, Budget::Machines(1), parts(2, 1))
+        .edit(&name(0), protected(0, Some("new")))
+        .edit(&name(0), |machine| machine.instance = Some(instance(&machine.id, "new", true)));
+    assert_eq!(ended(&world.plan()), [name(0)]);
+}
+
+#[test]
+fn the_mark_stays_between_two_instances_and_is_removed_from_a_stopped_machine() {
+    let world = world(1, Budget::Machines(1), parts(2, 1))
+        .edit(&name(0), protected(0, Some("new")))
+        .edit(&name(0), |machine| (machine.instance, machine.activity) = (None, Activity::NotRunning));
+    assert_eq!(ended(&world.plan()), [""; 0]);
+    let stopped = world.edit(&name(0), |machine| machine.activity = Activity::Stopped);
+    assert_eq!(ended(&stopped.plan()), [name(0)]);
+}
+
+#[test]
+fn the_mark_is_removed_if_the_rollout_is_paused_before_the_restart_was_requested() {
+    let paused = |world: World| world.pool(|pool| pool.rollout.paused = true);
+    let world = paused(world(1, Budget::Machines(1), parts(2, 1)).edit(&name(0), protected(0, Some("new"))));
+    assert_eq!(ended(&world.plan()), [name(0)]);
+    let requested = world.memory(|memory| {
+        let instance = format!("instance-of-{}", name(0));
+        memory.restarts.request(&instance.as_str().into(), std::time::Duration::from_secs(100));
+    });
+    assert_eq!(ended(&requested.plan()), [""; 0]);
 }

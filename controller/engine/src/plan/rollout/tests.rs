@@ -12,6 +12,7 @@ mod adoption;
 mod disks;
 mod laws;
 mod model;
+mod protection;
 mod transcripts;
 
 pub(super) const UPTIME: Duration = Duration::from_secs(100);

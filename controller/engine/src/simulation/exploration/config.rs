@@ -14,6 +14,8 @@ pub(super) struct Users {
     pub(super) delete: bool,
     /// They change the template.
     pub(super) revise: bool,
+    /// They protect machines.
+    pub(super) protect: bool,
     /// They delete the pool.
     pub(super) end: bool,
 }

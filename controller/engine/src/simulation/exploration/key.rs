@@ -85,6 +85,9 @@ fn shell(out: &mut String, state: &State) {
         put(out, "rests on", &basis(api, shell.basis));
         for action in &shell.pending {
             if let Action::Delete { machine, .. } = action {
+                let live = api.machines.objects.get(&machine.name).map(|seen| seen.version);
+                let planned = shell.machine_versions.get(&machine.name).copied();
+                put(out, "outdated machine", &(live != planned));
                 put(out, "known", &shell.known.get(&machine.name));
             }
             if let Some(version) = shell.versions.get(action.object()) {

@@ -10,6 +10,7 @@ use super::config::{Config, Ends};
 use crate::Plan;
 use crate::ledger::Fact;
 use crate::model::{Activity, Budget, DiskTemplate, Lifetime, Machine, ObjectId};
+use crate::protection::{Until, after};
 use crate::testing::RETAINED;
 
 /// Duration of a move. It is so short that the sum of all moves has no effect.
@@ -17,6 +18,9 @@ const TICK: Duration = Duration::from_micros(1);
 
 /// Duration of the move "time passes". It is longer than every timeout.
 pub(super) const AN_AGE: Duration = Duration::from_secs(1000);
+
+/// How long a machine is protected. It ends while time passes.
+const PROTECTED: Duration = Duration::from_mins(10);
 
 /// One move. Positions are those in the lists of [`enabled`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +46,7 @@ pub(super) enum Move {
     RemovalClient,
     Delete(usize),
     Revise,
+    Protect(usize),
     End,
     Time,
 }
@@ -118,7 +123,12 @@ impl State {
             | Move::Tell(_) => {
                 self.platform(step);
             }
-            Move::Scale(_) | Move::Name(_) | Move::Delete(_) | Move::Revise | Move::End => {
+            Move::Scale(_)
+            | Move::Name(_)
+            | Move::Delete(_)
+            | Move::Revise
+            | Move::Protect(_)
+            | Move::End => {
                 self.edits = self.edits.map(|edits| edits - 1);
                 self.user(step);
             }
@@ -188,6 +198,11 @@ impl State {
             Move::Revise => {
                 let to = if world.api.pool.revision.as_str() == "r1" { "r2" } else { "r1" };
                 world.api.revise(to);
+            }
+            Move::Protect(which) => {
+                let id = live(&world.api)[which].clone();
+                let until = after(world.api.timestamp(), PROTECTED);
+                world.api.protect(&id, Some(Until::At(until)));
             }
             Move::End => world.api.edit_pool(|pool| pool.deleting = true),
             _ => unreachable!("not of users"),
@@ -297,6 +312,9 @@ pub(super) fn enabled(state: &State) -> Vec<Move> {
     }
     if users.revise {
         moves.push(Move::Revise);
+    }
+    if users.protect {
+        moves.extend((0..live).map(Move::Protect));
     }
     if users.end {
         moves.push(Move::End);

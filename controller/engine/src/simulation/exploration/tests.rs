@@ -8,7 +8,8 @@ use rstest::rstest;
 use super::{Config, Count, Ends, Users, explore};
 use crate::model::{Naming, ScaleDownPolicy};
 
-const NONE: Users = Users { scale: false, name: false, delete: false, revise: false, end: false };
+const NONE: Users =
+    Users { scale: false, name: false, delete: false, revise: false, protect: false, end: false };
 
 const SCALE: Users = Users { scale: true, ..NONE };
 
@@ -16,6 +17,9 @@ const SCALE: Users = Users { scale: true, ..NONE };
 const REMOVE: Users = Users { scale: true, name: true, delete: true, ..NONE };
 
 const REVISE: Users = Users { scale: true, revise: true, ..NONE };
+
+/// Users that protect machines, change the number of replicas and change the template.
+const PROTECT: Users = Users { protect: true, ..REVISE };
 
 const END: Users = Users { scale: true, end: true, ..NONE };
 
@@ -67,6 +71,7 @@ const FEW: usize = 20_000;
 #[case(Config { called: "one machine goes", start: 1, ..SMALLEST })]
 #[case(Config { called: "one machine goes, its disk is kept", start: 1, keeps: Some(Ends::AtOnce), behind: 0, ..SMALLEST })]
 #[case(Config { called: "one machine gets another template", start: 1, users: REVISE, behind: 0, ..SMALLEST })]
+#[case(Config { called: "one machine is protected", start: 1, users: PROTECT, edits: Some(2), faults: 0, behind: 0, ..SMALLEST })]
 #[case(Config { called: "one machine is removed by name", start: 1, users: REMOVE, behind: 0, ..EXPLICIT })]
 #[case(Config { called: "one pool is deleted", start: 1, keeps: Some(Ends::Never), users: END, behind: 0, ..SMALLEST })]
 fn all_states_of_a_small_configuration_keep_the_invariants_and_converge(#[case] small: Config) {
@@ -85,6 +90,8 @@ fn all_states_of_a_small_configuration_keep_the_invariants_and_converge(#[case] 
 #[case(Config { called: "two machines, late", edits: Some(1), behind: 1, ..TWO })]
 #[case(Config { called: "two machines, kept disks", keeps: Some(Ends::AtOnce), edits: Some(1), ..TWO })]
 #[case(Config { called: "two machines, template", users: REVISE, ..TWO })]
+#[case(Config { called: "two machines, protected", users: PROTECT, ..TWO })]
+#[case(Config { called: "two machines, protected, late", start: 2, users: Users { revise: false, ..PROTECT }, behind: 1, ..TWO })]
 #[case(Config { called: "two machines, removed", users: REMOVE, ..TWO })]
 #[case(Config { called: "two machines, explicit", users: REMOVE, scale_down_policy: ScaleDownPolicy::Explicit, ..TWO })]
 #[case(Config { called: "two machines, by ordinal", start: 1, machines: 2, edits: Some(2), behind: 0, ..ORDINAL })]

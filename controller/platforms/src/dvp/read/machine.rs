@@ -8,6 +8,7 @@ use vmpool_api::{annotations, labels};
 use vmpool_engine::Machine;
 use vmpool_engine::limits;
 use vmpool_engine::model::{Activity, DetachedDisk, DiskRef};
+use vmpool_engine::protection::Protection;
 use vmpool_engine::revision::RevisionId;
 
 use super::super::objects::{DeviceRef, MachineObject, MachineStatus};
@@ -47,6 +48,7 @@ pub(in super::super) fn machine(object: &MachineObject) -> Machine {
         devices_ready: holds("BlockDevicesReady"),
         problem: problem(status),
         detached: detached(&map, &disks),
+        protection: Protection::read(metadata.annotations.as_ref()),
         disks,
         ..Machine::blank(id(metadata))
     }

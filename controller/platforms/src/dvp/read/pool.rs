@@ -9,6 +9,7 @@ use vmpool_engine::Pool;
 use vmpool_engine::condition::Condition;
 use vmpool_engine::limits;
 use vmpool_engine::model::{DiskTemplate, ObjectId, Published, ScaleDownPolicy};
+use vmpool_engine::protection;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::status::Summary;
@@ -68,6 +69,7 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
         .iter()
         .map(|template| disk_template(template, &mut invalid_settings))
         .collect();
+    let max_protection = protection::maximum(object.metadata.annotations.as_ref(), &mut invalid_settings);
     validation_errors.truncate(limits::VALIDATION_ERRORS);
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
     // They become a message of the status and can quote long values.
@@ -82,6 +84,7 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
         desired,
         scale_down_policy: if validation_errors.is_empty() { policy } else { ScaleDownPolicy::Explicit },
         revision: RevisionId::of(&template::canonical(&template::of(&spec.virtual_machine_template))),
+        max_protection,
         rollout,
         disks,
         name_block,

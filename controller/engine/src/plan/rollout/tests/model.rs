@@ -74,6 +74,8 @@ impl ModelMachine {
 
     fn get(&mut self, to: &RevisionId, disruption: Disruption) {
         match disruption {
+            // No machine of this model is protected.
+            Disruption::ForApproval => unreachable!("only for protected machines"),
             Disruption::Budgeted | Disruption::NotRunning => self.write(to),
             Disruption::MetadataOnly => self.mark(to),
         }

@@ -1,0 +1,173 @@
+//! Protection of machines until a moment: the annotations, their meaning, and the bounds of their values.
+//!
+//! The keys belong to vmpool and are the same on all platforms. A claim is protection that the aggregated API has given
+//! to a caller.
+
+mod claim;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use vmpool_api::GoDuration;
+
+use crate::revision::RevisionId;
+
+pub use claim::Claim;
+
+/// Prefix of the keys of this module. A machine template must not contain labels and annotations with this prefix.
+pub const PREFIX: &str = "vmpool.dev/";
+/// On machines: until when the machine is protected, RFC 3339. This annotation alone decides.
+pub const UNTIL: &str = "vmpool.dev/protected-until";
+/// On machines: which user or program protects the machine, for users. At most [`LONGEST_TEXT`] bytes.
+pub const BY: &str = "vmpool.dev/protected-by";
+/// On machines: why the machine is protected, for users. At most [`LONGEST_TEXT`] bytes.
+pub const REASON: &str = "vmpool.dev/protection-reason";
+/// On machines: the claim, as JSON. Only the aggregated API writes it.
+pub const CLAIM: &str = "vmpool.dev/claim";
+/// On machines: the revision for which the controller is restarting the machine. Until the controller removes it, the
+/// machine cannot be claimed.
+pub const RESTARTING: &str = "vmpool.dev/restarting";
+/// On pools: the longest time for which a machine can be protected, for example `24h`.
+pub const MAX_PROTECTION: &str = "vmpool.dev/max-protection";
+
+/// Maximum length of the texts for users, in bytes.
+pub const LONGEST_TEXT: usize = 256;
+/// [`MAX_PROTECTION`] of a pool without this setting.
+pub const DEFAULT_MAXIMUM: Duration = Duration::from_hours(24);
+/// The smallest value of [`MAX_PROTECTION`].
+pub const SMALLEST_MAXIMUM: Duration = Duration::from_mins(1);
+/// The largest value of [`MAX_PROTECTION`].
+pub const LARGEST_MAXIMUM: Duration = Duration::from_hours(720);
+/// How far the clocks of two programs may differ. A machine stays protected for this time after its annotation says that
+/// the protection ends.
+pub const CLOCK_SKEW: Duration = Duration::from_secs(30);
+/// The protection of a machine whose annotation cannot be read.
+const UNREADABLE: Duration = Duration::from_hours(1);
+
+/// When protection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Until {
+    /// At this time, plus [`CLOCK_SKEW`].
+    At(Timestamp),
+    /// The annotation cannot be read. The machine is protected until the controller has written a time.
+    Unreadable,
+}
+
+/// What the annotations of a machine say about its protection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Protection {
+    /// When the protection ends; `None` if the machine is not protected.
+    pub until: Option<Until>,
+    /// Which user or program protects it.
+    pub by: Option<Arc<str>>,
+    /// Why it is protected.
+    pub reason: Option<Arc<str>>,
+    /// The claim; `None` if there is none or if it cannot be read.
+    pub claim: Option<Claim>,
+    /// The revision for which the controller is restarting the machine.
+    pub restarting: Option<RevisionId>,
+}
+
+impl Protection {
+    /// Reads the annotations of a machine; `None` if they contain nothing about protection.
+    pub fn read(annotations: Option<&BTreeMap<String, String>>) -> Option<Arc<Self>> {
+        let get = |key: &str| annotations?.get(key).map(String::as_str);
+        let until = get(UNTIL).map(|text| text.parse().map_or(Until::Unreadable, Until::At));
+        let text = |key| get(key).map(|text| clip(text).into());
+        let read = Self {
+            until,
+            by: text(BY),
+            reason: text(REASON),
+            claim: get(CLAIM).and_then(Claim::parse),
+            restarting: get(RESTARTING).map(|revision| clip(revision).into()),
+        };
+        (read != Self::default()).then(|| Arc::new(read))
+    }
+
+    /// Whether the machine is protected at this time.
+    pub fn protects(&self, now: Timestamp) -> bool {
+        match self.until {
+            Some(Until::At(until)) => now < after(until, CLOCK_SKEW),
+            Some(Until::Unreadable) => true,
+            None => false,
+        }
+    }
+
+    /// When the protection ends or has ended, without [`CLOCK_SKEW`]; `None` if there is none or if the annotation cannot
+    /// be read.
+    pub fn end(&self) -> Option<Timestamp> {
+        match self.until? {
+            Until::At(until) => Some(until),
+            Until::Unreadable => None,
+        }
+    }
+
+    /// The time that the controller writes instead of one that cannot be read or is further away than `maximum`; `None`
+    /// if the annotation is valid.
+    pub fn shortened(&self, now: Timestamp, maximum: Duration) -> Option<Timestamp> {
+        match self.until? {
+            // A client whose clock is ahead may ask for the maximum.
+            Until::At(until) if until > after(after(now, maximum), CLOCK_SKEW) => Some(after(now, maximum)),
+            Until::At(_) => None,
+            Until::Unreadable => Some(after(now, maximum.min(UNREADABLE))),
+        }
+    }
+
+    /// The claim, if the pool with this UID gave it. A claim of another pool is void.
+    pub fn claim_of(&self, pool: &str) -> Option<&Claim> {
+        self.claim.as_ref().filter(|claim| *claim.pool_uid == *pool)
+    }
+}
+
+/// The time after `moment`, at the latest the largest one.
+pub fn after(moment: Timestamp, time: Duration) -> Timestamp {
+    moment.checked_add(time).unwrap_or(Timestamp::MAX)
+}
+
+/// A time in the format of [`UNTIL`]: in UTC, with whole seconds.
+pub fn text_of(moment: Timestamp) -> String {
+    moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Reads [`MAX_PROTECTION`] or the equivalent field of a pool.
+///
+/// # Errors
+/// A text that is not a duration from [`SMALLEST_MAXIMUM`] to [`LARGEST_MAXIMUM`]. It says what is allowed.
+pub fn parse_maximum(text: &str) -> Result<Duration, String> {
+    let duration = GoDuration::parse_positive(text).ok().and_then(GoDuration::to_std);
+    let allowed = SMALLEST_MAXIMUM..=LARGEST_MAXIMUM;
+    duration.filter(|duration| allowed.contains(duration)).ok_or_else(|| {
+        format!("{:?} is not a duration from 1m to 720h, for example 24h", crate::limits::clip(text))
+    })
+}
+
+/// The longest protection in a pool, from its annotations. An unreadable value counts as the default, and adds a message to
+/// `invalid_settings`.
+pub fn maximum(
+    annotations: Option<&BTreeMap<String, String>>,
+    invalid_settings: &mut Vec<String>,
+) -> Duration {
+    let Some(text) = annotations.and_then(|annotations| annotations.get(MAX_PROTECTION)) else {
+        return DEFAULT_MAXIMUM;
+    };
+    parse_maximum(text).unwrap_or_else(|error| {
+        invalid_settings.push(format!(
+            "annotation {MAX_PROTECTION}: {error}, so the default of 24h applies; correct or remove it"
+        ));
+        DEFAULT_MAXIMUM
+    })
+}
+
+/// `text`, truncated at a character boundary to [`LONGEST_TEXT`] bytes.
+pub fn clip(text: &str) -> &str {
+    let mut end = text.len().min(LONGEST_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests;

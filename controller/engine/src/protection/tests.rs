@@ -1,0 +1,73 @@
+use rstest::rstest;
+
+use super::*;
+
+fn read(entries: &[(&str, &str)]) -> Option<Arc<Protection>> {
+    let annotations = entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    Protection::read(Some(&annotations))
+}
+
+fn time(text: &str) -> Timestamp {
+    text.parse().expect("a time")
+}
+
+#[test]
+fn a_machine_without_these_annotations_has_no_protection() {
+    assert_eq!(Protection::read(None), None);
+    assert_eq!(read(&[("vmpool.dev/other", "x")]), None);
+}
+
+#[rstest]
+#[case::utc("2026-11-24T02:00:00Z", Some("2026-11-24T02:00:00Z"))]
+#[case::an_offset("2026-11-24T03:00:00+01:00", Some("2026-11-24T02:00:00Z"))]
+#[case::no_time("tomorrow", None)]
+#[case::no_zone("2026-11-24T03:00:00", None)]
+#[case::empty("", None)]
+fn until_is_a_time_or_unreadable(#[case] text: &str, #[case] expected: Option<&str>) {
+    let read = read(&[(UNTIL, text)]).expect("it is about protection");
+    assert_eq!(read.until, Some(expected.map_or(Until::Unreadable, |text| Until::At(time(text)))));
+}
+
+#[test]
+fn texts_for_users_are_clipped_and_protect_nothing_by_themselves() {
+    let long = "\u{e4}".repeat(200);
+    let read = read(&[(BY, &long), (REASON, "a build")]).expect("it is about protection");
+    assert_eq!(read.by.as_ref().map(|by| by.len()), Some(256));
+    assert!(!read.protects(time("2026-11-24T02:00:00Z")));
+}
+
+#[test]
+fn a_claim_of_another_pool_or_an_unreadable_one_is_void() {
+    let claim = Claim { id: "job-1".into(), user: "runner".into(), pool_uid: "one".into() };
+    assert_eq!(claim.text(), r#"{"id":"job-1","user":"runner","poolUID":"one"}"#);
+    let read_claim = |text: &str| read(&[(CLAIM, text), (UNTIL, "")]).expect("it is about protection");
+    assert_eq!(read_claim(&claim.text()).claim_of("one"), Some(&claim));
+    assert_eq!(read_claim(&claim.text()).claim_of("another"), None);
+    assert_eq!(read_claim("{}").claim, None);
+}
+
+#[rstest]
+#[case::absent(None, 24, 0)]
+#[case::readable(Some("2h"), 2, 0)]
+#[case::too_short(Some("59s"), 24, 1)]
+#[case::too_long(Some("721h"), 24, 1)]
+#[case::the_longest(Some("720h"), 720, 0)]
+#[case::no_duration(Some("soon"), 24, 1)]
+fn an_unreadable_maximum_is_the_default(
+    #[case] annotation: Option<&str>,
+    #[case] hours: u64,
+    #[case] messages: usize,
+) {
+    let annotations = annotation.map(|text| BTreeMap::from([(MAX_PROTECTION.to_owned(), text.to_owned())]));
+    let mut invalid = Vec::new();
+    assert_eq!(maximum(annotations.as_ref(), &mut invalid), Duration::from_hours(hours));
+    assert_eq!(invalid.len(), messages, "{invalid:?}");
+}
+
+#[test]
+fn ids_of_claims_are_short_and_printable() {
+    assert!(Claim::check_id("gitlab:12/job-7").is_ok());
+    for wrong in ["", "a b", "a\n", "\u{e4}", &"a".repeat(129)] {
+        assert!(Claim::check_id(wrong).is_err(), "{wrong:?}");
+    }
+}
