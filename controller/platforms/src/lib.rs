@@ -28,8 +28,8 @@ pub use intern::intern;
 pub use kubevirt::KubeVirt;
 pub use meta::{controller_of, controller_reference, slim_metadata};
 pub use seam::{
-    ApiObject, AttachmentOf, ClaimOf, DiskOf, Disks, Finalizers, InstanceOf, Instances, NoDisks,
-    NoFinalizers, NoInstances, NoObject, NoRival, NoStorage, PatchBody, Platform, RestartRequest, Revisions,
-    Rival, Storage, VolumeOf,
+    ApiObject, AttachmentOf, ClaimOf, DefaultWording, DiskOf, Disks, Finalizers, InstanceOf, Instances,
+    NoDisks, NoFinalizers, NoInstances, NoObject, NoRival, NoStorage, PatchBody, Platform, RestartRequest,
+    Revisions, Rival, StatusFields, Storage, Transition, VolumeOf, Wording,
 };
 pub use text::Text;

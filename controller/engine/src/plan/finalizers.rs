@@ -57,3 +57,6 @@ fn preserves_storage(observed: &Observed<'_>, machine: &Machine) -> bool {
     let changed = had.zip(wanted).is_some_and(|(had, wanted)| had != wanted);
     pool.preserves_storage && !changed && !observed.memory.is_healed(&machine.id.uid)
 }
+
+#[cfg(test)]
+mod tests;

@@ -129,9 +129,9 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
         node_selector: kept(node_selector),
     };
     let revision: Option<RevisionId> = facts.revision.clone().map(Into::into);
-    // The name of the pool is the beginning of the name of the revision.
-    let former_pool = facts.revision.as_deref().filter(|_| owner.is_none() && position.is_some());
-    let former_pool = former_pool.and_then(|revision| Some(intern(revision.rsplit_once('-')?.0)));
+    // The name of the pool is the beginning of the name of its machine. That of the revision can be shortened.
+    let is_released = facts.revision.is_some() && owner.is_none() && position.is_some();
+    let former_pool = id.name.rsplit_once('-').filter(|_| is_released).map(|(pool, _)| intern(pool));
     Machine {
         created: *created,
         terminating: *terminating,
@@ -141,6 +141,7 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
         written: revision,
         evaluated: true,
         activity: activity(&facts),
+        restart_pending: facts.restart_required,
         devices_ready: true,
         has_finalizer: position.is_some(),
         selectable: RECENT.get(&selectable, || Arc::new(selectable.clone())),
@@ -182,6 +183,7 @@ pub(super) fn instance(object: &InstanceObject) -> Instance {
         machine: facts.machine,
         terminating: facts.terminating,
         revision: facts.revision.map(Into::into),
+        live: facts.live,
         id: facts.id,
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! The layers, lowest first. A module imports only from lower layers:
 //!
-//! 1. `keys`, `labels`, `selectors`: values
+//! 1. `keys`, `labels`, `selectors`, `spelling`: values
 //! 2. `objects`: the fields of stored objects that vmpool reads
 //! 3. `read`: stored objects as plain types
 //! 4. `machine`, `release`, `coexistence`: objects, patches and verdicts from these types
@@ -35,6 +35,7 @@ pub mod removal;
 pub mod restart;
 pub mod revision;
 pub mod selectors;
+mod spelling;
 pub mod storage;
 pub mod template;
 pub mod update;

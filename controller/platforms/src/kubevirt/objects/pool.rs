@@ -9,7 +9,7 @@ use vmpool_engine::limits;
 
 use super::super::selectors::LabelSelector;
 use super::metadata::{Finalizers, slim};
-use crate::decode::{lenient, lenient_list, short_status};
+use crate::decode::{lenient, lenient_list, short, short_status};
 use crate::spec_text::SpecText;
 use crate::{intern, slim_metadata};
 
@@ -98,6 +98,18 @@ pub(in super::super) struct PoolStatus {
     pub(in super::super) ready_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient")]
     pub(in super::super) label_selector: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    pub(in super::super) observed_generation: Option<i64>,
+    #[serde(deserialize_with = "lenient")]
+    pub(in super::super) available_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient")]
+    pub(in super::super) updated_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient")]
+    pub(in super::super) restart_pending_replicas: Option<usize>,
+    #[serde(deserialize_with = "lenient")]
+    pub(in super::super) healed_replicas: Option<u64>,
+    #[serde(deserialize_with = "short")]
+    pub(in super::super) current_revision: Option<String>,
     /// Complete, because conditions of other controllers are written back unchanged.
     #[serde(deserialize_with = "lenient_list")]
     pub(in super::super) conditions: Vec<Value>,
