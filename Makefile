@@ -65,11 +65,12 @@ e2e: xtask ## Core scenarios on another cluster; E2E_CLUSTER=embedded (default),
 	@case "$${E2E_CLUSTER:-embedded}" in \
 	embedded) set -x; cargo test --locked --package vmpool-e2e --test scenarios --test timed ;; \
 	node) set -x; RUST_TEST_THREADS=1 cargo test --locked --package vmpool-e2e --test node_cluster --test node ;; \
-	*) set -x; $(TARGET_DIR)/debug/foreign ;; \
+	k3s) set -x; cargo run --locked --package vmpool-external-cluster --features k3s ;; \
+	*) set -x; $(TARGET_DIR)/debug/external_cluster ;; \
 	esac
 
 .PHONY: faults
-faults: preflight ## Run the real controller with injected faults on a model of the API server; SEEDS=10000, SEED=7, EXHAUSTIVE=true, ONLY=rollout
+faults: preflight ## Run the real controller with injected faults on a model of the API server; SEEDS=10000, SEED=7, PLATFORM=kubevirt, EXHAUSTIVE=true, ONLY=rollout
 	@echo "==> The controller and the API server model, optimized"
 	cargo build --locked --release --package vmpool-explorer
 	@echo "==> Fault schedules: each simulates some minutes in milliseconds"

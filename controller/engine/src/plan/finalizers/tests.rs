@@ -97,3 +97,14 @@ fn a_deleted_pool_releases_its_machines_and_those_that_users_detached_and_then_i
     let unconfirmed = without.with_unconfirmed([7]);
     assert_eq!(unconfirmed.plan().actions, [], "its machine may appear and keep the finalizer");
 }
+
+#[test]
+fn a_deleted_machine_that_a_user_removed_from_the_pool_is_released_with_its_storage_preserved() {
+    // The user may have removed it after its deletion began, and the pool preserves the storage of deleted machines.
+    let world = terminating(terminating(world(3), 0), 1).edit(&name(1), |machine| machine.owner = None);
+    let expected = [(&*name(0), true), (&*name(1), true)];
+    let plan = world.plan();
+    assert_eq!(released(&plan), expected);
+    let other = world.edit(&name(1), |machine| machine.owner = Some("another pool".into()));
+    assert_eq!(released(&other.plan()), expected[..1], "the machines of other pools are not released");
+}
