@@ -209,7 +209,8 @@ fn creates_start_slowly_until_one_succeeded_in_the_last_half_minute() {
 #[test]
 fn the_number_of_healed_machines_continues_from_the_status() {
     let mut world = World::desiring(1);
-    world.pool.published.summary = Some(crate::status::status(&world.observed(&world.snapshot()), None).summary);
+    world.pool.published.summary =
+        Some(crate::status::status(&world.observed(&world.snapshot()), None).summary);
     world.pool.published.summary.as_mut().unwrap().healed = 4;
     let mut memory = Memory::default();
     memory.observe(&world.pool, NOW);

@@ -151,6 +151,7 @@ impl DiskTemplate {
 
 /// How the controller applies a changed template to existing machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts: any of them may come with any other")]
 pub struct Rollout {
     /// Whether the rollout is paused: the controller updates no further machine.
     pub paused: bool,

@@ -26,6 +26,7 @@ impl LiveParts {
     }
 
     /// The parts, with the allocation that `share` returns for equal parts.
+    #[must_use]
     pub fn shared(
         self,
         share: impl FnOnce(Arc<BTreeSet<Fingerprint>>) -> Arc<BTreeSet<Fingerprint>>,

@@ -11,8 +11,8 @@ fn parts(instance: u64, storage: u64) -> TemplateParts {
 }
 
 /// The same with a live part.
-fn with_sockets(sockets: u64, parts: TemplateParts) -> TemplateParts {
-    TemplateParts { live: LiveParts::of([("sockets", json!(sockets))].into_iter()), ..parts }
+fn with_sockets(sockets: u64, instance: u64) -> TemplateParts {
+    TemplateParts { live: LiveParts::of([("sockets", json!(sockets))].into_iter()), ..parts(instance, 1) }
 }
 
 #[rstest]
@@ -24,12 +24,12 @@ fn with_sockets(sockets: u64, parts: TemplateParts) -> TemplateParts {
 #[case::equal_parts(Some("old"), "new", &[("old", parts(1, 1)), ("new", parts(1, 1))], Transition::Record)]
 #[case::another_instance(Some("old"), "new", &[("old", parts(1, 1)), ("new", parts(2, 1))], Transition::Restart)]
 #[case::other_live_parts(
-    Some("old"), "new", &[("old", with_sockets(1, parts(1, 1))), ("new", with_sockets(2, parts(1, 1)))],
+    Some("old"), "new", &[("old", with_sockets(1, 1)), ("new", with_sockets(2, 1))],
     Transition::LiveUpdate)]
 #[case::a_live_part_that_is_removed(
-    Some("old"), "new", &[("old", with_sockets(1, parts(1, 1))), ("new", parts(1, 1))], Transition::LiveUpdate)]
+    Some("old"), "new", &[("old", with_sockets(1, 1)), ("new", parts(1, 1))], Transition::LiveUpdate)]
 #[case::other_live_parts_and_another_instance(
-    Some("old"), "new", &[("old", with_sockets(1, parts(1, 1))), ("new", with_sockets(2, parts(2, 1)))],
+    Some("old"), "new", &[("old", with_sockets(1, 1)), ("new", with_sockets(2, 2))],
     Transition::Restart)]
 #[case::other_storage(Some("old"), "new", &[("old", parts(1, 1)), ("new", parts(1, 2))], Transition::Recreation)]
 #[case::storage_takes_precedence(Some("old"), "new", &[("old", parts(1, 1)), ("new", parts(2, 2))], Transition::Recreation)]

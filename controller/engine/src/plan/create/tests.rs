@@ -156,7 +156,7 @@ fn an_ordinal_whose_storage_belongs_to_another_machine_waits_and_the_others_are_
     assert_eq!(failure.message, "DataVolume root-1 is controlled by VirtualMachine b-1");
     assert_eq!(plan.requeue_after, Some(Duration::from_secs(20)));
     let again = later(30);
-    assert_eq!((created(&again), again.failure), (vec!["web-0", "web-1", "web-2"], None));
+    assert_eq!((created(&again), &again.failure), (vec!["web-0", "web-1", "web-2"], &None));
 }
 
 /// Numbers in the order of their names.

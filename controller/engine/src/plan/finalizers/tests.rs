@@ -90,9 +90,9 @@ fn a_deleted_pool_releases_its_machines_and_those_that_users_detached_and_then_i
     assert_eq!(released(&plan), [(&*name(0), false), (&*name(1), false)], "no machine of another pool");
     assert_eq!(plan.actions.len(), 2, "{:?}", plan.actions);
 
-    let without = [0, 1].into_iter().fold(deleted, |world, number| {
-        world.edit(&name(number), |machine| machine.has_finalizer = false)
-    });
+    let without = [0, 1]
+        .into_iter()
+        .fold(deleted, |world, number| world.edit(&name(number), |machine| machine.has_finalizer = false));
     assert_eq!(without.plan().actions, [Action::RemovePoolFinalizer]);
     let unconfirmed = without.with_unconfirmed([7]);
     assert_eq!(unconfirmed.plan().actions, [], "its machine may appear and keep the finalizer");

@@ -270,3 +270,12 @@ fn a_live_update_restarts_if_the_platform_has_none_or_requires_a_restart() {
     let required = live_world().edit(&name(1), |machine| machine.restart_pending = true);
     assert_eq!(restarted(&required.plan()), [name(1)]);
 }
+
+#[test]
+fn a_tolerated_surplus_does_not_block_the_rollout() {
+    let world = world(4, Budget::Machines(1), parts(2, 1)).pool(|pool| {
+        pool.desired = 2;
+        pool.scale_down_policy = crate::model::ScaleDownPolicy::Explicit;
+    });
+    assert_eq!(restarted(&world.plan()), [name(0)]);
+}
