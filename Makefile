@@ -24,7 +24,7 @@ help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: xtask ## Show a pool on a real control plane; with ONCE=1 the demo runs once and exits
+demo: xtask ## Show a pool on a real control plane; with ONCE=1 the demo runs once and exits; PLATFORM=kubevirt
 	@echo "==> etcd, kube-apiserver, kube-controller-manager, kubectl; the controller, the platform simulator, the demo"
 	@echo "    (minutes the first time; the Go programs are kept in $(TARGET_DIR)/tools)"
 	@$(MAKE) --no-print-directory --jobs=2 control-plane demo-programs
@@ -103,7 +103,7 @@ mutations: xtask ## Remove one guard at a time from the code, and check that a t
 	@$(XTASK) mutations
 
 .PHONY: up
-up: xtask ## Start the playground: a control plane and all programs in the background; docs/playground.md is a tour
+up: xtask ## Start the playground: a control plane and all programs in the background; PLATFORM=all adds KubeVirt; docs/playground.md is a tour
 	@echo "==> etcd, kube-apiserver, kube-controller-manager, kubectl; the project's programs, the platform simulator, the playground"
 	@echo "    (minutes the first time; the Go programs are kept in $(TARGET_DIR)/tools)"
 	@$(MAKE) --no-print-directory --jobs=2 control-plane playground-programs
