@@ -320,10 +320,14 @@ fn every_documented_autoscaler_has_a_documented_pool() {
         autoscalers += 1;
         let pool = objects
             .iter()
-            .find(|object| is_pool(object) && object["metadata"]["name"] == target["name"])
+            // A pool of each platform can have the same name.
+            .find(|object| {
+                is_pool(object)
+                    && object["metadata"]["name"] == target["name"]
+                    && object["apiVersion"] == target["apiVersion"]
+            })
             .unwrap_or_else(|| panic!("{target} is no example"));
         assert_eq!(target["kind"], pool["kind"]);
-        assert_eq!(target["apiVersion"], pool["apiVersion"]);
     }
     assert!(autoscalers >= 5, "only {autoscalers} autoscalers");
 }
