@@ -13,6 +13,7 @@ mod platform;
 mod revisions;
 mod rival;
 mod storage;
+mod wording;
 
 pub use api_object::ApiObject;
 pub use disks::{Disks, NoDisks};
@@ -20,7 +21,8 @@ pub use finalizers::{Finalizers, NoFinalizers};
 pub use instances::{Instances, NoInstances, RestartRequest};
 pub use no_object::NoObject;
 pub use of::{AttachmentOf, ClaimOf, DiskOf, InstanceOf, VolumeOf};
-pub use platform::{PatchBody, Platform};
+pub use platform::{PatchBody, Platform, StatusFields};
 pub use revisions::Revisions;
 pub use rival::{NoRival, Rival};
 pub use storage::{NoStorage, Storage};
+pub use wording::{DefaultWording, Transition, Wording};
