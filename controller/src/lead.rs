@@ -77,7 +77,7 @@ impl LeaderHealth {
         if self.states.lock().iter().all(|state| (state.synced)()) {
             Ok(())
         } else {
-            Err("the first list of pools, machines, disks, attachments and instances is not complete".into())
+            Err("the first list of definitions, pools, machines, disks, attachments and instances is not complete".into())
         }
     }
 
@@ -92,6 +92,11 @@ impl LeaderHealth {
         if stuck == 0 { Ok(()) } else { Err(format!("{stuck} workers are stuck in a pass for {limit:?}")) }
     }
 
+    /// A leader without workers is synced if `synced` returns so, until the guard is dropped.
+    pub(crate) fn listing(&self, synced: impl Fn() -> bool + Send + Sync + 'static) -> Leading {
+        self.begin(LeaderState { synced: Arc::new(synced), workers: Vec::new() })
+    }
+
     fn begin(&self, state: LeaderState) -> Leading {
         let state = Arc::new(state);
         self.states.lock().push(state.clone());
@@ -101,7 +106,7 @@ impl LeaderHealth {
 
 /// Resets the health when the leadership ends. If the lease is lost, the workers are dropped in the middle of a pass,
 /// and they must not count as stuck while this instance is a standby.
-struct Leading {
+pub(crate) struct Leading {
     health: LeaderHealth,
     state: Arc<LeaderState>,
 }
@@ -146,6 +151,11 @@ impl Shared {
     /// The client of the API server.
     pub(crate) fn client(&self) -> &Client {
         &self.dependencies.client
+    }
+
+    /// The health of this leader.
+    pub(crate) fn leader_health(&self) -> &LeaderHealth {
+        &self.leader_health
     }
 }
 

@@ -106,6 +106,8 @@ impl World {
         let clock = ManualClock::of(idle);
         let env = env(&clock, options.seed ^ 0x5eed);
         let server = Server::new(&env, vmpool_model::platform_resources());
+        // The model serves CustomResourceDefinitions.
+        drop(server.install_definitions());
         let injector = Arc::new(Mutex::new(InjectorState {
             write_faults_per_mille: options.write_faults_per_mille,
             read_faults_per_mille: options.read_faults_per_mille,

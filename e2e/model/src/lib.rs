@@ -41,7 +41,7 @@ pub use api_error::ApiError;
 pub use call::{Call, PatchKind, Verb};
 pub use connection::Connection;
 pub use fault::{Admission, FaultInjector, HandledRequest, Handling, Outcome, Review};
-pub use platform::platform_resources;
+pub use platform::{kubevirt_resources, platform_resources};
 pub use resource::Resource;
 pub use server::Server;
 pub use store::{Change, ChangeKind, Key};

@@ -2,25 +2,40 @@
 
 use std::sync::LazyLock;
 
-use vmpool_api::crds::ALL_CRDS;
+use vmpool_api::crds::{ALL_CRDS, Crd};
+use vmpool_api::kubevirt::crds::{PLATFORM_CRDS, POOL_CRD};
 
 use crate::resource::Resource;
 
 static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
-    let custom = ALL_CRDS.iter().map(|crd| {
-        let definition = serde_yaml_ng::from_str(crd.yaml).expect("the project's CRDs are valid YAML");
-        Resource::custom(&definition).expect("the project's CRDs are complete")
-    });
+    let custom = ALL_CRDS.iter().map(custom);
     let builtin = [
         Resource::builtin("coordination.k8s.io", "v1", "leases", "Lease"),
         Resource::builtin("events.k8s.io", "v1", "events", "Event"),
         Resource::builtin("apps", "v1", "controllerrevisions", "ControllerRevision"),
         Resource::builtin("", "v1", "configmaps", "ConfigMap"),
+        Resource::builtin("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
+            .of_cluster(),
     ];
     custom.chain(builtin).collect()
 });
 
+static KUBEVIRT_RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
+    let claims = Resource::builtin("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim").with_status();
+    PLATFORM_CRDS.iter().chain([&POOL_CRD]).map(custom).chain([claims]).collect()
+});
+
+fn custom(crd: &Crd) -> Resource {
+    let definition = serde_yaml_ng::from_str(crd.yaml).expect("the project's CRDs are valid YAML");
+    Resource::custom(&definition).expect("the project's CRDs are complete")
+}
+
 /// The platform's CRDs, and the Kubernetes resources that the project's programs use.
 pub fn platform_resources() -> impl Iterator<Item = Resource> {
     RESOURCES.iter().cloned()
+}
+
+/// The CRDs of KubeVirt pools, KubeVirt and CDI, and the claims of DataVolumes.
+pub fn kubevirt_resources() -> impl Iterator<Item = Resource> {
+    KUBEVIRT_RESOURCES.iter().cloned()
 }

@@ -20,7 +20,7 @@ use super::release::{self, Target};
 use super::restart::{self, Restart};
 use super::{facts, keys, publish, revision, template, update};
 use crate::{
-    ApiObject, Finalizers, Instances, NoDisks, PatchBody, Platform, RestartRequest, Revisions, Rival,
+    ApiObject, Finalizers, Instances, NoDisks, PatchBody, Platform, RestartRequest, Revisions, OtherController,
     Storage, controller_of,
 };
 
@@ -40,7 +40,7 @@ impl Platform for KubeVirt {
     type Disks = NoDisks;
     type Storage = Self;
     type Revisions = Self;
-    type Rival = Self;
+    type OtherController = Self;
     type Finalizers = Self;
 
     fn read_pool(pool: &PoolObject) -> Pool {
@@ -167,7 +167,7 @@ impl Finalizers<PoolObject, MachineObject> for KubeVirt {
     }
 }
 
-impl Rival for KubeVirt {
+impl OtherController for KubeVirt {
     type Installation = InstallationObject;
 
     fn blocker(installations: &[InstallationObject]) -> Option<String> {

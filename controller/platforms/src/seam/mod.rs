@@ -11,7 +11,7 @@ mod no_object;
 mod of;
 mod platform;
 mod revisions;
-mod rival;
+mod other_controller;
 mod storage;
 
 pub use api_object::ApiObject;
@@ -22,5 +22,5 @@ pub use no_object::NoObject;
 pub use of::{AttachmentOf, ClaimOf, DiskOf, InstanceOf, VolumeOf};
 pub use platform::{PatchBody, Platform};
 pub use revisions::Revisions;
-pub use rival::{NoRival, Rival};
+pub use other_controller::{NoOtherController, OtherController};
 pub use storage::{NoStorage, Storage};
