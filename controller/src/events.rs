@@ -73,6 +73,8 @@ pub enum Reason {
     FailedRead,
     /// The platform does not start a machine.
     MachineNotStarted,
+    /// Another controller may reconcile the pool, so this one does not.
+    OtherControllerActive,
 }
 
 impl Reason {
@@ -99,6 +101,7 @@ impl Reason {
             Self::InvalidSettings => "InvalidSettings",
             Self::FailedRead => "FailedRead",
             Self::MachineNotStarted => "MachineNotStarted",
+            Self::OtherControllerActive => "OtherControllerActive",
         }
     }
 
@@ -118,6 +121,7 @@ impl Reason {
             Self::ReservationExpired => "Remove",
             Self::InvalidSettings | Self::FailedRead => "Read",
             Self::MachineNotStarted => "Start",
+            Self::OtherControllerActive => "Reconcile",
         }
     }
 
@@ -136,6 +140,7 @@ impl Reason {
                 | Self::InvalidSettings
                 | Self::FailedRead
                 | Self::MachineNotStarted
+                | Self::OtherControllerActive
         )
     }
 }

@@ -21,6 +21,7 @@ use vmpool_runtime::lease::Fence;
 use crate::context::Context;
 use crate::events::Events;
 use crate::metrics::{Live, Metrics, PassResult, PoolCounts, WatchResource};
+use crate::platform_state::{PlatformStates, ShownState};
 use crate::queue::{Queue, Requeue};
 use crate::reconcile::reconcile;
 use crate::settings::Settings;
@@ -55,6 +56,7 @@ pub struct LeaderHealth {
     env: Env,
     /// The state of each platform that is reconciled.
     states: Arc<Mutex<Vec<Arc<LeaderState>>>>,
+    platforms: PlatformStates,
 }
 
 struct LeaderState {
@@ -65,7 +67,7 @@ struct LeaderState {
 impl LeaderHealth {
     /// Creates the health of a standby.
     pub fn new(env: &Env) -> Self {
-        Self { env: env.clone(), states: Arc::default() }
+        Self { env: env.clone(), states: Arc::default(), platforms: PlatformStates::default() }
     }
 
     /// Whether the first lists of the caches are complete, so that passes run. A standby reports success, because it
@@ -90,6 +92,11 @@ impl LeaderHealth {
         let workers = states.iter().flat_map(|state| &state.workers);
         let stuck = workers.filter(|worker| worker.age() > limit).count();
         if stuck == 0 { Ok(()) } else { Err(format!("{stuck} workers are stuck in a pass for {limit:?}")) }
+    }
+
+    /// What this leader does with the pools of each platform, for people.
+    pub fn platforms(&self) -> String {
+        self.platforms.text()
     }
 
     /// A leader without workers is synced if `synced` returns so, until the guard is dropped.
@@ -156,6 +163,21 @@ impl Shared {
     /// The health of this leader.
     pub(crate) fn leader_health(&self) -> &LeaderHealth {
         &self.leader_health
+    }
+
+    /// The events of this leader.
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// The namespace to reconcile; `None` means all namespaces.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.dependencies.namespace.as_deref()
+    }
+
+    /// Begins to show the state of a platform, until the result is dropped.
+    pub(crate) fn show_state<P: Platform>(&self) -> ShownState {
+        self.leader_health.platforms.begin(P::NAME, self.dependencies.metrics.clone())
     }
 }
 

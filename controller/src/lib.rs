@@ -23,7 +23,7 @@
 //! 5. `live` (reads from the API server), the functions of `revisions`, `watches`;
 //! 6. the steps of a pass: `observe`, then `apply`, then `report`;
 //! 7. `reconcile`: a pass;
-//! 8. `lead`, then `other_controller`, `platforms`, [`options`] and `run`: a leadership, and the process.
+//! 8. `platform_state`, `lead`, then `other_controller`, `platforms`, [`options`] and `run`: a leadership, and the process.
 
 mod apply;
 mod cache;
@@ -38,6 +38,7 @@ mod object;
 mod observe;
 pub mod options;
 mod other_controller;
+mod platform_state;
 mod platforms;
 mod pool_entry;
 mod queue;

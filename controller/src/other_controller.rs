@@ -1,13 +1,20 @@
 //! Whether another controller of the same pools is off.
 
+use std::collections::HashSet;
+
 use futures::future::select;
-use kube::Api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::PartialObjectMeta;
+use kube::{Api, Resource};
 use tokio::sync::watch;
+use vmpool_engine::{ObjectId, Uid};
 use vmpool_platforms::{OtherController, Platform};
 
 use crate::definitions::{self, Known};
+use crate::events::{PoolEvent, Reason, Subject};
 use crate::lead::Shared;
-use crate::watch::{MapSink, Scope};
+use crate::watch::{Change, MapSink, Scope, Sink, Watched};
+use crate::watches::api;
 
 /// What is known of the other controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,4 +67,55 @@ fn show(state: &watch::Sender<OtherControllerState>, now: OtherControllerState) 
         *state = now;
         is_new
     });
+}
+
+/// Publishes one event for each pool, also for new ones, until the future is dropped. It says why the pool is not
+/// reconciled.
+pub(crate) async fn report<P: Platform>(shared: Shared, state: watch::Receiver<OtherControllerState>) {
+    let events = shared.events().clone();
+    let publish = move |metadata: &ObjectMeta| {
+        let OtherControllerState::MayRun(why) = &*state.borrow() else { return };
+        let name = metadata.name.clone().unwrap_or_default();
+        let subject = Subject {
+            api_version: P::Pool::api_version(&()).into_owned(),
+            kind: P::Pool::kind(&()).into_owned(),
+            namespace: metadata.namespace.as_deref().unwrap_or_default().into(),
+            id: ObjectId::new(&*name, metadata.uid.as_deref().unwrap_or_default()),
+        };
+        let note = format!("vmpool does not reconcile this pool, because another controller may: {why}");
+        events.publish(&subject, vec![PoolEvent { reason: Reason::OtherControllerActive, name, note }]);
+    };
+    let api: Api<PartialObjectMeta<P::Pool>> = api(shared.client(), shared.namespace());
+    let scope = Scope { metadata_only: true, ..Scope::default() };
+    crate::watch::watch(api, shared.env().clone(), scope, NewObjects { known: HashSet::new(), publish }).await;
+}
+
+/// Shows each object once.
+struct NewObjects<F> {
+    known: HashSet<Uid>,
+    publish: F,
+}
+
+impl<F: FnMut(&ObjectMeta)> NewObjects<F> {
+    fn show(&mut self, metadata: &ObjectMeta) {
+        if self.known.insert(metadata.uid.as_deref().unwrap_or_default().into()) {
+            (self.publish)(metadata);
+        }
+    }
+}
+
+impl<K: Watched, F: FnMut(&ObjectMeta)> Sink<K> for NewObjects<F> {
+    fn list_begins(&mut self) {}
+    fn listed(&mut self, object: K) {
+        self.show(object.meta());
+    }
+    fn list_ends(&mut self) {}
+    fn changed(&mut self, change: Change<K>) {
+        match change {
+            Change::Applied(object) => self.show(object.meta()),
+            Change::Deleted(object) => {
+                self.known.remove(&object.meta().uid.as_deref().unwrap_or_default().into());
+            }
+        }
+    }
 }

@@ -9,8 +9,10 @@ use vmpool_runtime::lease::Fence;
 
 use crate::definitions::{self, Known};
 use crate::lead::{Dependencies, LeaderHealth, Shared, reconcile_platform};
+use crate::metrics::PlatformState;
 use crate::options::PlatformName;
 use crate::other_controller::{self, OtherControllerState};
+use crate::platform_state::ShownState;
 
 /// Reconciles the pools of these platforms until `stop`, each while the cluster has the CustomResourceDefinitions of the
 /// platform. If a platform stops early, the leadership ends, so that the next leader starts with new caches.
@@ -58,9 +60,10 @@ pub async fn lead_all(
 /// Reconciles the pools of a platform while the cluster has its definitions. If one of them disappears, or is replaced by
 /// another one of the same name, the caches are dropped.
 async fn while_served<P: Platform>(shared: Shared, mut known: Known, stop: CancellationToken) {
-    while let Some(served) = until_served::<P>(&mut known, &stop).await {
+    let shown = shared.show_state::<P>();
+    while let Some(served) = until_served::<P>(&mut known, &shown, &stop).await {
         let turn = stop.child_token();
-        let reconciling = while_alone::<P>(shared.clone(), known.clone(), turn.clone()).boxed();
+        let reconciling = while_alone::<P>(shared.clone(), known.clone(), &shown, turn.clone()).boxed();
         let is_other = |known: &Option<definitions::Definitions>| {
             known.as_ref().is_some_and(|known| known.served::<P>().as_ref() != Ok(&served))
         };
@@ -78,13 +81,19 @@ async fn while_served<P: Platform>(shared: Shared, mut known: Known, stop: Cance
 
 /// Waits until the cluster has all definitions that a platform requires, and returns their UIDs; `None` if `stop` came
 /// first.
-async fn until_served<P: Platform>(known: &mut Known, stop: &CancellationToken) -> Option<Vec<String>> {
+async fn until_served<P: Platform>(
+    known: &mut Known,
+    shown: &ShownState,
+    stop: &CancellationToken,
+) -> Option<Vec<String>> {
     loop {
         let served = known.borrow_and_update().as_ref().map(definitions::Definitions::served::<P>);
         match served {
             Some(Ok(served)) => return Some(served),
             Some(Err(missing)) => {
                 tracing::info!(platform = P::NAME, missing, "waiting for a definition of this platform");
+                let why = format!("the cluster has no CustomResourceDefinition {missing}");
+                shown.set(PlatformState::Waiting, why);
             }
             None => {}
         }
@@ -101,16 +110,23 @@ async fn is_stopped<T>(changes: &mut watch::Receiver<T>, stop: &CancellationToke
 }
 
 /// Reconciles the pools of a platform while no other controller may reconcile them.
-async fn while_alone<P: Platform>(shared: Shared, known: Known, stop: CancellationToken) {
+async fn while_alone<P: Platform>(
+    shared: Shared,
+    known: Known,
+    shown: &ShownState,
+    stop: CancellationToken,
+) {
     if !P::OtherController::EXISTS {
         tracing::info!(platform = P::NAME, "reconciling the pools of this platform");
+        shown.set(PlatformState::Reconciling, String::new());
         return reconcile_platform::<P>(shared, Vec::new(), stop).await;
     }
     let (sender, mut state) = watch::channel(OtherControllerState::Unknown);
     let observe = other_controller::observe::<P>(shared.clone(), known, sender);
     let _observer = shared.env().spawn("watch of another controller", observe);
-    while until_off::<P>(&mut state, &stop).await {
+    while until_off::<P>(&shared, &mut state, shown, &stop).await {
         tracing::info!(platform = P::NAME, "reconciling the pools of this platform");
+        shown.set(PlatformState::Reconciling, String::new());
         let turn = stop.child_token();
         let reconciling = reconcile_platform::<P>(shared.clone(), Vec::new(), turn.clone()).boxed();
         let returns =
@@ -127,9 +143,12 @@ async fn while_alone<P: Platform>(shared: Shared, known: Known, stop: Cancellati
 
 /// Waits until the other controller is off. Returns whether it is, or `stop` came first.
 async fn until_off<P: Platform>(
+    shared: &Shared,
     state: &mut watch::Receiver<OtherControllerState>,
+    shown: &ShownState,
     stop: &CancellationToken,
 ) -> bool {
+    let mut events = None;
     loop {
         let now = state.borrow_and_update().clone();
         match &now {
@@ -140,6 +159,9 @@ async fn until_off<P: Platform>(
                     why,
                     "another controller may reconcile the pools of this platform: this one reconciles none"
                 );
+                shown.set(PlatformState::Blocked, why.clone());
+                let report = || other_controller::report::<P>(shared.clone(), state.clone());
+                events.get_or_insert_with(|| shared.env().spawn("events of blocked pools", report()));
             }
             OtherControllerState::Unknown => {}
         }

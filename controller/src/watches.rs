@@ -115,7 +115,8 @@ fn task(resource: WatchResource) -> &'static str {
     }
 }
 
-fn api<K: ApiObject>(client: &Client, namespace: Option<&str>) -> Api<K> {
+/// The objects of `namespace`, or of all namespaces.
+pub(crate) fn api<K: ApiObject>(client: &Client, namespace: Option<&str>) -> Api<K> {
     match namespace {
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),

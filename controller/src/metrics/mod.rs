@@ -32,14 +32,15 @@ pub use api::{ApiMetrics, RequestLayer};
 pub(crate) use disks::{DiskCounts, DiskMetrics};
 pub use label_values::WriteKind;
 pub(crate) use label_values::{
-    ClaimOutcome, LeadershipChange, LedgerResource, PassResult, PassStep, WatchResource, WriteOutcome,
+    ClaimOutcome, LeadershipChange, LedgerResource, PassResult, PassStep, PlatformState, WatchResource,
+    WriteOutcome,
 };
 pub(crate) use live::{Live, QueueState};
 pub(crate) use passes::{PassMetrics, PassTimer, QueueMetrics};
 pub(crate) use pools::{PoolCounts, PoolReport};
 pub use writes::WriteMetrics;
 
-use labels::{LeadershipLabels, LedgerLabels, WatchLabels, each};
+use labels::{LeadershipLabels, LedgerLabels, PlatformLabels, WatchLabels, each};
 use live::LiveGauges;
 use removals::RemovalMetrics;
 
@@ -62,6 +63,7 @@ pub struct Metrics {
     leadership_changes: Family<LeadershipLabels, Counter>,
     watch_restarts: Family<WatchLabels, Counter>,
     watch_lists: Family<WatchLabels, Counter>,
+    platforms: Family<PlatformLabels, Gauge>,
     leader: Gauge,
     lease_remaining: FloatGauge,
     live: LiveGauges,
@@ -92,6 +94,12 @@ impl Metrics {
                 "transitions",
                 "Changes of the leadership of this process",
                 each(LeadershipChange::ALL.iter().map(|&event| LeadershipLabels { event })),
+            ),
+            platforms: registry.register(
+                "vmpool_platform_state",
+                "0 or 1",
+                "Whether the leader is in this state for the pools of this platform. A standby exports no series",
+                Family::default(),
             ),
             queue: QueueMetrics::new(registry),
             passes: PassMetrics::new(registry),
@@ -132,6 +140,17 @@ impl Metrics {
     /// Counts a change of leadership.
     pub(crate) fn leadership_changed(&self, event: LeadershipChange) {
         self.leadership_changes.get_or_create(&LeadershipLabels { event }).inc();
+    }
+
+    /// Shows the state of a platform; `None` removes its series.
+    pub(crate) fn platform_is(&self, platform: &'static str, now: Option<PlatformState>) {
+        for &state in PlatformState::ALL {
+            let labels = PlatformLabels { platform: pool_series::PlatformName(platform.into()), state };
+            match now {
+                Some(now) => drop(self.platforms.get_or_create(&labels).set(i64::from(now == state))),
+                None => drop(self.platforms.remove(&labels)),
+            }
+        }
     }
 
     /// Reads queue, caches and census from `source` until the guard is dropped.

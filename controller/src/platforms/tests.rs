@@ -68,6 +68,8 @@ async fn a_platform_starts_when_its_last_definition_appears(#[case] missing: &st
     assert_eq!(world.count(DVP_MACHINES), 0);
     assert_eq!(world.lists_of_pools(), 0, "an idle platform requests nothing");
     assert_eq!(world.leader_health.synced(), Ok(()), "an idle platform is ready");
+    let why = format!("dvp is waiting: the cluster has no CustomResourceDefinition {missing}");
+    assert_eq!(world.leader_health.platforms(), why);
     world.install_definition(missing);
     world.advance(SECOND).await;
     assert_eq!(world.count(DVP_MACHINES), 2);
@@ -167,6 +169,10 @@ async fn reconciling_begins_when_the_installation_switches_its_pool_loop_off() {
     world.lead_all(KUBEVIRT);
     world.calm().await;
     assert_eq!(world.count(KUBEVIRT_MACHINES), 0);
+    let page = world.metrics.page();
+    assert!(page.contains("vmpool_platform_state{platform=\"kubevirt\",state=\"blocked\"} 1"), "{page}");
+    let why = "kubevirt is blocked: the flag pool-controller-threads of virt-controller is not set";
+    assert!(world.leader_health.platforms().starts_with(why), "{}", world.leader_health.platforms());
     world.server.edit(INSTALLATIONS, "kubevirt", |installation| {
         installation["spec"] =
             json!({ "customizeComponents": { "flags": { "controller": { "pool-controller-threads": "0" } } } });
@@ -174,4 +180,36 @@ async fn reconciling_begins_when_the_installation_switches_its_pool_loop_off() {
     });
     world.advance(SECOND).await;
     assert_eq!(world.count(KUBEVIRT_MACHINES), 1);
+    let page = world.metrics.page();
+    assert!(page.contains("vmpool_platform_state{platform=\"kubevirt\",state=\"blocked\"} 0"), "{page}");
+    assert!(page.contains("vmpool_platform_state{platform=\"kubevirt\",state=\"reconciling\"} 1"), "{page}");
+    assert_eq!(world.leader_health.platforms(), "kubevirt is reconciling");
+    world.kill_leader().await;
+    assert_eq!(world.leader_health.platforms(), "standby");
+    assert!(!world.metrics.page().contains("vmpool_platform_state{"));
+}
+
+#[tokio::test]
+async fn each_blocked_pool_gets_one_event() {
+    let mut world = World::new();
+    let installation = json!({ "metadata": { "name": "kubevirt", "namespace": NAMESPACE }, "spec": {} });
+    world.server.create(INSTALLATIONS, installation);
+    world.server.create(KUBEVIRT_POOLS, kubevirt_pool("web", 1));
+    world.lead_all(KUBEVIRT);
+    world.calm().await;
+    // When pools change and appear, and the reason changes, then only new pools get an event.
+    world.server.edit(KUBEVIRT_POOLS, "web", |pool| pool["spec"]["replicas"] = json!(2));
+    world.server.create(KUBEVIRT_POOLS, kubevirt_pool("new", 1));
+    world.server.edit(INSTALLATIONS, "kubevirt", |installation| {
+        installation["spec"] =
+            json!({ "customizeComponents": { "flags": { "controller": { "pool-controller-threads": "3" } } } });
+    });
+    world.calm().await;
+    let events = world.server.all("events");
+    let mut pools: Vec<&str> =
+        events.iter().filter_map(|event| event["regarding"]["name"].as_str()).collect();
+    pools.sort_unstable();
+    assert_eq!(pools, ["new", "web"], "{events:#?}");
+    assert!(events.iter().all(|event| event["reason"] == "OtherControllerActive"), "{events:#?}");
+    assert!(events[0]["note"].as_str().unwrap().contains("pool-controller-threads"), "{events:#?}");
 }
