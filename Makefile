@@ -24,7 +24,7 @@ help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: xtask ## Show a pool on a real control plane; with ONCE=1 the demo runs once and exits
+demo: xtask ## Show a pool on a real control plane; with ONCE=1 the demo runs once and exits; PLATFORM=kubevirt
 	@echo "==> etcd, kube-apiserver, kube-controller-manager, kubectl; the controller, the platform simulator, the demo"
 	@echo "    (minutes the first time; the Go programs are kept in $(TARGET_DIR)/tools)"
 	@$(MAKE) --no-print-directory --jobs=2 control-plane demo-programs
@@ -65,11 +65,12 @@ e2e: xtask ## Core scenarios on another cluster; E2E_CLUSTER=embedded (default),
 	@case "$${E2E_CLUSTER:-embedded}" in \
 	embedded) set -x; cargo test --locked --package vmpool-e2e --test scenarios --test timed ;; \
 	node) set -x; RUST_TEST_THREADS=1 cargo test --locked --package vmpool-e2e --test node_cluster --test node ;; \
-	*) set -x; $(TARGET_DIR)/debug/foreign ;; \
+	k3s) set -x; cargo run --locked --package vmpool-external-cluster --features k3s ;; \
+	*) set -x; $(TARGET_DIR)/debug/external_cluster ;; \
 	esac
 
 .PHONY: faults
-faults: preflight ## Run the real controller with injected faults on a model of the API server; SEEDS=10000, SEED=7, EXHAUSTIVE=true, ONLY=rollout
+faults: preflight ## Run the real controller with injected faults on a model of the API server; SEEDS=10000, SEED=7, PLATFORM=kubevirt, EXHAUSTIVE=true, ONLY=rollout
 	@echo "==> The controller and the API server model, optimized"
 	cargo build --locked --release --package vmpool-explorer
 	@echo "==> Fault schedules: each simulates some minutes in milliseconds"
@@ -102,7 +103,7 @@ mutations: xtask ## Remove one guard at a time from the code, and check that a t
 	@$(XTASK) mutations
 
 .PHONY: up
-up: xtask ## Start the playground: a control plane and all programs in the background; docs/playground.md is a tour
+up: xtask ## Start the playground: a control plane and all programs in the background; PLATFORM=all adds KubeVirt; docs/playground.md is a tour
 	@echo "==> etcd, kube-apiserver, kube-controller-manager, kubectl; the project's programs, the platform simulator, the playground"
 	@echo "    (minutes the first time; the Go programs are kept in $(TARGET_DIR)/tools)"
 	@$(MAKE) --no-print-directory --jobs=2 control-plane playground-programs

@@ -3,6 +3,7 @@
 //! - [`v1alpha2`] contains the kinds of `virtualization.deckhouse.io/v1alpha2`. They are generated from the CRDs, which are
 //!   the source of truth; [`crds`] contains them as YAML.
 //! - [`kubevirt`] contains the kinds of KubeVirt pools, `pool.kubevirt.io/v1beta1`, and of the platform below them.
+//! - [`instancetype`] contains their instance types and preferences, `instancetype.kubevirt.io/v1beta1`.
 //! - The rest is handwritten: keys of labels and annotations ([`labels`], [`annotations`]), [`conditions`], [`GoDuration`],
 //!   [`Quantity`], the enumerated values of a pool ([`enums`]), the forms of object names ([`names`]), and a builder for
 //!   pools ([`VirtualMachinePool::builder`]).
@@ -35,6 +36,7 @@
 
 mod ext;
 mod generated;
+pub mod instancetype;
 pub mod kubevirt;
 pub mod v1alpha2;
 

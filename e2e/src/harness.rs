@@ -14,8 +14,6 @@ use vmpool_installation::installation::{GuardOptions, Installation, cluster_opti
 use vmpool_test_cluster::control_plane::ControlPlane;
 use vmpool_test_cluster::error::{Error, Result, chain};
 
-use crate::provider::check_embedded;
-
 /// A part of the shared cluster. It is started once; if that fails, every caller gets the error.
 type Shared<T> = OnceCell<std::result::Result<Arc<T>, String>>;
 
@@ -96,6 +94,27 @@ pub async fn with_fault_proxies() -> Result<Arc<Installation>> {
         Installation::start("fault-proxy", Some(options)).await
     };
     shared(&WITH_FAULT_PROXIES, start).await
+}
+
+/// Checks that the tests can start the cluster that `E2E_CLUSTER` requests: a node cluster is an embedded one with a
+/// node.
+///
+/// # Errors
+/// [`Error::Unavailable`] for any other provider.
+pub(crate) fn check_embedded() -> Result<()> {
+    match std::env::var("E2E_CLUSTER") {
+        Ok(name) if !["embedded", "node"].contains(&name.as_str()) => Err(unsupported(&name)),
+        _ => Ok(()),
+    }
+}
+
+/// The error for a value of `E2E_CLUSTER` that a program does not support.
+pub fn unsupported(name: &str) -> Error {
+    let reason = format!(
+        "E2E_CLUSTER={name} is not supported here: tests start `embedded` and `node` by themselves, and `make e2e` takes \
+         `kind`, `k3s` and `current`, too"
+    );
+    Error::Unavailable { reason }
 }
 
 async fn shared<T>(cell: &Shared<T>, start: impl AsyncFnOnce() -> Result<T>) -> Result<Arc<T>> {

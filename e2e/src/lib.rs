@@ -8,14 +8,12 @@
 //!   of
 //!   [`vmpool_invariants`] after each step;
 //! * [`harness`] is the shared state of the scenarios of one test binary: clusters with an installation of
-//!   [`vmpool_installation`];
-//! * [`provider`] uses external clusters, for `make e2e`.
+//!   [`vmpool_installation`].
 //!
 //! Progress is logged through `tracing`, at level info.
 
 pub mod autoscaling;
 pub mod harness;
-pub mod provider;
 pub mod scenario;
 pub mod smoke;
 pub mod world;

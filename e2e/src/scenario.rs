@@ -11,7 +11,6 @@ use vmpool_test_cluster::deadline::Deadline;
 use vmpool_test_cluster::error::{Result, chain};
 
 use crate::harness;
-use crate::provider::check_embedded;
 use crate::world::World;
 
 /// Default timeout of a scenario. All its waits have their own timeouts, so that this one only limits mistakes.
@@ -115,7 +114,7 @@ impl Scenario {
 
     async fn start(self, body: impl AsyncFnOnce(&World) -> anyhow::Result<()>) -> Result<(), String> {
         let begin = |error| format!("scenario `{}` could not start: {}", self.name, chain(&error));
-        check_embedded().map_err(begin)?;
+        harness::check_embedded().map_err(begin)?;
         let installation = match self.guard.clone() {
             guard if self.own_cluster => {
                 Installation::start(&self.name.replace(' ', "-"), guard).await.map(Arc::new)

@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 use vmpool_invariants::object::{Kind, Object};
-use vmpool_invariants::{UserActions, disk_collection, leftovers, settled};
+use vmpool_invariants::{
+    UserActions, disk_collection, finalizers, is_explicit, leftovers, settled, shared_disks,
+};
 use vmpool_model::{Call, HandledRequest, PatchKind, Verb};
 use vmpool_test_cluster::control_plane::AuditEntry;
 
+use crate::checks_kubevirt as kubevirt;
 use crate::instance::{CONTROLLER, is_tested};
 use crate::world::World;
 
@@ -23,7 +26,7 @@ pub fn invariant_violations(world: &World) -> Vec<String> {
     let served = world.server.handled_since(0);
     let audit: Vec<AuditEntry> = served.iter().filter(|served| is_checked(&served.call)).map(entry).collect();
     let found = vmpool_invariants::violations(world.history(), &actions_of_users(world), &audit, CONTROLLER);
-    let mounts = world.double_mounts().into_iter().map(|mount| format!("I3: {mount}"));
+    let mounts = world.mount_violations().into_iter().map(|mount| format!("I3: {mount}"));
     // A list from the API server's cache may be older than the last write of a previous leader.
     let old =
         served.iter().map(|served| &served.call).filter(|call| is_tested(&call.sender) && takes_any(call));
@@ -104,23 +107,29 @@ pub fn settled_violations(world: &World) -> Vec<String> {
     let mut violations: Vec<String> =
         leftovers::violations(world.history()).iter().map(ToString::to_string).collect();
     violations.extend(writes_when_settled(world));
+    violations.extend(finalizers::violations(state).iter().map(ToString::to_string));
+    violations.extend(shared_disks::violations(state).iter().map(ToString::to_string));
     violations.extend(disk_collection::violations(state, world.now()).iter().map(ToString::to_string));
     for pool in state.all(Kind::Pool).filter(|pool| !pool.is_terminating()) {
         let members = state.members(pool.uid());
         violations.extend(settled::status_errors(pool, &members).iter().map(ToString::to_string));
-        violations.extend(missing_machines(pool, &members, world.disk_deleted));
+        violations.extend(missing_machines(pool, &members, world.some_may_not_run));
+        violations.extend(kubevirt::outdated_machines(world, pool, &members));
     }
     violations
 }
 
 /// What a settled pool lacks.
-fn missing_machines(pool: &Object, members: &[&Object], disk_deleted: bool) -> Option<String> {
+fn missing_machines(pool: &Object, members: &[&Object], some_may_not_run: bool) -> Option<String> {
     let desired =
         pool.at("/spec/replicas").as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
-    let explicit = pool.text("/spec/scaleDownPolicy") == "Explicit";
+    if pool.is_kubevirt() && pool.at("/spec/paused") == true {
+        return None;
+    }
+    let explicit = is_explicit(pool);
     let right = if explicit { members.len() >= desired } else { members.len() == desired };
     let running = members.iter().filter(|instance| instance.is_running()).count();
-    (!right || running < members.len() && !disk_deleted).then(|| {
+    (!right || running < members.len() && !some_may_not_run).then(|| {
         format!(
             "the pool desires {desired} machines, but after settling {} exist and {running} run",
             members.len()

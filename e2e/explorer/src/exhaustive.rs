@@ -1,9 +1,10 @@
 //! Every single fault at every position of nine short scenarios.
 
 use serde_json::{Value, json};
+use vmpool_invariants::platform::PlatformName;
 
 use crate::fault::{ReadFault, WriteFault};
-use crate::manifest::WATCHED;
+use crate::manifest::{WATCHED, resources};
 use crate::operation::{Operation, Removal};
 use crate::schedule::{Schedule, Verdict};
 use crate::webhook::WebhookState;
@@ -28,6 +29,8 @@ const UNCONFIRMED: [WriteFault; 4] =
 /// A scenario: what happens if no fault is injected.
 #[derive(Clone, Debug)]
 pub struct Scenario {
+    /// The platform of the pool.
+    pub platform: PlatformName,
     /// The subject, as printed in reports.
     pub name: &'static str,
     /// Steps that prepare the world.
@@ -37,14 +40,14 @@ pub struct Scenario {
 }
 
 /// All scenarios.
-pub fn scenarios() -> Vec<Scenario> {
+pub fn scenarios(platform: PlatformName) -> Vec<Scenario> {
     let own = || vec![("root", Value::Null)];
     let kept = |ttl: &str| {
         vec![("root", Value::Null), ("cache", json!({ "onScaleDown": "Retain", "keep": 0, "ttl": ttl }))]
     };
     let scenario = |name, prelude: Vec<Operation>, op| {
         let prelude = prelude.into_iter().zip([0, PRELUDE_PAUSE]).map(|(op, pause)| (pause, op)).collect();
-        Scenario { name, prelude, op }
+        Scenario { platform, name, prelude, op }
     };
     let named = Removal { targets: vec![0, 2], first: 0, pinned: true, dry_run: false };
     vec![
@@ -93,6 +96,7 @@ impl Scenario {
         let uses_api = steps.iter().map(|(_, op)| op).chain([&self.op]).any(Operation::uses_api);
         let apiservers = if uses_api { 2 } else { 0 };
         let options = Options {
+            platform: self.platform,
             seed: 11,
             controllers: 1,
             apiservers,
@@ -169,11 +173,14 @@ impl Scenario {
         for (resource, events) in plain.events.iter().enumerate() {
             for behind in 1..=*events {
                 let schedule = late(vec![(0, Operation::DelayWatch(resource, behind))]);
-                all.push((format!("{} are {behind} events behind", WATCHED[resource]), schedule));
+                all.push((
+                    format!("{} are {behind} events behind", resources(self.platform).watched[resource]),
+                    schedule,
+                ));
             }
         }
         for behind in 1..=plain.events.iter().copied().max().unwrap_or_default() {
-            let steps = (0..WATCHED.len()).map(|resource| (0, Operation::DelayWatch(resource, behind)));
+            let steps = (0..WATCHED).map(|resource| (0, Operation::DelayWatch(resource, behind)));
             all.push((format!("all watches are {behind} events behind"), late(steps.collect())));
         }
         all
@@ -230,7 +237,7 @@ impl Scenario {
 /// Operations that can run in parallel with a scenario.
 fn concurrent_operations() -> Vec<Vec<(u64, Operation)>> {
     let mut all = Vec::new();
-    for resource in 0..WATCHED.len() {
+    for resource in 0..WATCHED {
         all.push(vec![(0, Operation::EndWatch(resource, false))]);
         all.push(vec![(0, Operation::EndWatch(resource, true))]);
         all.push(vec![(0, Operation::RepeatEvent(resource))]);

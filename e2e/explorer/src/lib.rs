@@ -18,18 +18,26 @@
 
 pub mod aggregation;
 pub mod checks;
+mod checks_kubevirt;
+mod edits;
 pub mod exhaustive;
 pub mod fault;
 pub mod fault_injector;
 pub mod instance;
 pub mod manifest;
+pub mod manifest_kubevirt;
 pub mod operation;
+pub mod operation_kubevirt;
 pub mod platform;
+mod platform_dvp;
+mod platform_kubevirt;
 pub mod process;
 mod random_schedule;
 pub mod removal_client;
+mod requests;
 pub mod schedule;
 mod shrink;
+mod simulated;
 mod transcript;
 pub mod webhook;
 pub mod world;

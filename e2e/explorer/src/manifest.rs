@@ -1,16 +1,65 @@
 //! The pool manifests of the simulated user.
 
 use serde_json::{Value, json};
+use vmpool_invariants::platform::PlatformName;
 
-/// The resource of machines.
-pub(crate) const MACHINES: &str = "virtualmachines.virtualization.deckhouse.io";
-/// The resource of disks.
-pub(crate) const DISKS: &str = "virtualdisks.virtualization.deckhouse.io";
-/// The resource of pools.
-pub(crate) const POOLS: &str = "virtualmachinepools.virtualization.deckhouse.io";
-/// Resources that the controllers watch.
-pub const WATCHED: [&str; 4] =
-    [POOLS, MACHINES, DISKS, "virtualmachineblockdeviceattachments.virtualization.deckhouse.io"];
+/// The resources of a platform, by their names with the group.
+#[derive(Clone, Copy, Debug)]
+pub struct Resources {
+    /// Pools.
+    pub pools: &'static str,
+    /// Machines.
+    pub machines: &'static str,
+    /// Disks.
+    pub disks: &'static str,
+    /// What the controllers watch.
+    pub watched: [&'static str; WATCHED],
+}
+
+/// Number of resources that the controllers watch.
+pub const WATCHED: usize = 4;
+
+const DVP: Resources = Resources {
+    pools: "virtualmachinepools.virtualization.deckhouse.io",
+    machines: "virtualmachines.virtualization.deckhouse.io",
+    disks: "virtualdisks.virtualization.deckhouse.io",
+    watched: [
+        "virtualmachinepools.virtualization.deckhouse.io",
+        "virtualmachines.virtualization.deckhouse.io",
+        "virtualdisks.virtualization.deckhouse.io",
+        "virtualmachineblockdeviceattachments.virtualization.deckhouse.io",
+    ],
+};
+
+const KUBEVIRT: Resources = Resources {
+    pools: "virtualmachinepools.pool.kubevirt.io",
+    machines: "virtualmachines.kubevirt.io",
+    disks: "datavolumes.cdi.kubevirt.io",
+    watched: [
+        "virtualmachinepools.pool.kubevirt.io",
+        "virtualmachines.kubevirt.io",
+        "virtualmachineinstances.kubevirt.io",
+        "controllerrevisions.apps",
+    ],
+};
+
+/// The resources of a platform.
+pub fn resources(platform: PlatformName) -> &'static Resources {
+    match platform {
+        PlatformName::Dvp => &DVP,
+        PlatformName::KubeVirt => &KUBEVIRT,
+    }
+}
+
+/// Group and version of a resource of a platform.
+pub fn group_version(platform: PlatformName, plural: &str) -> (&'static str, &'static str) {
+    match (platform, plural) {
+        (PlatformName::Dvp, _) => ("virtualization.deckhouse.io", "v1alpha2"),
+        (PlatformName::KubeVirt, "virtualmachinepools") => ("pool.kubevirt.io", "v1beta1"),
+        (PlatformName::KubeVirt, "datavolumes") => ("cdi.kubevirt.io", "v1beta1"),
+        (PlatformName::KubeVirt, _) => ("kubevirt.io", "v1"),
+    }
+}
 
 /// Name of the only pool.
 pub const POOL: &str = "web";

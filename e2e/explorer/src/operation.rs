@@ -2,12 +2,14 @@
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
-use vmpool_api::labels;
 use vmpool_model::{PatchKind, Verb, WatchDelay, WatchEnd};
 
+use crate::edits;
 use crate::instance::Program;
-use crate::manifest::{DISKS, MACHINES, POOL, POOLS, WATCHED, disk, pool, templates};
+use crate::manifest::{POOL, WATCHED};
+use crate::operation_kubevirt::KubeVirtOperation;
 use crate::removal_client::Target;
+use crate::requests::{choose, delete, edit, patch_machine};
 use crate::webhook::WebhookState;
 use crate::world::{NAMESPACE, World};
 
@@ -72,6 +74,8 @@ pub enum Operation {
     CompactHistory,
     /// The API server model sends a bookmark to all watches.
     SendBookmarks,
+    /// An operation that only pools of KubeVirt have.
+    KubeVirt(KubeVirtOperation),
 }
 
 /// A targeted removal.
@@ -97,7 +101,8 @@ impl Operation {
     pub async fn perform(&self, world: &mut World) {
         match self {
             Self::CreatePool(replicas, policy, disks) => {
-                world.create("virtualmachinepools", pool(*replicas, policy, disks)).await;
+                let pool = edits::pool(world.platform(), *replicas, policy, disks);
+                world.create("virtualmachinepools", pool).await;
             }
             Self::Scale(replicas) => {
                 let patch = json!({ "spec": { "replicas": replicas } });
@@ -105,38 +110,30 @@ impl Operation {
                     world.call(Verb::Patch(PatchKind::Merge), "virtualmachinepools", POOL, "scale", patch);
                 _ = world.do_as_user(&call).await;
             }
-            Self::SetCores(cores) => {
-                edit(world, json!({ "virtualMachineTemplate": { "spec": { "cpu": { "cores": cores } } } }))
-                    .await;
-            }
-            Self::SetScaleDownPolicy(policy) => edit(world, json!({ "scaleDownPolicy": policy })).await,
+            Self::SetCores(cores) => edit(world, edits::cores(world.platform(), *cores)).await,
+            Self::SetScaleDownPolicy(policy) => edit(world, edits::policy(world, policy)).await,
             Self::AddDiskTemplate(name, reclaim) => {
-                let known = |disks: &[Value]| disks.iter().any(|disk| disk["name"] == *name);
-                if let Some((mut devices, mut disks)) = disks_of(world).filter(|(_, disks)| !known(disks)) {
-                    devices.push(json!({ "kind": "VirtualDisk", "name": name }));
-                    disks.push(disk(name, reclaim));
-                    edit(world, templates(&devices, &disks)).await;
+                if let Some(spec) = edits::add_disk(world, name, reclaim) {
+                    edit(world, spec).await;
                 }
             }
             Self::RemoveDiskTemplate(name) => {
-                if let Some((mut devices, mut disks)) = disks_of(world) {
-                    devices.retain(|device| device["name"] != *name);
-                    disks.retain(|disk| disk["name"] != *name);
-                    if !disks.is_empty() {
-                        edit(world, templates(&devices, &disks)).await;
-                    }
+                if let Some(spec) = edits::remove_disk(world, name) {
+                    edit(world, spec).await;
                 }
             }
-            Self::DeleteMachine(which) => delete(world, MACHINES, *which).await,
+            Self::DeleteMachine(which) => delete(world, world.resources().machines, *which).await,
             Self::DeleteDisk(which) => {
-                world.disk_deleted = true;
-                delete(world, DISKS, *which).await;
+                world.some_may_not_run = true;
+                let disks = world.resources().disks;
+                world.deleted_disks.extend(choose(world, disks, *which).map(|(name, _)| name));
+                delete(world, disks, *which).await;
             }
             Self::RemoveLabels(which) => {
-                patch_machine(world, *which, json!({ "labels": { labels::POOL_UID: null } })).await;
+                patch_machine(world, *which, edits::without_labels(world.platform())).await;
             }
             Self::RemoveOwner(which) => {
-                patch_machine(world, *which, json!({ "ownerReferences": null })).await;
+                patch_machine(world, *which, json!({ "metadata": { "ownerReferences": null } })).await;
             }
             Self::DeletePool(policy) => {
                 let body = json!({ "propagationPolicy": policy });
@@ -170,55 +167,15 @@ impl Operation {
             }
             Self::CompactHistory => world.server.compact(),
             Self::SendBookmarks => world.server.bookmark(),
+            Self::KubeVirt(operation) => operation.perform(world).await,
         }
     }
 }
 
-/// The devices and the disk templates of the pool.
-fn disks_of(world: &World) -> Option<(Vec<Value>, Vec<Value>)> {
-    let pool = world.server.get(POOLS, NAMESPACE, POOL)?;
-    let list = |pointer: &str| pool.pointer(pointer)?.as_array().cloned();
-    list("/spec/virtualMachineTemplate/spec/blockDeviceRefs").zip(list("/spec/virtualDiskTemplates"))
-}
-
-async fn edit(world: &mut World, spec: Value) {
-    let call =
-        world.call(Verb::Patch(PatchKind::Merge), "virtualmachinepools", POOL, "", json!({ "spec": spec }));
-    _ = world.do_as_user(&call).await;
-}
-
-async fn patch_machine(world: &mut World, which: usize, metadata: Value) {
-    let Some((name, _)) = choose(world, MACHINES, which) else { return };
-    let call = world.call(
-        Verb::Patch(PatchKind::Merge),
-        "virtualmachines",
-        &name,
-        "",
-        json!({ "metadata": metadata }),
-    );
-    _ = world.do_as_user(&call).await;
-}
-
-async fn delete(world: &mut World, resource: &str, which: usize) {
-    let Some((name, uid)) = choose(world, resource, which) else { return };
-    world.user_actions.deleted.insert(uid);
-    let plural = resource.split('.').next().unwrap_or_default();
-    let call = world.call(Verb::Delete, plural, &name, "", Value::Null);
-    _ = world.do_as_user(&call).await;
-}
-
-/// Name and UID of the selected object.
-fn choose(world: &World, resource: &str, which: usize) -> Option<(String, String)> {
-    let all = world.server.all(resource);
-    let object = all.get(which.checked_rem(all.len())?)?;
-    let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
-    text("name").zip(text("uid"))
-}
-
 /// Requests the removal of the selected machines of the pool, if it has any.
 fn remove(world: &mut World, removal: &Removal) {
-    let Some(pool) = world.server.get(POOLS, NAMESPACE, POOL) else { return };
-    let machines = world.server.all(MACHINES);
+    let Some(pool) = world.server.get(world.resources().pools, NAMESPACE, POOL) else { return };
+    let machines = world.server.all(world.resources().machines);
     let members: Vec<Target> = machines
         .iter()
         .filter(|machine| machine["metadata"]["ownerReferences"][0]["uid"] == pool["metadata"]["uid"])
@@ -240,7 +197,7 @@ fn remove(world: &mut World, removal: &Removal) {
 /// Applies `act` to the watches of each controller on a resource.
 fn each(world: &World, which: usize, act: impl Fn(&World, &str, &str)) {
     for sender in world.controllers() {
-        act(world, &sender, WATCHED[which % WATCHED.len()]);
+        act(world, &sender, world.resources().watched[which % WATCHED]);
     }
 }
 

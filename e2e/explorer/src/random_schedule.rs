@@ -1,9 +1,11 @@
 //! Random schedules.
 
 use serde_json::{Value, json};
+use vmpool_invariants::platform::PlatformName;
 use vmpool_runtime::testing::SeededRandom;
 
 use crate::operation::{Operation, Removal};
+use crate::operation_kubevirt::KubeVirtOperation;
 use crate::schedule::Schedule;
 use crate::webhook::WebhookState;
 use crate::world::Options;
@@ -18,13 +20,23 @@ const WITHOUT_WATCH_EVENTS: u64 = 250;
 
 const POLICIES: [&str; 3] = ["NewestFirst", "OldestFirst", "Explicit"];
 
+/// The sort policies of KubeVirt, and the strategies without one.
+const KUBEVIRT_POLICIES: [&str; 7] =
+    ["Newest", "Oldest", "AscendingOrder", "DescendingOrder", "Random", "Opportunistic", "Unmanaged"];
+
+/// Of 1000 operations on a KubeVirt pool, this many are of those that only KubeVirt has.
+const KUBEVIRT_OPERATIONS: u64 = 250;
+
+const RUN_STRATEGIES: [&str; 4] = ["Halted", "Always", "Manual", "RerunOnFailure"];
+
 impl Schedule {
     /// The schedule of a seed.
-    pub fn random(seed: u64) -> Self {
+    pub fn random(platform: PlatformName, seed: u64) -> Self {
         let random = SeededRandom::new(seed ^ 0x0dd5);
         let former_leader_resumed = random.per_mille(LEADER_REPLACED);
         let named = random.per_mille(450);
         let options = Options {
+            platform,
             seed,
             controllers: if former_leader_resumed || random.per_mille(200) { 2 } else { 1 },
             apiservers: if named { one_or_two(&random) } else { 0 },
@@ -35,7 +47,7 @@ impl Schedule {
             page: if random.per_mille(300) { one_or_two(&random) } else { 0 },
             old: which(&random),
         };
-        let mut steps = vec![(random.number(0..=2000), first(&random))];
+        let mut steps = vec![(random.number(0..=2000), first(&random, platform))];
         for _ in 0..random.number(1..=14) {
             steps.push((pause(&random), op(&random, &options)));
         }
@@ -77,16 +89,20 @@ fn without_watch_events(random: &SeededRandom, steps: &mut Vec<(u64, Operation)>
     }
 }
 
-fn first(random: &SeededRandom) -> Operation {
+fn first(random: &SeededRandom, platform: PlatformName) -> Operation {
     let mut disks = vec![("root", Value::Null)];
     if random.per_mille(500) {
         disks.push(("cache", retained(random)));
     }
-    Operation::CreatePool(random.number(0..=5).cast_signed(), policy(random), disks)
+    Operation::CreatePool(random.number(0..=5).cast_signed(), policy(random, platform), disks)
 }
 
-fn policy(random: &SeededRandom) -> &'static str {
-    random.one(&POLICIES).copied().unwrap_or(POLICIES[0])
+fn policy(random: &SeededRandom, platform: PlatformName) -> &'static str {
+    let policies: &[&'static str] = match platform {
+        PlatformName::Dvp => &POLICIES,
+        PlatformName::KubeVirt => &KUBEVIRT_POLICIES,
+    };
+    random.one(policies).copied().unwrap_or(policies[0])
 }
 
 fn retained(random: &SeededRandom) -> Value {
@@ -107,6 +123,9 @@ fn one_or_two(random: &SeededRandom) -> usize {
 }
 
 fn op(random: &SeededRandom, options: &Options) -> Operation {
+    if options.platform == PlatformName::KubeVirt && random.per_mille(KUBEVIRT_OPERATIONS) {
+        return Operation::KubeVirt(kubevirt_op(random));
+    }
     let which = || which(random);
     let scale = |most| Operation::Scale(random.number(0..=most).cast_signed());
     match random.number(0..=149) {
@@ -114,7 +133,7 @@ fn op(random: &SeededRandom, options: &Options) -> Operation {
         30..=37 => Operation::DeleteMachine(which()),
         38..=40 => Operation::DeleteDisk(which()),
         41..=46 => Operation::SetCores(random.number(1..=4).cast_signed()),
-        47..=49 => Operation::SetScaleDownPolicy(policy(random)),
+        47..=49 => Operation::SetScaleDownPolicy(policy(random, options.platform)),
         50..=51 => Operation::AddDiskTemplate("extra", Value::Null),
         52..=53 => Operation::RemoveDiskTemplate("cache"),
         54..=56 => Operation::RemoveLabels(which()),
@@ -122,7 +141,7 @@ fn op(random: &SeededRandom, options: &Options) -> Operation {
         60..=61 => Operation::DeletePool(
             random.one(&["Background", "Foreground", "Orphan"]).copied().unwrap_or("Background"),
         ),
-        62 => first(random),
+        62 => first(random, options.platform),
         63..=67 => Operation::KillController(which()),
         68..=71 if options.controllers > 1 => Operation::PauseController(which()),
         72..=73 => Operation::DisconnectController(which()),
@@ -141,6 +160,24 @@ fn op(random: &SeededRandom, options: &Options) -> Operation {
         135..=136 if options.apiservers > 0 => Operation::PauseApiserver(which()),
         137..=141 if options.webhook => webhook(random),
         _ => scale(3),
+    }
+}
+
+fn kubevirt_op(random: &SeededRandom) -> KubeVirtOperation {
+    let which = || which(random);
+    match random.number(0..=29) {
+        0..=3 => KubeVirtOperation::SetPaused(true),
+        4..=8 => KubeVirtOperation::SetPaused(false),
+        9..=11 => KubeVirtOperation::SetMaxUnavailable(random.number(1..=3).cast_signed()),
+        12..=14 => KubeVirtOperation::SetTier(random.number(1..=3).cast_signed()),
+        15..=17 => KubeVirtOperation::SetHealing(random.per_mille(700)),
+        18..=20 => KubeVirtOperation::FailStarts(which(), random.number(1..=2)),
+        21..=24 => KubeVirtOperation::DeleteInstance(which()),
+        25..=27 => KubeVirtOperation::ReturnOwner(which()),
+        _ => KubeVirtOperation::SetRunStrategy(
+            which(),
+            random.one(&RUN_STRATEGIES).copied().unwrap_or(RUN_STRATEGIES[0]),
+        ),
     }
 }
 

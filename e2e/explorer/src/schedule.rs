@@ -40,8 +40,8 @@ pub struct Verdict {
     pub writes: usize,
     /// Number of reads of the project's processes, without leases.
     pub reads: usize,
-    /// Number of changes of each resource in [`crate::manifest::WATCHED`].
-    pub events: [usize; WATCHED.len()],
+    /// Number of changes of each resource that the controllers watch.
+    pub events: [usize; WATCHED],
     /// Whether a replaced leader resumed.
     pub former_leader_resumed: bool,
     /// The injected faults, planned and random.

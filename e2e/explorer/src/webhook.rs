@@ -12,10 +12,12 @@ use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::ServiceExt;
+use vmpool_api::kubevirt::POOL_GROUP;
 use vmpool_engine::admission::Users;
 use vmpool_model::{Admission, ApiError, Call, Review, Server, Verb};
 use vmpool_platforms::admission::{Cluster, Settings, rules};
 use vmpool_platforms::dvp::admission::{POOL_PATH, SCALE_PATH};
+use vmpool_platforms::kubevirt::admission as kubevirt;
 use vmpool_runtime::Env;
 use vmpool_webhook::State;
 use vmpool_webhook::metrics::Metrics;
@@ -26,8 +28,11 @@ use crate::instance::{APISERVER, CONTROLLER, SYSTEM, user};
 pub const NAME: &str = "webhook";
 /// How long the API server waits for the webhook's response.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// JSON pointer to the removal record.
-const RECORD: &str = "/metadata/annotations/vmpool.virtualization.deckhouse.io~1scale-down-targets";
+/// JSON pointers to the removal record of DVP pools and of KubeVirt pools.
+const RECORDS: [&str; 2] = [
+    "/metadata/annotations/vmpool.virtualization.deckhouse.io~1scale-down-targets",
+    "/metadata/annotations/vmpool.pool.kubevirt.io~1scale-in-targets",
+];
 
 /// The behavior of the webhook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,11 +113,20 @@ fn matching_webhook(review: &Review) -> Option<(&'static str, &'static str, &'st
     if call.resource != "virtualmachinepools" {
         return None;
     }
+    let is_kubevirt = call.group == POOL_GROUP;
+    let (hook, path) = if is_kubevirt {
+        ("kubevirt-pools.webhook.vmpool.dev", kubevirt::POOL_PATH)
+    } else {
+        ("pools.webhook.vmpool.dev", POOL_PATH)
+    };
+    let records = |pool: &Value| RECORDS.map(|record| pool.pointer(record).cloned());
     match (call.verb, call.subresource.as_str()) {
-        (Verb::Create, "") => Some(("pools.webhook.vmpool.dev", POOL_PATH, "CREATE")),
-        (Verb::Update | Verb::Patch(_), "") => (old["spec"] != new["spec"]
-            || old.pointer(RECORD) != new.pointer(RECORD))
-        .then_some(("pools.webhook.vmpool.dev", POOL_PATH, "UPDATE")),
+        (Verb::Create, "") => Some((hook, path, "CREATE")),
+        (Verb::Update | Verb::Patch(_), "") => {
+            (old["spec"] != new["spec"] || records(old) != records(new)).then_some((hook, path, "UPDATE"))
+        }
+        // Only DVP pools have a guard against shrinking.
+        (_, "scale") if is_kubevirt => None,
         (Verb::Update | Verb::Patch(_), "scale") => {
             let count = |scale: &Value| scale["spec"]["replicas"].as_i64().unwrap_or_default();
             (count(new) < count(old)).then_some(("scale.webhook.vmpool.dev", SCALE_PATH, "UPDATE"))

@@ -13,18 +13,21 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use vmpool_invariants::UserActions;
+use vmpool_invariants::platform::PlatformName;
 use vmpool_invariants::recorder::History;
 use vmpool_model::{PatchKind, Server, Verb};
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::testing::SeededRandom;
 use vmpool_runtime::testing::{Idle, ManualClock, env};
+use vmpool_simulator::world::{Problem, Violation};
 
 use crate::aggregation::{self, AggregatedApi};
 use crate::fault_injector::{FaultInjector, InjectorState};
 use crate::instance::{Instance, Program};
-use crate::manifest::WATCHED;
-use crate::platform::{Platform, image};
+use crate::manifest::{Resources, WATCHED, resources};
+use crate::platform::Platform;
+use crate::platform_dvp::image;
 use crate::removal_client::Attempt;
 use crate::webhook::{Webhook, WebhookState};
 
@@ -38,6 +41,8 @@ static FRONT_PROXY: LazyLock<Value> =
 /// How a world is created.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
+    /// The platform of the pool.
+    pub platform: PlatformName,
     /// Seed of all random decisions.
     pub seed: u64,
     /// Number of controllers that compete for the lease.
@@ -66,8 +71,11 @@ pub struct World {
     pub server: Server,
     /// What users did, as the checks need it.
     pub user_actions: UserActions,
-    /// Whether a user deleted something that a machine needs. In that case not all machines need to run after settling.
-    pub disk_deleted: bool,
+    /// Whether a user deleted something that a machine needs, or stopped a machine. In that case not all machines need to
+    /// run after settling.
+    pub some_may_not_run: bool,
+    /// Names of the disks that users deleted.
+    pub deleted_disks: BTreeSet<String>,
     /// Whether a replaced leader has resumed.
     pub former_leader_resumed: bool,
     /// Names of the machines whose targeted removal was requested without UIDs.
@@ -105,7 +113,11 @@ impl World {
     pub async fn new(options: Options, idle: Idle, telling: bool) -> Self {
         let clock = ManualClock::of(idle);
         let env = env(&clock, options.seed ^ 0x5eed);
-        let server = Server::new(&env, vmpool_model::platform_resources());
+        let all = vmpool_model::platform_resources();
+        let server = match options.platform {
+            PlatformName::Dvp => Server::new(&env, all),
+            PlatformName::KubeVirt => Server::new(&env, all.chain(vmpool_model::kubevirt_resources())),
+        };
         // The model serves CustomResourceDefinitions.
         drop(server.install_definitions());
         let injector = Arc::new(Mutex::new(InjectorState {
@@ -123,11 +135,13 @@ impl World {
             server.set_admission(Webhook::new(&server, &env, webhook.clone()));
         }
         let random = SeededRandom::new(options.seed);
-        let platform = Platform::new(&server, options.seed, random.number(20..=400), random.number(5..=200));
+        let (start, evaluation) = (random.number(20..=400), random.number(5..=200));
+        let platform = Platform::new(options.platform, &server, options.seed, start, evaluation);
         let mut world = Self {
             platform,
             user_actions: UserActions::default(),
-            disk_deleted: false,
+            some_may_not_run: false,
+            deleted_disks: BTreeSet::new(),
             former_leader_resumed: false,
             unpinned: BTreeSet::new(),
             late: BTreeSet::new(),
@@ -167,7 +181,12 @@ impl World {
             "apiVersion": "virtualization.deckhouse.io/v1alpha2", "kind": "VirtualMachineClass",
             "metadata": { "name": "generic" }, "spec": { "cpu": { "type": "Host" } },
         });
-        let mut all = vec![("clustervirtualimages", "", image()), ("virtualmachineclasses", "", class)];
+        let mut all = match self.options.platform {
+            PlatformName::Dvp => {
+                vec![("clustervirtualimages", "", image()), ("virtualmachineclasses", "", class)]
+            }
+            PlatformName::KubeVirt => Vec::new(),
+        };
         if self.options.apiservers > 0 {
             all.push(("configmaps", "kube-system", FRONT_PROXY.clone()));
         }
@@ -179,11 +198,24 @@ impl World {
             }
             _ = self.do_as_user(&call).await;
         }
+        if self.options.platform == PlatformName::KubeVirt {
+            return;
+        }
         let ready = json!({ "phase": "Ready", "cdrom": false, "size": { "unpackedBytes": "2097152" } });
         let patch = json!({ "status": ready });
         let call =
             self.call(Verb::Patch(PatchKind::Merge), "clustervirtualimages", "alpine", "status", patch);
         _ = self.do_as_user(&call).await;
+    }
+
+    /// The resources of the platform.
+    pub fn resources(&self) -> &'static Resources {
+        resources(self.options.platform)
+    }
+
+    /// The platform of the pool.
+    pub fn platform(&self) -> PlatformName {
+        self.options.platform
     }
 
     /// The current time.
@@ -197,14 +229,20 @@ impl World {
     }
 
     /// Number of changes so far of each watched resource.
-    pub fn events(&self) -> [usize; WATCHED.len()] {
+    pub fn events(&self) -> [usize; WATCHED] {
         let history = self.server.history();
-        WATCHED.map(|resource| history.iter().filter(|change| &*change.key.resource == resource).count())
+        self.resources()
+            .watched
+            .map(|resource| history.iter().filter(|change| &*change.key.resource == resource).count())
     }
 
-    /// The moments at which two machines had mounted the same disk.
-    pub fn double_mounts(&self) -> Vec<String> {
-        self.platform.violations().iter().map(|violation| format!("{violation:?}")).collect()
+    /// The moments at which two machines had mounted the same disk, or a mounted disk was deleted other than by a user.
+    pub fn mount_violations(&self) -> Vec<String> {
+        let by_user = |violation: &&Violation| {
+            violation.problem == Problem::DeletedWhileMounted && self.deleted_disks.contains(&violation.disk)
+        };
+        let violations = self.platform.violations().iter().filter(|violation| !by_user(violation));
+        violations.map(|violation| format!("{violation:?}")).collect()
     }
 
     /// Adds a line to the transcript, if one is recorded.

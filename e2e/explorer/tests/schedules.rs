@@ -8,6 +8,7 @@ use rstest::rstest;
 use vmpool_explorer::exhaustive::{Scenario, scenarios};
 use vmpool_explorer::fault::{ReadFault, WriteFault};
 use vmpool_explorer::schedule::{Schedule, Verdict};
+use vmpool_invariants::platform::PlatformName;
 
 /// A scenario with the fault-free verdicts of its prelude and of all of it.
 struct FaultFreeRun {
@@ -24,7 +25,7 @@ static SCENARIOS: LazyLock<Vec<FaultFreeRun>> = LazyLock::new(|| {
         );
         FaultFreeRun { scenario, before, plain }
     };
-    scenarios().into_iter().map(run).collect()
+    scenarios(PlatformName::Dvp).into_iter().map(run).collect()
 });
 
 fn removal_by_name() -> &'static FaultFreeRun {
@@ -45,14 +46,15 @@ fn without_violation(name: &str, verdict: Verdict) -> Verdict {
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    let run = || Schedule::random(7).run_with_transcript().transcript;
+    let run = || Schedule::random(PlatformName::Dvp, 7).run_with_transcript().transcript;
     assert_eq!(run(), run());
 }
 
 #[test]
 fn the_same_seed_gives_the_same_transcript_in_another_process() {
     // The schedule must contain a targeted removal, because only those need certificates.
-    let seed = (0..1000).find(|seed| Schedule::random(*seed).options.apiservers > 0).unwrap();
+    let seed =
+        (0..1000).find(|seed| Schedule::random(PlatformName::Dvp, *seed).options.apiservers > 0).unwrap();
     let run = || {
         let output = Command::new(env!("CARGO_BIN_EXE_faults")).env("SEED", seed.to_string()).output();
         String::from_utf8(output.unwrap().stdout).unwrap()
@@ -64,8 +66,9 @@ fn the_same_seed_gives_the_same_transcript_in_another_process() {
 
 #[test]
 fn planned_faults_give_the_same_run_as_the_same_random_faults() {
-    let schedules =
-        (0..1000).map(Schedule::random).filter(|schedule| schedule.options.write_faults_per_mille > 50);
+    let schedules = (0..1000)
+        .map(|seed| Schedule::random(PlatformName::Dvp, seed))
+        .filter(|schedule| schedule.options.write_faults_per_mille > 50);
     let mut runs = schedules.map(|schedule| (schedule.run_with_transcript(), schedule));
     let with_fault = runs.find(|(random, _)| !random.injected.write_faults.is_empty());
     let (random, mut planned) = with_fault.expect("one of the schedules has a random fault");
@@ -80,7 +83,7 @@ fn planned_faults_give_the_same_run_as_the_same_random_faults() {
 fn random_schedules_break_no_invariant(#[values(0..250, 250..500, 500..750, 750..1000)] seeds: Range<u64>) {
     let mut former_leader_resumed = 0;
     for seed in seeds {
-        let verdict = Schedule::random(seed).run();
+        let verdict = Schedule::random(PlatformName::Dvp, seed).run();
         assert!(
             verdict.violations.is_empty(),
             "make faults SEED={seed} prints the transcript: {:?}",
@@ -92,6 +95,19 @@ fn random_schedules_break_no_invariant(#[values(0..250, 250..500, 500..750, 750.
         former_leader_resumed > 25,
         "only {former_leader_resumed} schedules in which a replaced leader resumed"
     );
+}
+
+/// Fewer than for DVP, because both platforms share most of the code.
+#[test]
+fn random_schedules_of_kubevirt_pools_break_no_invariant() {
+    for seed in 0..150 {
+        let verdict = Schedule::random(PlatformName::KubeVirt, seed).run();
+        assert!(
+            verdict.violations.is_empty(),
+            "make faults PLATFORM=kubevirt SEED={seed} prints the transcript: {:?}",
+            verdict.violations
+        );
+    }
 }
 
 #[rstest]

@@ -108,9 +108,18 @@ impl Installation {
     /// # Errors
     /// As [`Installation::onto`].
     pub async fn of(chart: &Chart, cluster: Arc<ControlPlane>) -> Result<Self> {
+        Self::simulating("dvp", chart, cluster).await
+    }
+
+    /// As [`Installation::of`], with a simulator of this platform, as its flag `--platform` takes it. For KubeVirt, the
+    /// cluster also needs [`kubevirt_definitions`].
+    ///
+    /// # Errors
+    /// As [`Installation::onto`].
+    pub async fn simulating(platform: &str, chart: &Chart, cluster: Arc<ControlPlane>) -> Result<Self> {
         let installed: Result<_> = async {
             let accounts = install_without_simulator(chart, &cluster).await?;
-            let simulator = Simulator::start(&cluster).await?;
+            let simulator = Simulator::start_with(&cluster, &[&format!("--platform={platform}")]).await?;
             Ok((accounts, simulator))
         }
         .await;

@@ -7,19 +7,22 @@
 //! | I3 a disk is mounted by one machine at a time | the simulator records it; `World::check`  reads it | |
 //! | I3 no two machines refer to one disk for long | [`shared_disks`] | state |
 //! | I4 foreign objects are left alone, referenced disks are not deleted | [`foreign_objects`] | history, audit log |
+//! | I4 preserved storage of KubeVirt machines outlives them | [`preserved_storage`] | history |
 //! | I5 an Explicit pool loses only targets of a targeted removal | [`removal`] | history |
 //! | I6 a targeted removal takes effect exactly once, and affects no other machine | [`targeted_removal`], [`machine_count`], [`removal`] | history |
 //! | I7 the controller never writes `spec.replicas` | [`replica_writes`] | history, audit log |
 //! | I8 in a settled world the status is correct, and there are no writes | [`settled`] | state, audit log |
-//! | I9 nothing remains after a pool is deleted | [`leftovers`] | history |
+//! | I9 nothing remains after a pool is deleted | [`leftovers`], [`finalizers`] | history |
 //! | I10 expired free disks are deleted, except those that are kept | [`disk_collection`] | state |
 
 pub mod disk_collection;
+pub mod finalizers;
 pub mod foreign_objects;
 pub mod leftovers;
 pub mod machine_count;
 pub mod object;
 pub mod platform;
+pub mod preserved_storage;
 pub mod recorder;
 pub mod removal;
 pub mod replica_writes;
@@ -28,6 +31,7 @@ pub mod shared_disks;
 pub mod targeted_removal;
 
 mod removal_record;
+mod replacement;
 mod timeline;
 mod user_actions;
 mod violation;
@@ -39,6 +43,7 @@ use vmpool_test_cluster::control_plane::AuditEntry;
 
 use crate::recorder::History;
 
+pub use timeline::is_explicit;
 pub use user_actions::UserActions;
 pub use violation::Violation;
 
@@ -54,5 +59,6 @@ pub fn violations(
     found.extend(targeted_removal::violations(history, actions));
     found.extend(foreign_objects::violations(history, actions, audit, controller_user));
     found.extend(replica_writes::violations(history, audit, controller_user));
+    found.extend(preserved_storage::violations(history, actions));
     found
 }

@@ -20,7 +20,8 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
         let pool = change.object.owner_uid();
         let former = before.get(Kind::Machine, change.object.uid());
         let belonged = former.is_some_and(|former| former.owner_uid() == pool);
-        if pool.is_empty() || belonged || actions.late_creates.contains(change.object.name()) {
+        let returned = former.is_some() && actions.returned.contains(change.object.uid());
+        if pool.is_empty() || belonged || returned || actions.late_creates.contains(change.object.name()) {
             return;
         }
         let stamp = if former.is_none() { change.object.text("/metadata/creationTimestamp") } else { "" };
@@ -35,7 +36,10 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
         let more = actions.in_flight.get(pool).copied().unwrap_or_default();
         let members = before.owned_by(Kind::Machine, pool).count() + 1;
         let (name, revision) = (change.object.name(), change.revision);
-        if members > desired + more {
+        if !states.is_empty() && states.iter().all(|state| state.paused) && more == 0 {
+            let what = format!("machine {name} was added to the paused pool at revision {revision}");
+            found.push(Violation { invariant: "I2", what });
+        } else if members > desired + more {
             let allowed = desired + more;
             let what = format!(
                 "machine {name} was added at revision {revision} as number {members}, but every reader saw at most \

@@ -156,8 +156,17 @@ impl Object {
         self.text("/status/phase")
     }
 
-    /// Whether the guest runs: phase Running, or Migrating.
+    /// Whether this is an object of KubeVirt.
+    pub fn is_kubevirt(&self) -> bool {
+        let group = self.text("/apiVersion").split('/').next().unwrap_or_default();
+        group == "kubevirt.io" || group.ends_with(".kubevirt.io")
+    }
+
+    /// Whether the guest runs: phase Running, or Migrating. With KubeVirt: whether the machine is ready.
     pub fn is_running(&self) -> bool {
+        if self.is_kubevirt() {
+            return self.condition("Ready").is_some_and(|ready| ready["status"] == "True");
+        }
         ["Running", "Migrating"].contains(&self.phase())
     }
 
@@ -167,14 +176,14 @@ impl Object {
         conditions.into_iter().flatten().find(|condition| condition["type"] == condition_type)
     }
 
-    /// Names of the disks in a machine's spec.
+    /// Names of the disks in a machine's spec. With KubeVirt: the DataVolumes of its volumes.
     pub fn disk_references(&self) -> impl Iterator<Item = &str> {
-        let references = self.at("/spec/blockDeviceRefs").as_array();
-        references
-            .into_iter()
-            .flatten()
+        let disks = self.at("/spec/blockDeviceRefs").as_array().into_iter().flatten();
+        let disks = disks
             .filter(|reference| reference["kind"] == "VirtualDisk")
-            .filter_map(|reference| reference["name"].as_str())
+            .filter_map(|reference| reference["name"].as_str());
+        let volumes = self.at("/spec/template/spec/volumes").as_array().into_iter().flatten();
+        disks.chain(volumes.filter_map(|volume| volume["dataVolume"]["name"].as_str()))
     }
 
     /// Names of the disks that the disk map of a machine names; none where it cannot be read.

@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::replacement::Replacements;
 use super::timeline::{DesiredState, READABLE_FOR, Timeline, accepted_at};
 use super::{UserActions, Violation};
 use crate::object::Kind;
@@ -12,8 +13,10 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
     let mut timeline = Timeline::default();
     let mut found = Vec::new();
     let mut others = OtherRemovals::default();
+    let mut replacements = Replacements::default();
     history.replay(|before, change| {
         timeline.observe(change);
+        replacements.observe(change);
         others.observe(before, change, actions);
         if change.kind != Kind::Machine || !(change.removed || change.object.is_terminating()) {
             return;
@@ -27,6 +30,18 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
         // The garbage collector deletes the machines of a terminating pool. A pool that was never recorded is not
         // checked.
         if states.is_empty() || states.iter().any(|state| state.terminating) {
+            return;
+        }
+        if replacements.allows(former, &states) {
+            return;
+        }
+        if states.iter().all(|state| state.paused) {
+            let what = format!(
+                "machine {} was removed from the paused pool at revision {} without a request",
+                former.name(),
+                change.revision
+            );
+            found.push(Violation { invariant: "I1", what });
             return;
         }
         if states.iter().all(|state| state.explicit) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use vmpool_api::annotations;
+use vmpool_api::{annotations, kubevirt};
 
 use crate::object::Object;
 
@@ -17,10 +17,19 @@ pub(super) struct Record {
 }
 
 impl Record {
+    /// The annotation that contains the record of a pool.
+    pub(super) fn key(pool: &Object) -> &'static str {
+        if pool.is_kubevirt() {
+            kubevirt::annotations::SCALE_IN_TARGETS
+        } else {
+            annotations::SCALE_DOWN_TARGETS
+        }
+    }
+
     /// The record of a pool; empty if it cannot be parsed.
     pub(super) fn of(pool: &Object) -> Self {
         let mut record = Self::default();
-        let text = pool.annotation(annotations::SCALE_DOWN_TARGETS).unwrap_or("[]");
+        let text = pool.annotation(Self::key(pool)).unwrap_or("[]");
         let entries: Vec<Value> = serde_json::from_str(text).unwrap_or_default();
         for entry in entries {
             let uid = entry["uid"].as_str().unwrap_or_default().to_owned();

@@ -3,14 +3,18 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
-use vmpool_api::{annotations, labels, v1alpha2::GROUP};
+use vmpool_api::{annotations, kubevirt, labels};
 use vmpool_test_cluster::control_plane::AuditEntry;
 
 use super::Violation;
 use crate::object::Object;
+use crate::platform::PlatformName;
 
 /// Differences between the status of a pool and its machines.
 pub fn status_errors(pool: &Object, members: &[&Object]) -> Vec<Violation> {
+    if pool.is_kubevirt() {
+        return errors_of_kubevirt(pool, members);
+    }
     let live = || members.iter().filter(|member| !member.is_terminating());
     let desired = count(pool.at("/spec/replicas"));
     let ready = live().filter(|member| member.is_running()).count();
@@ -57,13 +61,50 @@ pub fn status_errors(pool: &Object, members: &[&Object]) -> Vec<Violation> {
         .collect()
 }
 
+/// The differences for a pool of KubeVirt. Its condition is present while it is paused.
+fn errors_of_kubevirt(pool: &Object, members: &[&Object]) -> Vec<Violation> {
+    let ready = members.iter().filter(|member| member.is_running()).count();
+    let labels = pool.at("/spec/selector/matchLabels").as_object().into_iter().flatten();
+    let selector: Vec<String> =
+        labels.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
+    let is_paused = pool.at("/spec/paused") == true;
+    let expected = [
+        ("replicas", Value::from(members.len())),
+        ("readyReplicas", Value::from(ready)),
+        ("labelSelector", Value::from(selector.join(","))),
+    ];
+    let mut errors: Vec<String> = expected
+        .into_iter()
+        .filter(|(field, expected)| pool.at("/status")[*field] != *expected)
+        .map(|(field, expected)| {
+            format!("status.{field} is {}, but should be {expected}", pool.at("/status")[field])
+        })
+        .collect();
+    if pool.condition("ReplicaPaused").is_some() != is_paused {
+        errors.push(format!("paused is {is_paused}, but the condition ReplicaPaused differs"));
+    }
+    if let Some(record) = pool.annotation(kubevirt::annotations::SCALE_IN_TARGETS) {
+        errors.push(format!("the removal record is {record}, but should be absent"));
+    }
+    errors
+        .into_iter()
+        .map(|error| Violation { invariant: "I8", what: format!("pool {}: {error}", pool.name()) })
+        .collect()
+}
+
 /// Writes of the controller although nothing had changed, without leases and events.
 pub fn writes(audit: &[AuditEntry], controller_user: &str) -> Vec<Violation> {
     audit
         .iter()
-        .filter(|entry| entry.user == controller_user && entry.group == GROUP && entry.is_write())
+        .filter(|entry| entry.user == controller_user && of_platform(entry) && entry.is_write())
         .map(|entry| Violation { invariant: "I8", what: format!("a write to a settled world: {entry}") })
         .collect()
+}
+
+fn of_platform(entry: &AuditEntry) -> bool {
+    [PlatformName::Dvp, PlatformName::KubeVirt]
+        .iter()
+        .any(|platform| platform.groups().contains(&&*entry.group))
 }
 
 fn status_of<'a>(pool: &'a Object, condition: &str) -> &'a Value {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use super::removal_record::Record;
-use crate::object::Kind;
+use crate::object::{Kind, Object};
 use crate::recorder::Change;
 
 /// How long after a change of the pool a write may still be based on the former state.
@@ -32,8 +33,26 @@ pub(super) struct DesiredState {
     pub(super) record: Record,
     /// Whether only targets may be removed.
     pub(super) explicit: bool,
+    /// Whether the controller may create no machine, and remove only targets. KubeVirt pools have this.
+    pub(super) paused: bool,
+    /// The number of failed starts after which the controller replaces a machine. KubeVirt pools have this.
+    pub(super) healing: Option<u64>,
     /// Whether the pool is terminating or deleted.
     pub(super) terminating: bool,
+}
+
+/// Whether only users remove machines from the pool.
+pub fn is_explicit(pool: &Object) -> bool {
+    let strategy = pool.at("/spec/scaleInStrategy");
+    pool.text("/spec/scaleDownPolicy") == "Explicit"
+        || strategy["unmanaged"].is_object()
+        || strategy["opportunistic"].is_object()
+}
+
+/// The number of failed starts after which a KubeVirt pool replaces a machine.
+fn healing(pool: &Object) -> Option<u64> {
+    let healing = pool.at("/spec/autohealing").as_object()?;
+    Some(healing.get("startUpFailureThreshold").and_then(Value::as_u64).unwrap_or(3))
 }
 
 /// The desired states of all pools, by UID, in the order of the store.
@@ -55,7 +74,9 @@ impl Timeline {
             since: change.at,
             desired: if terminating { 0 } else { desired.unwrap_or_default() },
             record: Record::of(pool),
-            explicit: pool.text("/spec/scaleDownPolicy") == "Explicit",
+            explicit: is_explicit(pool),
+            paused: pool.is_kubevirt() && pool.at("/spec/paused") == true,
+            healing: healing(pool),
             terminating,
         };
         let states = self.pools.entry(pool.uid().to_owned()).or_default();

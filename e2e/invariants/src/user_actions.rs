@@ -9,6 +9,8 @@ use crate::object::Object;
 pub struct UserActions {
     /// UIDs of the objects that the scenario deleted.
     pub deleted: BTreeSet<String>,
+    /// UIDs of the machines that a user made members of a pool.
+    pub returned: BTreeSet<String>,
     /// By UID, the number of targeted removals of the machine that may have had an effect: accepted, open and
     /// unconfirmed ones. Refused ones do not count.
     pub removal_requests: BTreeMap<String, usize>,

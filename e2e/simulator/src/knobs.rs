@@ -8,6 +8,8 @@ use std::{collections::BTreeMap, str::FromStr};
 
 /// Prefix of the simulator's labels and annotations.
 pub const PREFIX: &str = "simulator.vmpool.dev/";
+/// The simulator's annotations that are records, not knobs (without [`PREFIX`]).
+pub const BOOKKEEPING: &[&str] = &["mount-log", "bumped"];
 /// Name of the ConfigMap with a namespace's defaults.
 pub const CONFIG_MAP: &str = "simulator-knobs";
 
@@ -86,7 +88,7 @@ impl Knobs {
         let ours = annotations
             .iter()
             .filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value.as_str())))
-            .filter(|(name, _)| !crate::objects::BOOKKEEPING.contains(name));
+            .filter(|(name, _)| !BOOKKEEPING.contains(name));
         let (knobs, errors) = Self::read(ours);
         ((knobs != Self::default()).then(|| Box::new(knobs)), errors)
     }

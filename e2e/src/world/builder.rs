@@ -7,8 +7,9 @@ use vmpool_invariants::object::Kind;
 use vmpool_test_cluster::error::Result;
 
 use super::condition::ready_replicas;
+use super::faults;
 use super::pool::Pool;
-use super::{World, faults};
+use super::state::World;
 
 #[cfg(test)]
 mod tests;

@@ -4,26 +4,13 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use vmpool_installation::programs::Accounts;
 use vmpool_invariants::{self, Violation};
-use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark};
+use vmpool_test_cluster::control_plane::AuditEntry;
 use vmpool_test_cluster::error::{Error, Result};
 
-use super::World;
+use super::state::World;
 
 /// The ConfigMap in which the simulator records violations.
 const VIOLATIONS: &str = "simulator-violations";
-
-/// The audit log entries of this namespace that were read so far.
-pub(super) struct Audited {
-    entries: Vec<AuditEntry>,
-    next: AuditMark,
-}
-
-impl Audited {
-    /// No entries yet; entries before the mark are never read.
-    pub(super) fn from_mark(next: AuditMark) -> Self {
-        Self { entries: Vec::new(), next }
-    }
-}
 
 impl World {
     /// All requests that concern this namespace since the start of the scenario.

@@ -6,7 +6,7 @@ use vmpool_installation::fault_proxy::FaultProxy;
 use vmpool_installation::programs::{CONTROLLER_ACCOUNT, Controller, ControllerOptions, SYSTEM_NAMESPACE};
 use vmpool_test_cluster::error::{Error, Result};
 
-use super::World;
+use super::state::World;
 
 impl World {
     /// Starts an additional controller, which competes for the same lease, and waits until it is live.

@@ -9,7 +9,7 @@ use vmpool_test_cluster::control_plane::apply;
 use vmpool_test_cluster::error::{Error, Result};
 use vmpool_test_cluster::poll;
 
-use super::{DEADLINE, World};
+use super::state::{DEADLINE, World};
 
 /// The core fraction that [`CoreFractions`] fills in for a machine with one core.
 pub const FRACTION_OF_ONE_CORE: &str = "10%";

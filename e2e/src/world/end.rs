@@ -16,7 +16,7 @@ use vmpool_test_cluster::error::{Error, Result};
 
 use super::check::fail_on;
 use super::condition::View;
-use super::{DEADLINE, SETTLE, World};
+use super::state::{DEADLINE, SETTLE, World};
 
 /// Poll interval while the world has not settled.
 const POLL: Duration = Duration::from_millis(100);

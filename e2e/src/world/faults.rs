@@ -11,7 +11,7 @@ use vmpool_test_cluster::error::{Error, Result};
 use vmpool_test_cluster::poll;
 
 use super::objects::MANAGER;
-use super::{DEADLINE, World};
+use super::state::{DEADLINE, World};
 
 /// The ConfigMap with the simulator's settings for a namespace.
 const KNOBS: &str = "simulator-knobs";

@@ -7,7 +7,7 @@ use vmpool_invariants::object::{Kind, Object};
 use vmpool_test_cluster::error::{Error, Result};
 use vmpool_test_cluster::poll;
 
-use super::{DEADLINE, World};
+use super::state::{DEADLINE, World};
 
 /// The smallest spec with which an object of this kind is accepted.
 pub(super) fn smallest_spec(kind: Kind) -> Value {

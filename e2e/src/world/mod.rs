@@ -28,17 +28,18 @@ mod objects;
 mod pool;
 mod removal;
 mod report;
+mod state;
 mod users;
 mod wait;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{DynamicObject, PostParams};
-use kube::{Api, Client};
-use parking_lot::{Mutex, MutexGuard};
+use kube::Api;
+use kube::api::PostParams;
+use parking_lot::Mutex;
 use serde_json::json;
 
 pub use builder::{Policy, PoolBuilder};
@@ -46,43 +47,21 @@ pub use defaults::{CoreFractions, FRACTION_OF_MORE_CORES, FRACTION_OF_ONE_CORE};
 pub use faults::{Quota, Refusal};
 pub use pool::{Deletion, Pool};
 pub use removal::{Answer, Removal, SUBRESOURCES};
+pub use state::{DEADLINE, SETTLE, World};
 
 use vmpool_installation::installation::Installation;
-use vmpool_installation::programs::Controller;
-use vmpool_invariants::UserActions;
 use vmpool_invariants::object::Kind;
 use vmpool_invariants::recorder::Recorder;
 use vmpool_test_cluster::access::Access;
-use vmpool_test_cluster::control_plane::ControlPlane;
 use vmpool_test_cluster::error::{Error, Result};
 
-use self::check::Audited;
-
-/// Timeout of waits in scenarios. It is far more than needed, because it only limits failures.
-pub const DEADLINE: Duration = Duration::from_mins(1);
-
-/// How long a condition must hold to be considered stable.
-pub const SETTLE: Duration = Duration::from_secs(2);
-
-/// The environment of a scenario.
-pub struct World {
-    name: String,
-    namespace: String,
-    access: Access,
-    /// The installation, if the project's programs are child processes of the harness.
-    installation: Option<Arc<Installation>>,
-    controllers: Mutex<Vec<Arc<Controller>>>,
-    recorder: Recorder,
-    user_actions: Mutex<UserActions>,
-    audit: Mutex<Audited>,
-    begun: Instant,
-}
+use self::state::Audited;
 
 impl World {
     /// Creates a namespace on an installation and starts `controllers` controllers for it.
     ///
     /// # Errors
-    /// [`Error::Api`], and the errors of [`Controller::start`].
+    /// [`Error::Api`], and the errors of [`Controller::start`](vmpool_installation::programs::Controller::start).
     pub async fn start(name: &str, installation: Arc<Installation>, controllers: usize) -> Result<Self> {
         let access = installation.cluster().access();
         let world = Self::open(name, access, Some(installation.clone())).await?;
@@ -124,74 +103,6 @@ impl World {
             audit: Mutex::new(Audited::from_mark(next)),
             begun: Instant::now(),
         })
-    }
-
-    /// The scenario's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The scenario's namespace.
-    pub fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    /// Time since the start of the scenario.
-    pub fn age(&self) -> Duration {
-        self.begun.elapsed()
-    }
-
-    /// The access to the cluster.
-    pub fn access(&self) -> &Access {
-        &self.access
-    }
-
-    /// The scenario's cluster.
-    ///
-    /// # Panics
-    /// As [`World::installation`].
-    pub fn cluster(&self) -> &ControlPlane {
-        self.installation().cluster()
-    }
-
-    /// The scenario's installation.
-    ///
-    /// # Panics
-    /// If the world was opened by [`World::visit`], where the programs are not child processes.
-    pub fn installation(&self) -> &Installation {
-        self.home()
-    }
-
-    /// The same, for uses beyond a borrow: the action of a trap, a task.
-    ///
-    /// # Panics
-    /// As [`World::installation`].
-    pub fn shared_installation(&self) -> Arc<Installation> {
-        self.home().clone()
-    }
-
-    fn home(&self) -> &Arc<Installation> {
-        self.installation.as_ref().expect("the scenario was started on an installation")
-    }
-
-    /// A client with all permissions.
-    pub fn client(&self) -> Client {
-        self.access.client.clone()
-    }
-
-    /// An API for a kind in the scenario's namespace.
-    pub fn api(&self, kind: Kind) -> Api<DynamicObject> {
-        kind.api(self.client(), &self.namespace)
-    }
-
-    /// The recorder of the namespace.
-    pub fn recorder(&self) -> &Recorder {
-        &self.recorder
-    }
-
-    /// The scenario's own actions, for the invariants. Do not hold the guard across an await.
-    pub fn user_actions(&self) -> MutexGuard<'_, UserActions> {
-        self.user_actions.lock()
     }
 
     /// A builder for a pool.

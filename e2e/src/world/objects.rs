@@ -5,7 +5,7 @@ use serde_json::Value;
 use vmpool_invariants::object::{Kind, Object};
 use vmpool_test_cluster::error::{Error, Result};
 
-use super::World;
+use super::state::World;
 
 /// Field manager of writes by scenarios.
 pub(super) const MANAGER: &str = "vmpool-e2e-user";

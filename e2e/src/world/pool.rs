@@ -8,7 +8,7 @@ use vmpool_invariants::object::{Kind, Object};
 use vmpool_test_cluster::error::{Error, Result};
 
 use super::condition::{Condition, View, exists, not};
-use super::{DEADLINE, World};
+use super::state::{DEADLINE, World};
 
 /// The propagation policy of a pool's deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

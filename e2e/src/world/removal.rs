@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use vmpool_invariants::object::Object;
 use vmpool_test_cluster::error::{Error, Result, chain};
 
-use super::World;
 use super::pool::Pool;
+use super::state::World;
 
 /// The group and version that are always served.
 pub const SUBRESOURCES: &str = "subresources.vmpool.dev/v1alpha1";

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use vmpool_invariants::object::{Kind, Object};
 use vmpool_invariants::recorder::State;
 
-use super::World;
 use super::condition::View;
+use super::state::World;
 
 /// Number of printed lines of each program's log.
 const LOG_LINES: usize = 40;

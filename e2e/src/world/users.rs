@@ -7,7 +7,7 @@ use vmpool_test_cluster::control_plane::apply;
 use vmpool_test_cluster::error::{Error, Result};
 use vmpool_test_cluster::poll;
 
-use super::{DEADLINE, World};
+use super::state::{DEADLINE, World};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 

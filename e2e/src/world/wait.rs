@@ -7,7 +7,8 @@ use vmpool_test_cluster::deadline::Stopwatch;
 use vmpool_test_cluster::error::{Error, Result};
 
 use super::condition::{Condition, View};
-use super::{World, report};
+use super::report;
+use super::state::World;
 
 impl World {
     /// Waits until a pool's condition holds.

@@ -20,7 +20,7 @@ pub(crate) struct Family {
 }
 
 /// All families. The one without a name is first, because its files are beside the folders of the others.
-pub(crate) const FAMILIES: [Family; 2] = [
+pub(crate) const FAMILIES: [Family; 3] = [
     Family {
         name: "",
         folders: &[""],
@@ -39,6 +39,14 @@ pub(crate) const FAMILIES: [Family; 2] = [
                (CDI); these pages show the parts of them that vmpool reads and writes. An object marked *keeps unknown\n\
                fields* can have more fields than the page lists: the API server stores them unchanged.\n",
         types: Options { keep_unknown_fields: true, shared: &KUBEVIRT_SHARED },
+    },
+    Family {
+        name: "instancetype",
+        folders: &["instancetype"],
+        in_chart: false,
+        heading: "Instance types and preferences",
+        note: "The kinds belong to KubeVirt. vmpool reads them for pools of KubeVirt; the pages list all their fields.\n",
+        types: Options { keep_unknown_fields: true, shared: &INSTANCETYPE_SHARED },
     },
 ];
 
@@ -102,6 +110,45 @@ const KUBEVIRT_SHARED: [Shared; 17] = [
     shared("KubeVirt", "status.conditions", CONDITION),
     shared("DataVolume", "status.conditions", CONDITION),
 ];
+
+/// Kinds with and without a namespace have the same spec.
+const INSTANCETYPE_SHARED: [Shared; 16] = [
+    of_instancetype("spec.cpu", "super::virtual_machine_instancetype::VirtualMachineInstancetypeCpu"),
+    of_instancetype("spec.memory", "super::virtual_machine_instancetype::VirtualMachineInstancetypeMemory"),
+    of_instancetype("spec.gpus", "super::virtual_machine_instancetype::VirtualMachineInstancetypeGpus"),
+    of_instancetype(
+        "spec.hostDevices",
+        "super::virtual_machine_instancetype::VirtualMachineInstancetypeHostDevices",
+    ),
+    of_instancetype(
+        "spec.ioThreads",
+        "super::virtual_machine_instancetype::VirtualMachineInstancetypeIoThreads",
+    ),
+    of_instancetype("spec.launchSecurity", LAUNCH_SECURITY),
+    of_preference("spec.clock", "super::virtual_machine_preference::VirtualMachinePreferenceClock"),
+    of_preference("spec.cpu", "super::virtual_machine_preference::VirtualMachinePreferenceCpu"),
+    of_preference("spec.devices", "super::virtual_machine_preference::VirtualMachinePreferenceDevices"),
+    of_preference("spec.features", "super::virtual_machine_preference::VirtualMachinePreferenceFeatures"),
+    of_preference("spec.firmware", "super::virtual_machine_preference::VirtualMachinePreferenceFirmware"),
+    of_preference("spec.machine", "super::virtual_machine_preference::VirtualMachinePreferenceMachine"),
+    of_preference("spec.volumes", "super::virtual_machine_preference::VirtualMachinePreferenceVolumes"),
+    of_preference(
+        "spec.requirements",
+        "super::virtual_machine_preference::VirtualMachinePreferenceRequirements",
+    ),
+    of_preference("spec.preferredLaunchSecurity", LAUNCH_SECURITY),
+    shared("VirtualMachinePreference", "spec.preferredLaunchSecurity", LAUNCH_SECURITY),
+];
+
+const LAUNCH_SECURITY: &str = "super::virtual_machine_instancetype::VirtualMachineInstancetypeLaunchSecurity";
+
+const fn of_instancetype(part: &'static str, target: &'static str) -> Shared {
+    shared("VirtualMachineClusterInstancetype", part, target)
+}
+
+const fn of_preference(part: &'static str, target: &'static str) -> Shared {
+    shared("VirtualMachineClusterPreference", part, target)
+}
 
 const fn shared(kind: &'static str, part: &'static str, target: &'static str) -> Shared {
     Shared { kind, part, target }

@@ -14,9 +14,18 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         Finalizer::Missing => plan.actions.push(Action::AddPoolFinalizer),
         Finalizer::Present => {}
     }
-    let terminating = observed.pool_machines().filter(|machine| machine.terminating && machine.has_finalizer);
+    let terminating = holders(observed).filter(|machine| machine.terminating);
     let releases = terminating.map(|machine| remove(machine, preserves_storage(observed, machine))).collect();
     plan.repair(observed, releases);
+}
+
+/// The machines with the finalizer: those of the pool, and those that a user removed from it. The finalizer holds the
+/// deletion of both.
+fn holders<'a>(observed: &'a Observed<'_>) -> impl Iterator<Item = &'a Machine> {
+    let is_of_pool =
+        |machine: &Machine| machine.owner.as_ref().is_none_or(|owner| *owner == observed.pool.id.uid);
+    let machines = observed.machines.iter().map(AsRef::as_ref);
+    machines.filter(move |machine: &&Machine| machine.has_finalizer && is_of_pool(machine))
 }
 
 /// Removes the finalizer from the machines of a deleted pool, and then from the pool. The garbage collector deletes the
@@ -26,9 +35,7 @@ pub(super) fn plan_deletion(observed: &Observed<'_>, plan: &mut Plan) {
     if pool.finalizer == Finalizer::Unused {
         return;
     }
-    let is_of_pool = |machine: &Machine| machine.owner.as_ref().is_none_or(|owner| *owner == pool.id.uid);
-    let holders = observed.machines.iter().filter(|machine| machine.has_finalizer && is_of_pool(machine));
-    let releases: Vec<_> = holders.map(|machine| remove(machine, false)).collect();
+    let releases: Vec<_> = holders(observed).map(|machine| remove(machine, false)).collect();
     if releases.is_empty() {
         let settled = observed.unconfirmed_creates.is_empty();
         if pool.finalizer == Finalizer::Present && settled {
@@ -48,7 +55,8 @@ fn remove(machine: &Machine, preserve_storage: bool) -> Action {
 }
 
 /// Whether the storage of a machine that leaves is preserved. If the storage in the template changed, the next machine
-/// gets new storage.
+/// gets new storage. This includes a machine that a user removed from the pool while it was being deleted: the pool had
+/// promised to preserve its storage.
 fn preserves_storage(observed: &Observed<'_>, machine: &Machine) -> bool {
     let pool = observed.pool;
     let parts = |id| pool.template_parts.get(id).map(|parts| parts.storage);
@@ -57,3 +65,6 @@ fn preserves_storage(observed: &Observed<'_>, machine: &Machine) -> bool {
     let changed = had.zip(wanted).is_some_and(|(had, wanted)| had != wanted);
     pool.preserves_storage && !changed && !observed.memory.is_healed(&machine.id.uid)
 }
+
+#[cfg(test)]
+mod tests;

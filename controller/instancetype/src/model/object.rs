@@ -1,15 +1,10 @@
 //! Objects of the four kinds.
 
 use serde_json::Value;
+pub use vmpool_api::instancetype::{GROUP, VERSION};
 
 use super::{Family, InstancetypeSpec, Kind, PreferenceSpec};
 use crate::tree::{self, Malformed};
-
-/// The API group of the four kinds.
-pub const GROUP: &str = "instancetype.kubevirt.io";
-
-/// The API version of the four kinds.
-pub const VERSION: &str = "v1beta1";
 
 /// The longest text of a document that a message quotes. A kind is shorter.
 const QUOTED: usize = 64;

@@ -7,10 +7,14 @@ use clap::Parser;
 use parking_lot::Mutex;
 use vmpool_explorer::exhaustive::scenarios;
 use vmpool_explorer::schedule::Schedule;
+use vmpool_invariants::platform::PlatformName;
 
 /// Runs the project's programs on a model of the API server with injected faults, and checks the invariants.
 #[derive(Debug, Parser)]
 struct Options {
+    /// The platform of the pools: dvp or kubevirt.
+    #[arg(long, env = "PLATFORM", default_value_t)]
+    platform: PlatformName,
     /// Number of random schedules.
     #[arg(long, env = "SEEDS", default_value_t = 1000)]
     seeds: u64,
@@ -39,7 +43,7 @@ const MAX_PRINTED: usize = 3;
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     if let Some(seed) = options.seed {
-        return alone(seed);
+        return alone(options.platform, seed);
     }
     let begun = Instant::now();
     let jobs = match options.jobs {
@@ -47,11 +51,11 @@ fn main() -> anyhow::Result<()> {
         jobs => jobs,
     };
     let schedules: Box<dyn Iterator<Item = (String, Schedule)> + Send> = if options.exhaustive {
-        let all = with_faults()?.into_iter();
+        let all = with_faults(options.platform)?.into_iter();
         Box::new(all.filter(|(name, _)| name.contains(&options.only)))
     } else {
         let seeds = options.first..options.first + options.seeds;
-        Box::new(seeds.map(|seed| (format!("seed {seed}"), Schedule::random(seed))))
+        Box::new(seeds.map(|seed| (format!("seed {seed}"), Schedule::random(options.platform, seed))))
     };
     let schedules = Mutex::new(schedules);
     let (count, former_leader_resumed) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -101,15 +105,15 @@ fn print(schedule: &Schedule) -> bool {
 }
 
 /// Runs one seed and prints the transcript.
-fn alone(seed: u64) -> anyhow::Result<()> {
-    anyhow::ensure!(print(&Schedule::random(seed)), "seed {seed} violates an invariant");
+fn alone(platform: PlatformName, seed: u64) -> anyhow::Result<()> {
+    anyhow::ensure!(print(&Schedule::random(platform, seed)), "seed {seed} violates an invariant");
     Ok(())
 }
 
 /// Every scenario with every single fault.
-fn with_faults() -> anyhow::Result<Vec<(String, Schedule)>> {
+fn with_faults(platform: PlatformName) -> anyhow::Result<Vec<(String, Schedule)>> {
     let mut all = Vec::new();
-    for scenario in scenarios() {
+    for scenario in scenarios(platform) {
         let (before, plain) = (scenario.before().run(), scenario.plain().run());
         anyhow::ensure!(
             plain.violations.is_empty(),

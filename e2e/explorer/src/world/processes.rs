@@ -59,17 +59,14 @@ impl World {
             metrics: Metrics::new(env),
         };
         let leader_health = LeaderHealth::new(env);
+        let platform = match self.options.platform {
+            vmpool_invariants::platform::PlatformName::Dvp => PlatformName::Dvp,
+            vmpool_invariants::platform::PlatformName::KubeVirt => PlatformName::Kubevirt,
+        };
         let mut candidate = Candidate::new(client, lease.clone(), env.clone());
         let main = env.spawn("main", async move {
-            serve(
-                &mut candidate,
-                &lease,
-                dependencies,
-                leader_health,
-                &[PlatformName::Dvp],
-                CancellationToken::new(),
-            )
-            .await;
+            serve(&mut candidate, &lease, dependencies, leader_health, &[platform], CancellationToken::new())
+                .await;
         });
         (name, main)
     }
@@ -158,7 +155,7 @@ impl World {
     pub fn disconnect(&mut self, which: usize) {
         let Some(place) = self.place(Program::Controller, which) else { return };
         let name = self.instances[place].name.clone();
-        for resource in crate::manifest::WATCHED {
+        for resource in self.resources().watched {
             self.server.delay_watches(&name, resource, WatchDelay::Held);
         }
         self.injector.lock().disconnected.insert(name.clone());
@@ -172,7 +169,7 @@ impl World {
         }
         let disconnected = std::mem::take(&mut self.injector.lock().disconnected);
         for name in disconnected {
-            for resource in crate::manifest::WATCHED {
+            for resource in self.resources().watched {
                 self.server.delay_watches(&name, resource, WatchDelay::None);
             }
             self.log(|| format!("{name} is reconnected"));

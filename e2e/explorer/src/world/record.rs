@@ -74,8 +74,10 @@ impl World {
             if self.next_garbage.is_none() {
                 self.next_garbage = Some(now + self.garbage_collection_delay());
             }
-            let kind =
-                [Kind::Pool, Kind::Machine, Kind::Disk].into_iter().find(|kind| kind.plural() == resource);
+            let platform = self.options.platform;
+            let kind = [Kind::Pool, Kind::Machine, Kind::Disk]
+                .into_iter()
+                .find(|kind| platform.resource(*kind).plural == resource);
             if let Some(kind) = kind {
                 self.history.push(recorded(&change, kind, now));
             }

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
+use vmpool_invariants::platform::PlatformName;
 use vmpool_model::{ApiError, Call, Verb};
 
 use super::{NAMESPACE, World};
+use crate::manifest::group_version;
 use crate::removal_client::{RemovalClient, Target};
 use crate::transcript::short;
 
@@ -55,11 +57,12 @@ impl World {
 
     /// A user's request for an object in the namespace.
     pub fn call(&self, verb: Verb, resource: &str, name: &str, subresource: &str, body: Value) -> Call {
+        let (group, version) = group_version(self.options.platform, resource);
         Call {
             sender: USER.to_owned(),
             verb,
-            group: "virtualization.deckhouse.io".to_owned(),
-            version: "v1alpha2".to_owned(),
+            group: group.to_owned(),
+            version: version.to_owned(),
             resource: resource.to_owned(),
             namespace: NAMESPACE.to_owned(),
             name: name.to_owned(),
@@ -78,7 +81,12 @@ impl World {
         pinned: bool,
         dry_run: bool,
     ) {
-        let group = ["subresources.vmpool.dev/v1alpha1", "subresources.virtualization.deckhouse.io/v1alpha2"];
+        let group: &[&str] = match self.options.platform {
+            PlatformName::Dvp => {
+                &["subresources.vmpool.dev/v1alpha1", "subresources.virtualization.deckhouse.io/v1alpha2"]
+            }
+            PlatformName::KubeVirt => &["kubevirt.subresources.vmpool.dev/v1alpha1"],
+        };
         let path = format!(
             "/apis/{}/namespaces/{NAMESPACE}/virtualmachinepools/{pool}/scaledownwith",
             group[first % group.len()]

@@ -15,7 +15,7 @@ use std::time::Duration;
 use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use kube::Client;
-use kube::api::{DynamicObject, ListParams};
+use kube::api::{Api, DynamicObject, ListParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
@@ -27,6 +27,7 @@ use vmpool_test_cluster::deadline::{Deadline, Elapsed};
 use vmpool_test_cluster::error::{Error, Result};
 
 use crate::object::{Kind, Object};
+use crate::platform::PlatformName;
 
 /// Maximum delay of the watches behind the store on a busy host.
 const CATCH_UP_DEADLINE: Duration = Duration::from_secs(30);
@@ -36,6 +37,7 @@ const WATCH_TIMEOUT_SECONDS: u32 = 30;
 
 /// Records the changes in one namespace until it is dropped.
 pub struct Recorder {
+    platform: PlatformName,
     client: Client,
     namespace: String,
     history: Arc<Mutex<History>>,
@@ -44,21 +46,36 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts the watches, and returns once all existing objects are recorded.
+    /// Starts the watches of DVP, and returns once all existing objects are recorded.
     ///
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`].
     pub async fn start(client: Client, namespace: &str) -> Result<Self> {
+        Self::start_on(PlatformName::Dvp, client, namespace).await
+    }
+
+    /// As [`Recorder::start`], for a platform.
+    ///
+    /// # Errors
+    /// As [`Recorder::start`].
+    pub async fn start_on(platform: PlatformName, client: Client, namespace: &str) -> Result<Self> {
         let history = Arc::new(Mutex::new(History::default()));
         let (notify, changed) = watch::channel(0);
         let notify = Arc::new(notify);
         let tasks = Kind::RECORDED.map(|kind| {
             let sink = Sink { kind, history: history.clone(), notify: notify.clone() };
-            let task = follow(client.clone(), namespace.to_owned(), sink);
+            let api = platform.api(kind, client.clone(), namespace);
+            let task = follow(api, sink);
             AbortOnDropHandle::new(tokio::spawn(task))
         });
-        let recorder =
-            Self { client, namespace: namespace.to_owned(), history, changed, _tasks: tasks.into() };
+        let recorder = Self {
+            platform,
+            client,
+            namespace: namespace.to_owned(),
+            history,
+            changed,
+            _tasks: tasks.into(),
+        };
         recorder.catch_up().await?;
         Ok(recorder)
     }
@@ -146,8 +163,9 @@ impl Recorder {
 
     /// The revision of a list, and the revision of each object in it by UID.
     async fn list(&self, kind: Kind) -> Result<(u64, BTreeMap<String, u64>)> {
-        let list = kind
-            .api(self.client.clone(), &self.namespace)
+        let list = self
+            .platform
+            .api(kind, self.client.clone(), &self.namespace)
             .list_metadata(&ListParams::default())
             .await
             .map_err(Error::api(format!("listing the {} of {}", kind.plural(), self.namespace)))?;
@@ -235,8 +253,7 @@ impl kube::runtime::utils::Backoff for Steady {
 }
 
 /// Follows one kind forever. The watcher reconnects and relists on its own.
-async fn follow(client: Client, namespace: String, sink: Sink) {
-    let api = sink.kind.api(client, &namespace);
+async fn follow(api: Api<DynamicObject>, sink: Sink) {
     let config = watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS);
     let mut stream = watcher(api, config).backoff(Steady).boxed();
     let mut listed = BTreeSet::new();

@@ -1,7 +1,7 @@
 //! Which part of the model an event belongs to, and which objects are looked at because of it.
 
 use super::{
-    World,
+    model::World,
     objects::{Id, Kind, Object, volumes_of},
     slots::{Seen, Source},
 };

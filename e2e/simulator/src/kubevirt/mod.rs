@@ -19,10 +19,13 @@
 //! `subresources.kubevirt.io`, and a scheduler: each node suits every instance.
 
 mod dispatch;
+mod events;
 mod instance;
 mod json;
 mod launcher;
 mod machine;
+mod memory;
+mod model;
 mod mounts;
 pub mod objects;
 mod slots;
@@ -31,134 +34,13 @@ mod storage;
 mod tests;
 mod writes;
 
-use crate::{
-    knobs::{Effective, Knobs},
-    objects::{ClassView, Key},
-    shared::{Settings, Violation, agenda::Agenda},
-};
+pub use events::{Action, Event, Outcome, Write};
+pub use model::World;
+
 use jiff::Timestamp;
-use objects::{ClaimView, DataVolumeView, Id, InstanceView, Kind, LauncherView, MachineView, Object};
-use serde_json::Value;
-use slots::Slots;
-use std::{
-    collections::{BTreeSet, HashMap, HashSet},
-    sync::Arc,
-};
-
-/// Something that the shell observed.
-#[derive(Debug)]
-pub enum Event {
-    /// An object exists in this form.
-    Seen(Key, Object),
-    /// An object is gone.
-    Gone(Id),
-    /// A list that began at that time contains exactly these objects of a kind.
-    Relisted {
-        /// Kind that was listed.
-        kind: Kind,
-        /// The objects that exist.
-        keys: HashSet<Key>,
-        /// What was observed later than this is newer than the list.
-        began: Timestamp,
-    },
-    /// The knobs of a namespace changed.
-    Knobs(Arc<str>, Option<Box<Knobs>>),
-    /// A storage class appeared, changed, or is gone.
-    Class(String, Option<ClassView>),
-    /// A write that [`World::step`] asked for has ended.
-    Written(Id, Outcome),
-    /// All objects have been seen once. The model writes nothing before this.
-    Synced,
-}
-
-/// How a write ended.
-#[derive(Debug)]
-pub enum Outcome {
-    /// Done, and the object looks like this now; a deleted object has no form.
-    Done(Option<Object>),
-    /// The object changed since it was last seen.
-    Conflict,
-    /// The object does not exist.
-    NotFound,
-    /// Refused, or without an answer, for this reason.
-    Failed(String),
-}
-
-/// One thing that the shell is to do.
-#[derive(Clone, Debug)]
-pub enum Action {
-    /// Write, then report how it ended.
-    Write(Id, Write),
-    /// Report a violation to users.
-    Report(Violation),
-}
-
-/// One write.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Write {
-    /// A merge patch of the object. Instances have no status subresource, so it may contain their status.
-    Patch(Value),
-    /// A merge patch of the object's status.
-    PatchStatus(Value),
-    /// Create the object. If it exists already, the write has succeeded.
-    Create(Value),
-    /// Delete the object with this UID. If it is gone already, the write has succeeded.
-    Delete {
-        /// UID of the object.
-        uid: Arc<str>,
-        /// Whether to skip the grace period of a Pod.
-        now: bool,
-    },
-}
-
-/// The model of all objects of KubeVirt and CDI.
-#[derive(Debug)]
-pub struct World {
-    settings: Settings,
-    agenda: Agenda<Id>,
-    synced: bool,
-    machines: Slots<MachineView, machine::Memory>,
-    instances: Slots<InstanceView, instance::Memory>,
-    data_volumes: Slots<DataVolumeView, storage::Memory>,
-    claims: Slots<ClaimView, storage::ClaimMemory>,
-    pods: Slots<LauncherView, launcher::Memory>,
-    classes: HashMap<String, ClassView>,
-    knobs: HashMap<Arc<str>, Knobs>,
-    /// Machines and instances by the DataVolumes and claims that they refer to.
-    users: HashMap<Key, BTreeSet<Key>>,
-    /// The reverse of `users`.
-    uses_of: HashMap<Key, BTreeSet<Key>>,
-    /// Pods by the UID of their instance.
-    pods_of: HashMap<Arc<str>, BTreeSet<Key>>,
-    mounts: mounts::Mounts,
-    /// By namespace: the value of the knob `fail-provisioning`, and how many DataVolumes failed because of it.
-    failures_spent: HashMap<Arc<str>, (u64, u64)>,
-    actions: Vec<Action>,
-}
+use objects::{Id, Kind};
 
 impl World {
-    /// An empty model.
-    pub fn new(settings: Settings) -> Self {
-        Self {
-            settings,
-            agenda: Agenda::default(),
-            synced: false,
-            machines: Slots::default(),
-            instances: Slots::default(),
-            data_volumes: Slots::default(),
-            claims: Slots::default(),
-            pods: Slots::default(),
-            classes: HashMap::new(),
-            knobs: HashMap::new(),
-            users: HashMap::new(),
-            uses_of: HashMap::new(),
-            pods_of: HashMap::new(),
-            mounts: mounts::Mounts::default(),
-            failures_spent: HashMap::new(),
-            actions: Vec::new(),
-        }
-    }
-
     /// Takes note of an event.
     pub fn observe(&mut self, event: Event, now: Timestamp) {
         match event {
@@ -213,9 +95,5 @@ impl World {
     /// When [`Self::step`] has something to do again, unless an event is observed before.
     pub fn next_due(&self) -> Option<Timestamp> {
         if self.synced { self.agenda.next_due() } else { None }
-    }
-
-    fn knobs_for<'a>(&'a self, key: &Key, own: Option<&'a Knobs>) -> Effective<'a> {
-        Effective::new(own, self.knobs.get(&key.namespace))
     }
 }

@@ -11,50 +11,19 @@
 //! it decides.
 
 use super::{
-    Action, World,
-    instance::{self, Guest, claims_of},
-    objects::{Id, InstanceView, Kind},
+    events::Action,
+    model::{Guest, InstanceMemory, Suspect, World},
+    objects::{Id, InstanceView, Kind, claims_of},
 };
 use crate::{
     objects::Key,
     shared::{Problem, Violation},
 };
 use jiff::Timestamp;
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// How much later than the deletion of a disk the model may see the earlier deletion of its machine.
 const LAG: Duration = Duration::from_secs(1);
-
-/// All open claims.
-#[derive(Debug, Default)]
-pub(super) struct Mounts {
-    /// UIDs of the instances whose launchers have a claim open, the first one in front.
-    open: HashMap<Key, Vec<Arc<str>>>,
-    /// Claims still open in launchers whose instances are gone.
-    abandoned: HashMap<Arc<str>, Vec<Key>>,
-    /// Disks that were deleted while they were open, with the instances that have them open.
-    suspects: HashMap<Key, Vec<Suspect>>,
-}
-
-#[cfg(test)]
-impl Mounts {
-    /// How many launchers have a claim of the tests' namespace open.
-    pub(super) fn holders(&self, claim: &str) -> usize {
-        self.open.get(&Key::new("ns", claim)).map_or(0, Vec::len)
-    }
-}
-
-/// A deletion that may be a violation.
-#[derive(Debug)]
-struct Suspect {
-    deleted: Timestamp,
-    instance: Key,
-    uid: Arc<str>,
-}
 
 impl World {
     /// The launcher opens every claim of its instance. Without a time nothing is reported.
@@ -97,7 +66,7 @@ impl World {
     }
 
     /// The instance is gone. Its claims stay open as long as its Pods exist.
-    pub(super) fn abandon_mounts(&mut self, uid: &Arc<str>, memory: instance::Memory) {
+    pub(super) fn abandon_mounts(&mut self, uid: &Arc<str>, memory: InstanceMemory) {
         let mounted = memory.guest.map(|guest| guest.mounted).unwrap_or_default();
         if self.has_pods(uid) {
             self.mounts.abandoned.insert(uid.clone(), mounted);

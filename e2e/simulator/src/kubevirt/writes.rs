@@ -1,7 +1,8 @@
 //! From decisions to writes: at most one at a time for each object, locked to the form that the decision is based on.
 
 use super::{
-    Action, Outcome, World, Write,
+    events::{Action, Outcome, Write},
+    model::World,
     objects::{Id, Kind, Meta},
     slots::{Source, View},
 };

@@ -1,9 +1,12 @@
 //! VirtualDisk.
 
-use super::{Condition, Meta, StoredDisk, knobs_of};
+use super::{Condition, Meta, knobs_of, stored::Stored};
 use crate::knobs::Knobs;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+/// A VirtualDisk.
+pub type StoredDisk = Stored<DiskSpec, DiskStatus>;
 
 /// The source of a disk's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

@@ -1,10 +1,13 @@
 //! VirtualMachine.
 
-use super::{Condition, Meta, Pairs, StoredMachine, annotations_for_pod, knobs_of};
+use super::{Condition, Meta, Pairs, annotations_for_pod, knobs_of, stored::Stored};
 use crate::knobs::Knobs;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// A VirtualMachine.
+pub type StoredMachine = Stored<MachineSpec, MachineStatus>;
 
 /// The run policy of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -5,17 +5,18 @@ mod machine;
 mod other;
 mod stored;
 
-pub use disk::{AttachedTo, DataSource, DiskPhase, DiskSpec, DiskStatus, DiskTarget, DiskView, SourceKind};
+pub use disk::{
+    AttachedTo, DataSource, DiskPhase, DiskSpec, DiskStatus, DiskTarget, DiskView, SourceKind, StoredDisk,
+};
 pub use machine::{
     Change, DeviceKind, DeviceRef, DeviceStatus, MachinePhase, MachineSpec, MachineStatus, MachineView,
-    PodEntry, RunPolicy, unknown_size,
+    PodEntry, RunPolicy, StoredMachine, unknown_size,
 };
 pub use other::{
     AttachmentView, BindingMode, ClassView, ImageView, OperationPhase, OperationType, OperationView, PodView,
+    StoredAttachment, StoredImage, StoredOperation, StoredPod,
 };
-pub use stored::{
-    Stored, StoredAttachment, StoredDisk, StoredImage, StoredMachine, StoredOperation, StoredPod,
-};
+pub use stored::Stored;
 
 use crate::knobs::{KnobError, Knobs, PREFIX};
 use jiff::Timestamp;
@@ -31,8 +32,6 @@ pub const VM_CLEANUP: &str = "virtualization.deckhouse.io/vm-cleanup";
 pub const VD_CLEANUP: &str = "virtualization.deckhouse.io/vd-cleanup";
 /// Finalizer of a disk that is attached.
 pub const VD_PROTECTION: &str = "virtualization.deckhouse.io/vd-protection";
-/// The simulator's annotations that are records, not knobs (without [`PREFIX`]).
-pub const BOOKKEEPING: &[&str] = &["mount-log", "bumped"];
 /// Annotation with the UIDs of the machines that used a disk, oldest first, separated by commas.
 pub const MOUNT_LOG: &str = "simulator.vmpool.dev/mount-log";
 /// Annotation that the knob `bump-annotations` changes.

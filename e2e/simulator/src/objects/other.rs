@@ -1,10 +1,19 @@
 //! Images, operations, attachments, pods and storage classes.
 
-use super::{DeviceRef, Meta, Pairs, StoredAttachment, StoredImage, StoredOperation, StoredPod};
+use super::{DeviceRef, Meta, Pairs, stored::Stored};
 use k8s_openapi::api::storage::v1::StorageClass;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
+
+/// A VirtualImage or ClusterVirtualImage.
+pub type StoredImage = Stored<serde::de::IgnoredAny, ImageStatus>;
+/// A VirtualMachineOperation.
+pub type StoredOperation = Stored<OperationSpec, PhaseOnly>;
+/// A VirtualMachineBlockDeviceAttachment.
+pub type StoredAttachment = Stored<AttachmentSpec, PhaseOnly>;
+/// The Pod of a running machine.
+pub type StoredPod = Stored<PodSpec, PodStatus>;
 
 /// Status of an image.
 #[derive(Clone, Debug, Default, Deserialize)]

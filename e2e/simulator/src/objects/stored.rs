@@ -1,10 +1,5 @@
 //! The serialized form of the objects.
 
-use super::{
-    disk::{DiskSpec, DiskStatus},
-    machine::{MachineSpec, MachineStatus},
-    other::{AttachmentSpec, ImageStatus, OperationSpec, PhaseOnly, PodSpec, PodStatus},
-};
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{api::ApiResource, core::DynamicResourceScope};
 use serde::Deserialize;
@@ -25,19 +20,6 @@ pub struct Stored<S, T> {
     #[serde(default)]
     pub status: T,
 }
-
-/// A VirtualMachine.
-pub type StoredMachine = Stored<MachineSpec, MachineStatus>;
-/// A VirtualDisk.
-pub type StoredDisk = Stored<DiskSpec, DiskStatus>;
-/// A VirtualImage or ClusterVirtualImage.
-pub type StoredImage = Stored<serde::de::IgnoredAny, ImageStatus>;
-/// A VirtualMachineOperation.
-pub type StoredOperation = Stored<OperationSpec, PhaseOnly>;
-/// A VirtualMachineBlockDeviceAttachment.
-pub type StoredAttachment = Stored<AttachmentSpec, PhaseOnly>;
-/// The Pod of a running machine.
-pub type StoredPod = Stored<PodSpec, PodStatus>;
 
 impl<S, T> kube::Resource for Stored<S, T> {
     type DynamicType = ApiResource;

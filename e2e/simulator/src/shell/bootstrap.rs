@@ -1,6 +1,9 @@
 //! Creates the nodes and storage classes that the simulator needs.
 
-use super::{Config, Error, write::FIELD_MANAGER};
+use super::{
+    config::{Config, Error},
+    write::FIELD_MANAGER,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::{core::v1::Node, storage::v1::StorageClass};
 use kube::{

@@ -2,7 +2,7 @@
 
 use super::{
     clock::Clock,
-    watch::{Sender, Source, config, follow, key_of},
+    follow::{Sender, Source, config, follow, key_of},
 };
 use crate::{
     knobs::{CONFIG_MAP, Knobs},

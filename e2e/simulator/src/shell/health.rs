@@ -1,6 +1,9 @@
 //! `/livez`, `/readyz` and `/violations`.
 
-use super::{Error, HEARTBEAT, Violations};
+use super::{
+    config::{Error, HEARTBEAT},
+    report::Violations,
+};
 use axum::{Json, Router, http::StatusCode, routing::get};
 use std::{
     net::SocketAddr,

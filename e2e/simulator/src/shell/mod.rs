@@ -5,7 +5,9 @@
 
 mod bootstrap;
 mod clock;
+mod config;
 mod defaults;
+mod follow;
 mod health;
 mod kubevirt;
 mod model;
@@ -13,73 +15,22 @@ mod report;
 mod watch;
 mod write;
 
+pub use config::{Config, Error, Platforms};
 pub use report::Violations;
 
 use crate::duration::Delay;
 use crate::{shared::Settings, world::World};
 use clock::Clock;
+use config::HEARTBEAT;
+use follow::Message;
 use futures::{FutureExt, StreamExt, future::BoxFuture, future::try_join_all, stream::FuturesUnordered};
 use health::Health;
 use kube::Client;
 use model::{Flight, Model};
-use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-/// The platforms that can be simulated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Platforms {
-    /// The Deckhouse Virtualization Platform.
-    pub dvp: bool,
-    /// KubeVirt with CDI.
-    pub kubevirt: bool,
-}
-
-/// The validated configuration.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The platforms to simulate; at least one.
-    pub platforms: Platforms,
-    /// The only namespace, or all namespaces.
-    pub namespace: Option<String>,
-    /// The behavior of the simulated controllers.
-    pub settings: Settings,
-    /// Maximum number of concurrent writes.
-    pub max_in_flight: usize,
-    /// Interval of the nodes' heartbeats, if they send any.
-    pub node_heartbeat: Delay,
-    /// Address of `/livez`, `/readyz` and `/violations`; with port 0 a free port is chosen.
-    pub health_address: SocketAddr,
-    /// How long the API server may reject the nodes and storage classes before the simulator exits.
-    pub bootstrap_timeout: Duration,
-}
-
-/// Why the simulator has exited.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The health address cannot be used.
-    #[error("listening on {address}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// A node or storage class of the simulator cannot be created.
-    #[error("creating {what}")]
-    Bootstrap {
-        /// Kind and name.
-        what: String,
-        /// The cause.
-        source: kube::Error,
-    },
-    /// A background task has ended unexpectedly.
-    #[error("{0} ended unexpectedly")]
-    TaskEnded(&'static str),
-}
-
-/// Interval of the loop's heartbeats.
-const HEARTBEAT: Duration = Duration::from_secs(5);
 /// Capacity of the channel of events. If it is full, the watches wait.
 const EVENT_BUFFER: usize = 1024;
 /// How long the shutdown waits for pending writes.
@@ -173,7 +124,7 @@ struct Loop<M: Model> {
 impl<M: Model> Loop<M> {
     async fn run(
         &mut self,
-        mut events: mpsc::Receiver<watch::Message<M::Event>>,
+        mut events: mpsc::Receiver<Message<M::Event>>,
         tasks: &mut JoinSet<&'static str>,
         stop: &CancellationToken,
     ) -> Result<(), Error> {
@@ -205,11 +156,11 @@ impl<M: Model> Loop<M> {
         Ok(())
     }
 
-    fn hear(&mut self, message: watch::Message<M::Event>) {
+    fn hear(&mut self, message: Message<M::Event>) {
         let now = self.clock.now();
         match message {
-            watch::Message::Event(event) => self.world.observe(*event, now),
-            watch::Message::Listed => {
+            Message::Event(event) => self.world.observe(*event, now),
+            Message::Listed => {
                 self.unsynced = self.unsynced.saturating_sub(1);
                 if self.unsynced == 0 {
                     tracing::info!(platform = M::NAME, "all objects have been listed; running");

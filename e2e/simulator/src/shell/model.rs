@@ -1,6 +1,6 @@
 //! The interface between the loop and a platform's model.
 
-use super::{clock::Clock, report::Reporter, watch, write::Writer};
+use super::{clock::Clock, follow::Sender, report::Reporter, watch, write::Writer};
 use crate::world::{Action, Event, World};
 use futures::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
@@ -32,7 +32,7 @@ pub(super) trait Model: Sized + Send + Sync {
         client: &Client,
         namespace: Option<&str>,
         clock: Clock,
-        sender: &watch::Sender<Self::Event>,
+        sender: &Sender<Self::Event>,
         tasks: &mut JoinSet<&'static str>,
     ) -> usize;
     /// Performs an action, without retries.
@@ -64,7 +64,7 @@ impl Model for World {
         client: &Client,
         namespace: Option<&str>,
         clock: Clock,
-        sender: &watch::Sender<Event>,
+        sender: &Sender<Event>,
         tasks: &mut JoinSet<&'static str>,
     ) -> usize {
         watch::start(client, namespace, clock, sender, tasks)

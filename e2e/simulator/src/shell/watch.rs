@@ -1,6 +1,10 @@
-//! The watches: one task per kind, which reports existing, changed and deleted objects.
+//! The watches: one task per kind.
 
-use super::{clock::Clock, defaults};
+use super::{
+    clock::Clock,
+    defaults,
+    follow::{Sender, Source, config, follow, key_of},
+};
 use crate::{
     objects::{
         AttachmentView, DiskView, Id, ImageView, Key, Kind, MachineView, OperationView, POD_LABEL, PodView,
@@ -8,34 +12,11 @@ use crate::{
     },
     world::{Event, Object},
 };
-use futures::StreamExt;
 use jiff::Timestamp;
-use kube::{
-    Api, Client, Resource, ResourceExt,
-    runtime::{
-        utils::{Backoff, StreamBackoff},
-        watcher::{self, watcher},
-    },
-};
+use kube::{Api, Client};
 use serde::de::DeserializeOwned;
-use std::{collections::HashSet, fmt::Debug, pin::pin, time::Duration};
-use tokio::{sync::mpsc, task::JoinSet};
-
-/// The API server ends a watch after this time, and it is continued from the same version. Unit: seconds.
-const WATCH_SECONDS: u32 = 50;
-const FIRST_RECONNECT: Duration = Duration::from_millis(200);
-const LAST_RECONNECT: Duration = Duration::from_secs(3);
-
-/// A message from a watch to the loop.
-#[derive(Debug)]
-pub(super) enum Message<E> {
-    /// An event for the model.
-    Event(Box<E>),
-    /// This watch has completed its first list.
-    Listed,
-}
-
-pub(super) type Sender<E> = mpsc::Sender<Message<E>>;
+use std::{collections::HashSet, fmt::Debug};
+use tokio::task::JoinSet;
 
 /// Starts the watches, and returns their number.
 pub(super) fn start(
@@ -71,11 +52,6 @@ pub(super) fn start(
     tasks.len() - before
 }
 
-pub(super) fn config() -> watcher::Config {
-    // The default list semantic is the most recent state, not any state of the watch cache.
-    watcher::Config::default().timeout(WATCH_SECONDS)
-}
-
 struct Starter<'a> {
     client: &'a Client,
     namespace: Option<&'a str>,
@@ -101,72 +77,6 @@ impl Starter<'_> {
         let config = if kind == Kind::Pod { config().labels(POD_LABEL) } else { config() };
         tasks.spawn(follow(api, config, self.clock, self.sender.clone(), ObjectSource { kind, read }));
     }
-}
-
-/// Converts the objects of one kind to events.
-pub(super) trait Source<K>: Send {
-    /// Events of the model.
-    type Event: Send;
-
-    fn name(&self) -> &'static str;
-    fn seen(&mut self, object: K) -> Option<Self::Event>;
-    fn gone(&mut self, object: &K) -> Self::Event;
-    /// A list that began at that time is complete.
-    fn relisted(&mut self, keys: HashSet<Key>, began: Timestamp) -> Vec<Self::Event>;
-}
-
-pub(super) async fn follow<K, S>(
-    api: Api<K>,
-    config: watcher::Config,
-    clock: Clock,
-    sender: Sender<S::Event>,
-    mut source: S,
-) -> &'static str
-where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-    S: Source<K>,
-{
-    let mut first_list = true;
-    let mut began = clock.now();
-    let mut keys = HashSet::new();
-    let mut stream = pin!(StreamBackoff::new(watcher(api, config), Reconnect(FIRST_RECONNECT)));
-    while let Some(event) = stream.next().await {
-        let complete = first_list && matches!(event, Ok(watcher::Event::InitDone));
-        let events = match event {
-            Ok(watcher::Event::Init) => {
-                began = clock.now();
-                keys.clear();
-                vec![]
-            }
-            Ok(watcher::Event::InitApply(object)) => {
-                keys.insert(key_of(&object));
-                source.seen(object).into_iter().collect()
-            }
-            Ok(watcher::Event::InitDone) => source.relisted(std::mem::take(&mut keys), began),
-            Ok(watcher::Event::Apply(object)) => source.seen(object).into_iter().collect(),
-            Ok(watcher::Event::Delete(object)) => vec![source.gone(&object)],
-            Err(error) => {
-                tracing::warn!(kind = source.name(), %error, "watch interrupted; retrying");
-                continue;
-            }
-        };
-        for event in events {
-            if sender.send(Message::Event(Box::new(event))).await.is_err() {
-                return source.name();
-            }
-        }
-        if complete {
-            first_list = false;
-            if sender.send(Message::Listed).await.is_err() {
-                return source.name();
-            }
-        }
-    }
-    source.name()
-}
-
-pub(super) fn key_of<K: Resource>(object: &K) -> Key {
-    Key::new(object.meta().namespace.as_deref().unwrap_or_default(), &object.name_any())
 }
 
 struct ObjectSource<S, T> {
@@ -200,24 +110,5 @@ impl<S, T> Source<Stored<S, T>> for ObjectSource<S, T> {
 
     fn relisted(&mut self, keys: HashSet<Key>, began: Timestamp) -> Vec<Event> {
         vec![Event::Relisted { kind: self.kind, keys, began }]
-    }
-}
-
-/// The backoff of connections to the API server, short enough to reconnect soon after it restarts.
-struct Reconnect(Duration);
-
-impl Iterator for Reconnect {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        let wait = self.0;
-        self.0 = (wait * 2).min(LAST_RECONNECT);
-        Some(wait)
-    }
-}
-
-impl Backoff for Reconnect {
-    fn reset(&mut self) {
-        self.0 = FIRST_RECONNECT;
     }
 }

@@ -1,19 +1,15 @@
 //! VirtualMachineBlockDeviceAttachment: an object that adds a device to a machine.
 
 use super::{
-    Action, Novelty, World, Write,
-    outbox::{Outbox, Permit, locked_status},
+    events::{Action, Novelty, Write},
+    model::{Attachment, World},
 };
-use crate::objects::{AttachmentView, Id, Key, Kind};
+use crate::{
+    objects::{AttachmentView, Id, Key, Kind},
+    shared::outbox::{Outbox, Permit, locked_status},
+};
 use jiff::Timestamp;
 use serde_json::json;
-
-/// An attachment in the model.
-#[derive(Debug)]
-pub(super) struct Attachment {
-    pub(super) view: AttachmentView,
-    pub(super) outbox: Outbox,
-}
 
 impl World {
     pub(super) fn see_attachment(

@@ -1,71 +1,14 @@
 //! A machine's devices: those in its spec, those attached to its guest, and whether they can be used.
 
-use super::{
-    World, ends,
-    machine::{Machine, Power},
+use super::model::{Device, Machine, Plug, Power, World};
+use crate::{
+    objects::{DeviceKind, DeviceRef, Key, Kind},
+    shared::ends,
 };
-use crate::objects::{DeviceKind, DeviceRef, DeviceStatus, Key, Kind};
 use jiff::Timestamp;
 
 /// Maximum number of devices of a machine.
 const MOST_DEVICES: usize = 16;
-
-/// One device of a machine.
-#[derive(Clone, Debug)]
-pub(super) struct Device {
-    pub(super) reference: DeviceRef,
-    /// The attachment object that requested it.
-    pub(super) attachment: Option<String>,
-    pub(super) plug: Plug,
-}
-
-/// Whether a device is attached to the guest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Plug {
-    /// Not attached; the machine is off or boots.
-    Detached,
-    /// Will be attached; requested at this time.
-    Attaching(Timestamp),
-    /// Attached since the boot.
-    Cold,
-    /// Hot-plugged.
-    Hot,
-    /// Will be detached; requested at this time.
-    Detaching(Timestamp),
-}
-
-impl Device {
-    fn new(reference: DeviceRef, attachment: Option<String>, plug: Plug) -> Self {
-        Self { reference, attachment, plug }
-    }
-
-    /// A device in the state that an earlier run of the simulator has written.
-    pub(super) fn from_status(status: &DeviceStatus) -> Self {
-        let plug = match (status.attached, status.hotplugged) {
-            (false, _) => Plug::Detached,
-            (true, Some(true)) => Plug::Hot,
-            (true, _) => Plug::Cold,
-        };
-        let reference =
-            DeviceRef { kind: status.kind, name: status.name.clone(), boot_order: status.boot_order };
-        Self::new(reference, status.virtual_machine_block_device_attachment_name.clone(), plug)
-    }
-
-    pub(super) fn attach_cold(&mut self) {
-        if self.plug == Plug::Detached {
-            self.plug = Plug::Cold;
-        }
-    }
-
-    pub(super) fn is_attached(&self) -> bool {
-        matches!(self.plug, Plug::Cold | Plug::Hot | Plug::Detaching(_))
-    }
-
-    /// The name of the disk, if the device is a disk.
-    pub(super) fn disk(&self, machine: &Key) -> Option<Key> {
-        (self.reference.kind == DeviceKind::VirtualDisk).then(|| machine.sibling(&self.reference.name))
-    }
-}
 
 /// The platform's assessment of a machine's devices.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,13 +1,15 @@
 //! The object of a disk: its finalizers, the log of its mounts, and its status.
 
 use super::{
-    Action, BRIEF, World, Write,
-    disk::{Disk, Stage},
-    outbox::{Permit, difference, locked_metadata, locked_status},
+    events::{Action, BRIEF, Write},
+    model::{Disk, Stage, World},
 };
-use crate::objects::{
-    AttachedTo, Condition, DiskPhase, DiskStatus, DiskTarget, Id, Key, Kind, MOUNT_LOG, VD_CLEANUP,
-    VD_PROTECTION,
+use crate::{
+    objects::{
+        AttachedTo, Condition, DiskPhase, DiskStatus, DiskTarget, Id, Key, Kind, MOUNT_LOG, VD_CLEANUP,
+        VD_PROTECTION,
+    },
+    shared::outbox::{Permit, difference, locked_metadata, locked_status},
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};

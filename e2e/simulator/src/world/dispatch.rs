@@ -1,6 +1,13 @@
 //! Applies events to the model, and enqueues the objects that they affect.
 
-use super::{Id, Key, Kind, Novelty, Object, Outcome, World, collect, outbox};
+use super::{
+    events::{Novelty, Object, Outcome},
+    model::{World, collect},
+};
+use crate::{
+    objects::{Id, Key, Kind},
+    shared::outbox,
+};
 use jiff::Timestamp;
 use std::{collections::HashSet, sync::Arc};
 

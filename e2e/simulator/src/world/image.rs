@@ -1,22 +1,18 @@
 //! Images: the simulator makes images without a phase ready, and does not change other images.
 
 use super::{
-    Action, Novelty, World, Write,
-    outbox::{Outbox, Permit, locked_status},
+    events::{Action, Novelty, Write},
+    model::{Image, World, collect},
 };
-use crate::objects::{Id, ImageView, Key, Kind};
+use crate::{
+    objects::{Id, ImageView, Key, Kind},
+    shared::outbox::{Outbox, Permit, locked_status},
+};
 use jiff::Timestamp;
 use serde_json::json;
 
 /// Size of all images that the simulator makes ready: 256 MiB, in bytes.
 const CONTENT_BYTES: &str = "268435456";
-
-/// An image in the model.
-#[derive(Debug)]
-pub(super) struct Image {
-    pub(super) view: ImageView,
-    pub(super) outbox: Outbox,
-}
 
 impl World {
     /// A known image. A cluster image has no namespace.
@@ -59,7 +55,7 @@ impl World {
         for disk in self.disks_of_image(&id.key.namespace) {
             self.mark(Kind::Disk, &disk);
         }
-        let machines = super::collect(&self.machines, |key, machine| {
+        let machines = collect(&self.machines, |key, machine| {
             machine.power.boot().is_none()
                 && (id.kind == Kind::ClusterImage || key.namespace == id.key.namespace)
         });

@@ -1,15 +1,17 @@
 //! The object of a machine: its finalizer and its status.
 
 use super::{
-    Action, BRIEF, World, Write,
-    devices::{Assessment, Plug},
-    machine::{Machine, Power},
-    outbox::{Permit, difference, locked_metadata, locked_status},
+    devices::Assessment,
+    events::{Action, BRIEF, Write},
+    model::{Machine, Plug, Power, World},
     pod::PodState,
 };
-use crate::objects::{
-    BUMPED, Condition, DeviceKind, DeviceStatus, Id, Key, Kind, MachinePhase, MachineStatus, PodEntry,
-    VM_CLEANUP, unknown_size,
+use crate::{
+    objects::{
+        BUMPED, Condition, DeviceKind, DeviceStatus, Id, Key, Kind, MachinePhase, MachineStatus, PodEntry,
+        VM_CLEANUP, unknown_size,
+    },
+    shared::outbox::{Permit, difference, locked_metadata, locked_status},
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};

@@ -4,8 +4,14 @@
 //! status; it prevents a second machine from starting. The *mounts* are the machines whose guests use the disk. On a
 //! correct platform a disk has at most one mount. If the holder fails to prevent a second one, the mounts show it.
 
-use super::{Action, Problem, Violation, World, disk::Holder, machine::Machine};
-use crate::objects::{Id, Key, Kind};
+use super::{
+    events::Action,
+    model::{Holder, Machine, World},
+};
+use crate::{
+    objects::{Id, Key, Kind},
+    shared::{Problem, Violation},
+};
 use jiff::Timestamp;
 use std::sync::Arc;
 

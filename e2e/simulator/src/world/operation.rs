@@ -1,33 +1,15 @@
 //! VirtualMachineOperation: starts, stops, restarts and migrates a machine.
 
 use super::{
-    Action, Novelty, World, Write,
-    machine::{Machine, ManualState, Power},
-    outbox::{Outbox, Permit, locked_status},
+    events::{Action, Novelty, Write},
+    model::{Machine, ManualState, Operation, Power, State, World},
 };
-use crate::objects::{Key, Kind, OperationPhase, OperationType, OperationView, RunPolicy};
+use crate::{
+    objects::{Key, Kind, OperationPhase, OperationType, OperationView, RunPolicy},
+    shared::outbox::{Outbox, Permit, locked_status},
+};
 use jiff::Timestamp;
 use serde_json::json;
-
-/// An operation in the model.
-#[derive(Debug)]
-pub(super) struct Operation {
-    pub(super) view: OperationView,
-    pub(super) outbox: Outbox,
-    state: State,
-}
-
-#[derive(Clone, Debug)]
-enum State {
-    New,
-    /// The request was passed to the machine; these were its numbers of starts and migrations.
-    Accepted {
-        boots: u32,
-        migrations: u32,
-    },
-    Done,
-    Failed(String),
-}
 
 impl World {
     pub(super) fn see_operation(&mut self, key: &Key, view: OperationView, novelty: Novelty, now: Timestamp) {

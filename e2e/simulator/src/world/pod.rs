@@ -1,29 +1,19 @@
 //! The Pods of running machines. There is no kubelet: the simulator writes their status.
 
 use super::{
-    Action, Novelty, World, Write,
-    machine::{Boot, Machine, Power},
-    outbox::{Outbox, Permit},
+    events::{Action, Novelty, Write},
+    model::{Boot, Machine, Pod, Power, World},
 };
-use crate::objects::{API_VERSION, Id, Key, Kind, POD_LABEL, Pairs, PodView, seconds};
+use crate::{
+    objects::{API_VERSION, Id, Key, Kind, POD_LABEL, Pairs, PodView, seconds},
+    shared::outbox::{Outbox, Permit},
+};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
 };
-
-/// A Pod in the model.
-#[derive(Debug)]
-pub(super) struct Pod {
-    /// Its machine.
-    pub(super) machine: Key,
-    /// UID of that machine.
-    owner: Arc<str>,
-    /// The last observed state; `None` until it is created.
-    pub(super) view: Option<PodView>,
-    pub(super) outbox: Outbox,
-}
 
 /// The state of a machine's Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

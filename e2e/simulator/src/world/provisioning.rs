@@ -1,6 +1,6 @@
 //! What a disk requires before it is provisioned, its capacity, and when provisioning fails.
 
-use super::{World, collect, disk::Disk};
+use super::model::{Disk, World, collect};
 use crate::{
     objects::{BindingMode, ClassView, ImageView, Key, Kind, SourceKind},
     quantity,

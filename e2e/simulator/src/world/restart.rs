@@ -1,9 +1,6 @@
 //! Changes that a running machine applies only at its restart.
 
-use super::{
-    World,
-    machine::{Boot, Machine, Power},
-};
+use super::model::{Boot, Machine, Power, World};
 use crate::objects::{Change, MachineSpec};
 use serde_json::{Value, json};
 

@@ -1,13 +1,14 @@
 //! The transitions of a machine (state → next state, after a delay) and their effects.
 
 use super::{
-    World,
-    devices::{Assessment, Device},
-    ends,
-    machine::{Machine, ManualState, Power},
+    devices::Assessment,
+    model::{Device, Machine, ManualState, Power, World},
     pod::PodState,
 };
-use crate::objects::{Id, Key, Kind};
+use crate::{
+    objects::{Id, Key, Kind},
+    shared::ends,
+};
 use jiff::Timestamp;
 
 /// A transition of a machine.

@@ -67,7 +67,12 @@ impl Table {
 }
 
 fn state_of(machine: &Object) -> &str {
-    if machine.is_terminating() { "Terminating" } else { or_dash(machine.phase()) }
+    match machine.text("/status/printableStatus") {
+        _ if machine.is_terminating() => "Terminating",
+        // Machines of DVP have a phase.
+        "" => or_dash(machine.phase()),
+        status => status,
+    }
 }
 
 fn or_dash(text: &str) -> &str {

@@ -3,47 +3,13 @@
 mod phases;
 mod status;
 
-pub(super) use phases::claims_of;
-
 use super::{
-    World,
-    objects::{CONTROLLER_FINALIZER, FOREGROUND_FINALIZER, Id, InstanceView, Kind, Phase},
+    model::{Guest, World},
+    objects::{CONTROLLER_FINALIZER, FOREGROUND_FINALIZER, Id, InstanceView, Kind},
 };
-use crate::{duration::Delay, knobs::Effective, objects::Key, shared::outbox::difference};
+use crate::{knobs::Effective, objects::Key, shared::outbox::difference};
 use jiff::Timestamp;
 use serde_json::json;
-
-/// What the model remembers of an instance.
-#[derive(Debug, Default)]
-pub(super) struct Memory {
-    /// The run; `None` until the instance's status was read.
-    pub(super) guest: Option<Guest>,
-}
-
-/// One run of a guest.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Guest {
-    /// Phase, which the status follows.
-    pub(super) phase: Phase,
-    /// When the phase began, as far as this run of the simulator knows.
-    pub(super) since: Timestamp,
-    /// Phases that began since the status was read, and when.
-    pub(super) passed: Vec<(Phase, Timestamp)>,
-    /// The launcher Pod, once it was asked for.
-    pub(super) pod: Option<Key>,
-    /// Node of the guest.
-    pub(super) node: String,
-    /// Claims that the launcher has open.
-    pub(super) mounted: Vec<Key>,
-    /// Claims in it that were deleted while they were open.
-    pub(super) lost: Vec<Key>,
-    /// When the guest was told to shut down.
-    pub(super) stopping: Option<Timestamp>,
-    /// Whether nothing of a deleted instance runs.
-    pub(super) ended: bool,
-    /// The value of the knob `shutdown` that took effect already.
-    pub(super) shut_down: Option<Delay>,
-}
 
 impl World {
     /// An instance has the knobs of its machine, or its own if it has no machine.

@@ -1,13 +1,12 @@
 //! The table of phases: what follows a phase, and when.
 
-use super::Guest;
 use crate::{
     duration::Delay,
     kubevirt::{
-        World,
         json::number,
         launcher::PodState,
-        objects::{Id, InstanceView, Kind, Phase, RunStrategy, volumes_of},
+        model::{Guest, World},
+        objects::{Id, InstanceView, Kind, Phase, RunStrategy, claims_of},
     },
     objects::Key,
     shared::ends,
@@ -33,12 +32,6 @@ fn half(delay: Delay) -> Delay {
         Delay::After(delay) => Delay::After(delay / 2),
         Delay::Never => Delay::Never,
     }
-}
-
-/// The claims that an instance refers to. The claim of a DataVolume has its name.
-pub(in crate::kubevirt) fn claims_of(key: &Key, instance: &InstanceView) -> Vec<Key> {
-    let (data_volumes, claims) = volumes_of(&instance.spec);
-    data_volumes.iter().chain(&claims).map(|name| key.sibling(name)).collect()
 }
 
 impl World {

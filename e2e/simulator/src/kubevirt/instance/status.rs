@@ -1,10 +1,9 @@
 //! The status of an instance.
 
-use super::Guest;
 use crate::{
     kubevirt::{
-        World,
         launcher::PodState,
+        model::{Guest, World},
         objects::{Condition, InstanceStatus, InstanceView, Phase, PhaseTransition, condition},
     },
     objects::{Key, seconds},

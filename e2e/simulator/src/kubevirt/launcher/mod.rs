@@ -3,23 +3,14 @@
 mod status;
 
 use super::{
-    World,
-    instance::{Guest, claims_of},
     json::name_suffix,
-    objects::{CREATED_BY, Id, InstanceView, KUBEVIRT, Kind, LAUNCHER, Phase},
+    model::{Guest, World},
+    objects::{CREATED_BY, Id, InstanceView, KUBEVIRT, Kind, LAUNCHER, Phase, claims_of},
     writes::controller_reference,
 };
 use crate::{knobs::PREFIX, objects::Key};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use std::sync::Arc;
-
-/// What the model remembers of a Pod, also before it exists.
-#[derive(Debug, Default)]
-pub(super) struct Memory {
-    /// The instance and its UID.
-    owner: Option<(Key, Arc<str>)>,
-}
 
 /// What an instance sees of its Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,7 @@
 
 use crate::{
     kubevirt::{
-        World,
-        instance::Guest,
+        model::{Guest, World},
         objects::{Id, InstanceView, Kind, LauncherView, Phase, PodCondition},
     },
     objects::{Key, seconds},

@@ -1,12 +1,11 @@
 //! The DataVolumes of a machine: the VM controller creates them or adopts those that exist, and waits for them.
 
-use super::created_by;
 use crate::{
     kubevirt::{
-        World,
+        model::World,
         objects::{
-            ALLOW_ADOPTION, CDI, ClaimView, DataVolumeView, Id, KUBEVIRT, Kind, MachineView, RunStrategy,
-            volumes_of,
+            ALLOW_ADOPTION, CDI, CREATED_BY, ClaimView, DataVolumeView, Id, KUBEVIRT, Kind, MachineView,
+            RunStrategy, volumes_of,
         },
         writes::controller_reference,
     },
@@ -142,4 +141,9 @@ fn data_volume(key: &Key, machine: &MachineView, disk: &Key, template: &Value) -
     body["metadata"]["labels"][label] = value;
     body["metadata"]["annotations"][ALLOW_ADOPTION] = json!("true");
     body
+}
+
+/// The label with which a DataVolume names the machine that it was created for.
+pub(super) fn created_by(machine: &MachineView) -> (&'static str, Value) {
+    (CREATED_BY, json!(*machine.meta.uid))
 }

@@ -2,71 +2,27 @@
 
 mod defaults;
 mod disks;
+mod facts;
 mod run;
 mod start_failure;
 mod status;
 
-pub(super) use disks::Disks;
+pub(super) use run::Rerun;
 
 use super::{
-    World,
+    model::World,
     objects::{
-        CONTROLLER_FINALIZER, CREATED_BY, FOREGROUND_FINALIZER, Id, InstanceView, KUBEVIRT, Kind,
-        MachineView, Phase,
+        CONTROLLER_FINALIZER, FOREGROUND_FINALIZER, Id, InstanceView, KUBEVIRT, Kind, MachineView, Phase,
     },
     writes::{Request, controller_reference},
 };
 use crate::{knobs::Effective, objects::Key, shared::ends};
+use disks::Disks;
+use facts::{Facts, Instance};
 use jiff::Timestamp;
 use run::Decision;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
-
-/// What the model remembers of a machine.
-#[derive(Debug, Default)]
-pub(super) struct Memory {
-    /// When the machine was first seen.
-    first_seen: Option<Timestamp>,
-    /// When its present generation was first seen, and which one that is.
-    changed: Option<(i64, Timestamp)>,
-    /// What the run strategy `RerunOnFailure` does next; `None` until the machine's status was read.
-    rerun: Option<run::Rerun>,
-    /// The value of the knob `fail-start`, and how many starts failed because of it.
-    pub(super) failed_starts: (u64, u64),
-}
-
-/// The instance that has the name of a machine.
-#[derive(Clone, Debug)]
-pub(super) enum Instance {
-    /// There is none.
-    None,
-    /// The machine controls it.
-    Own(Arc<InstanceView>),
-    /// The machine does not control it.
-    Foreign,
-}
-
-impl Instance {
-    /// The instance of the machine.
-    pub(super) fn own(&self) -> Option<&InstanceView> {
-        match self {
-            Self::Own(view) => Some(view),
-            Self::None | Self::Foreign => None,
-        }
-    }
-}
-
-/// All facts on which one pass over a machine decides.
-pub(super) struct Facts {
-    pub(super) machine: Arc<MachineView>,
-    pub(super) instance: Instance,
-    pub(super) disks: Disks,
-    pub(super) decision: Decision,
-    /// Fields of the running instance that differ from the machine's and that only a restart changes.
-    pub(super) restart_required: bool,
-    /// Whether the backoff after failed starts has ended.
-    pub(super) backoff_over: bool,
-}
 
 impl World {
     /// Dates a machine's present generation.
@@ -206,25 +162,4 @@ impl World {
             None => {}
         }
     }
-}
-
-impl Facts {
-    /// Whether a machine that is to run can be started now.
-    pub(super) fn may_start(&self) -> bool {
-        self.disks.allow_start() && self.backoff_over && matches!(self.instance, Instance::None)
-    }
-
-    /// Whether the machine is to run.
-    pub(super) fn is_to_run(&self) -> bool {
-        match self.decision {
-            Decision::Start => true,
-            Decision::Keep => self.instance.own().is_some_and(|instance| !instance.status.phase.is_final()),
-            Decision::Stop => false,
-        }
-    }
-}
-
-/// The label with which a DataVolume names the machine that it was created for.
-pub(super) fn created_by(machine: &MachineView) -> (&'static str, Value) {
-    (CREATED_BY, json!(*machine.meta.uid))
 }

@@ -1,11 +1,14 @@
 //! Starts that fail, and the backoff between them.
 
-use super::{Facts, Instance, run::counts_failures};
+use super::{
+    facts::{Facts, Instance},
+    run::counts_failures,
+};
 use crate::{
     duration::Delay,
     kubevirt::{
-        World,
         json::{number, rounded_up},
+        model::World,
         objects::{InstanceView, MachineView, Phase, StartFailure},
     },
     objects::Key,

@@ -1,13 +1,14 @@
 //! The status of a machine.
 
 use super::{
-    Disks, Facts, Instance,
+    disks::Disks,
+    facts::{Facts, Instance},
     run::{Decision, Rerun, backoff_over, decide, is_done},
 };
 use crate::{
     kubevirt::{
-        World,
         json::merge_patch,
+        model::World,
         objects::{Condition, Id, InstanceView, Kind, MachineStatus, MachineView, Phase, condition},
     },
     objects::{Key, seconds},

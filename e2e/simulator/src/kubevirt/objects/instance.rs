@@ -1,7 +1,10 @@
 //! VirtualMachineInstance.
 
-use super::{Condition, Meta, knobs_of, machine::without_nulls};
-use crate::{knobs::Knobs, objects::Stored};
+use super::{Condition, Meta, knobs_of, machine::without_nulls, volumes_of};
+use crate::{
+    knobs::Knobs,
+    objects::{Key, Stored},
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -138,4 +141,10 @@ impl InstanceView {
     pub fn grace(&self) -> Duration {
         Duration::from_secs(self.spec["terminationGracePeriodSeconds"].as_u64().unwrap_or(30))
     }
+}
+
+/// The claims that an instance refers to. The claim of a DataVolume has its name.
+pub fn claims_of(key: &Key, instance: &InstanceView) -> Vec<Key> {
+    let (data_volumes, claims) = volumes_of(&instance.spec);
+    data_volumes.iter().chain(&claims).map(|name| key.sibling(name)).collect()
 }

@@ -6,13 +6,15 @@
 mod instance;
 mod launcher;
 mod machine;
+mod object;
 mod volume;
 
-pub use instance::{InstanceStatus, InstanceView, Phase, PhaseTransition, StoredInstance};
+pub use instance::{InstanceStatus, InstanceView, Phase, PhaseTransition, StoredInstance, claims_of};
 pub use launcher::{LauncherView, PodCondition, StoredLauncher};
 pub use machine::{
     MachineSpec, MachineStatus, MachineView, RunStrategy, StartFailure, StateChangeRequest, StoredMachine,
 };
+pub use object::Object;
 pub use volume::{ClaimView, DataVolumeStatus, DataVolumeView, StoredClaim, StoredDataVolume};
 
 use crate::{
@@ -156,21 +158,6 @@ impl Meta {
     pub fn is_controlled_by(&self, uid: &str) -> bool {
         self.controller().is_some_and(|owner| owner.uid == uid)
     }
-}
-
-/// An object as last seen.
-#[derive(Clone, Debug)]
-pub enum Object {
-    /// VirtualMachine.
-    Machine(Box<MachineView>),
-    /// VirtualMachineInstance.
-    Instance(Box<InstanceView>),
-    /// DataVolume.
-    DataVolume(Box<DataVolumeView>),
-    /// PersistentVolumeClaim.
-    Claim(Box<ClaimView>),
-    /// A launcher Pod.
-    Pod(Box<LauncherView>),
 }
 
 /// A condition of a VirtualMachine or VirtualMachineInstance.

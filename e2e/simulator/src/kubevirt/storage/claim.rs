@@ -2,20 +2,13 @@
 
 use crate::{
     kubevirt::{
-        World,
+        model::World,
         objects::{Id, Kind},
     },
     objects::Key,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
-
-/// What the model remembers of a claim.
-#[derive(Debug, Default)]
-pub(in crate::kubevirt) struct Memory {
-    /// Whether it was bound before: a volume controller may disagree, and the simulator does not insist.
-    bound: bool,
-}
 
 impl World {
     /// One pass over a claim, which need not exist any more.

@@ -4,25 +4,13 @@ mod claim;
 mod stages;
 mod status;
 
-pub(super) use claim::Memory as ClaimMemory;
-
 use super::{
-    World,
-    instance::claims_of,
-    objects::{DataVolumeView, Id, Kind},
+    model::World,
+    objects::{DataVolumeView, Id, Kind, claims_of},
 };
 use crate::{knobs::Effective, objects::Key};
 use jiff::Timestamp;
 use serde_json::json;
-
-/// What the model remembers of a DataVolume.
-#[derive(Debug, Default)]
-pub(super) struct Memory {
-    /// Its phase, which the status follows, and when it began; `None` until the status was read.
-    stage: Option<(String, Timestamp)>,
-    /// Whether the simulator deletes it because its copy succeeded.
-    pub(super) collected: bool,
-}
 
 impl World {
     pub(super) fn knobs_of_data_volume<'a>(&'a self, key: &Key, view: &'a DataVolumeView) -> Effective<'a> {

@@ -3,7 +3,7 @@
 use crate::{
     duration::Delay,
     kubevirt::{
-        World,
+        model::World,
         objects::{ALLOW_ADOPTION, CDI, DataVolumeView, Id, Kind},
         writes::controller_reference,
     },

@@ -2,7 +2,7 @@
 
 use crate::{
     kubevirt::{
-        World,
+        model::World,
         objects::{Condition, DataVolumeStatus, DataVolumeView, Id, Kind, condition},
     },
     objects::{Key, seconds},

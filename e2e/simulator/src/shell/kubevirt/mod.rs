@@ -1,22 +1,17 @@
 //! How the objects of KubeVirt and CDI are watched and written.
 
+mod read;
 mod watch;
 mod write;
 
 use super::{
     clock::Clock,
+    follow::Sender,
     model::{Flight, Model},
     report::Reporter,
-    watch::Sender,
     write::Writer,
 };
-use crate::kubevirt::{
-    Action, Event, World,
-    objects::{
-        ClaimView, DataVolumeView, InstanceView, LauncherView, MachineView, Object, StoredClaim,
-        StoredDataVolume, StoredInstance, StoredLauncher, StoredMachine,
-    },
-};
+use crate::kubevirt::{Action, Event, World};
 use futures::FutureExt;
 use jiff::Timestamp;
 use kube::Client;
@@ -68,24 +63,4 @@ impl Model for World {
         }
         .boxed()
     }
-}
-
-fn machine(stored: StoredMachine) -> Object {
-    Object::Machine(Box::new(MachineView::read(stored)))
-}
-
-fn instance(stored: StoredInstance) -> Object {
-    Object::Instance(Box::new(InstanceView::read(stored)))
-}
-
-fn data_volume(stored: StoredDataVolume) -> Object {
-    Object::DataVolume(Box::new(DataVolumeView::read(stored)))
-}
-
-fn claim(stored: StoredClaim) -> Object {
-    Object::Claim(Box::new(ClaimView::read(stored)))
-}
-
-fn pod(stored: StoredLauncher) -> Option<Object> {
-    LauncherView::read(stored).map(|view| Object::Pod(Box::new(view)))
 }

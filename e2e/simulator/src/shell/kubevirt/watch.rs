@@ -1,5 +1,6 @@
 //! The watches: one task per kind.
 
+use super::read;
 use crate::{
     kubevirt::{
         Event,
@@ -9,7 +10,7 @@ use crate::{
     shell::{
         clock::Clock,
         defaults,
-        watch::{Sender, Source, config, follow, key_of},
+        follow::{Sender, Source, config, follow, key_of},
     },
 };
 use jiff::Timestamp;
@@ -28,11 +29,11 @@ pub(super) fn start(
 ) -> usize {
     let before = tasks.len();
     let starter = Starter { client, namespace, clock, sender };
-    starter.objects(tasks, Kind::Machine, |stored| Some(super::machine(stored)));
-    starter.objects(tasks, Kind::Instance, |stored| Some(super::instance(stored)));
-    starter.objects(tasks, Kind::DataVolume, |stored| Some(super::data_volume(stored)));
-    starter.objects(tasks, Kind::Claim, |stored| Some(super::claim(stored)));
-    starter.objects(tasks, Kind::Pod, super::pod);
+    starter.objects(tasks, Kind::Machine, |stored| Some(read::machine(stored)));
+    starter.objects(tasks, Kind::Instance, |stored| Some(read::instance(stored)));
+    starter.objects(tasks, Kind::DataVolume, |stored| Some(read::data_volume(stored)));
+    starter.objects(tasks, Kind::Claim, |stored| Some(read::claim(stored)));
+    starter.objects(tasks, Kind::Pod, read::pod);
     defaults::start(client, namespace, clock, sender, tasks, (Event::Knobs, Event::Class));
     tasks.len() - before
 }

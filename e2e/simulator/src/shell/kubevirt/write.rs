@@ -1,5 +1,6 @@
 //! The writes, each tried once: the model decides whether and when to try again.
 
+use super::read;
 use crate::{
     kubevirt::{
         Outcome, Write,
@@ -19,11 +20,11 @@ use std::fmt::Debug;
 pub(super) async fn perform(client: &Client, id: &Id, write: Write) -> Outcome {
     let ended = async {
         match id.kind {
-            Kind::Machine => request(client, id, write, |stored| Some(super::machine(stored))).await,
-            Kind::Instance => request(client, id, write, |stored| Some(super::instance(stored))).await,
-            Kind::DataVolume => request(client, id, write, |stored| Some(super::data_volume(stored))).await,
-            Kind::Claim => request(client, id, write, |stored| Some(super::claim(stored))).await,
-            Kind::Pod => request(client, id, write, super::pod).await,
+            Kind::Machine => request(client, id, write, |stored| Some(read::machine(stored))).await,
+            Kind::Instance => request(client, id, write, |stored| Some(read::instance(stored))).await,
+            Kind::DataVolume => request(client, id, write, |stored| Some(read::data_volume(stored))).await,
+            Kind::Claim => request(client, id, write, |stored| Some(read::claim(stored))).await,
+            Kind::Pod => request(client, id, write, read::pod).await,
         }
     };
     match tokio::time::timeout(DEADLINE, ended).await {

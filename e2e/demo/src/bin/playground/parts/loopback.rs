@@ -1,7 +1,9 @@
 //! A control plane, the platform simulator, two controllers, the webhook and the aggregated API as processes of this host.
 
 use futures::future::{join_all, try_join_all};
-use vmpool_installation::installation::{cluster_options, connect, install_without_simulator};
+use vmpool_installation::installation::{
+    cluster_options, connect, install_without_simulator, kubevirt_definitions,
+};
 use vmpool_installation::programs::{
     Chart, Component, Controller, ControllerOptions, Program, Service, ServiceOptions, Simulator,
 };
@@ -38,13 +40,16 @@ impl Loopback {
     /// The error of the first program that does not start.
     pub(super) async fn start(place: &Place) -> anyhow::Result<Self> {
         println!("{PROGRESS}etcd, kube-apiserver, kube-controller-manager");
-        let cluster = ControlPlane::start(Options {
+        let mut options = Options {
             directory: Some(place.cluster()),
             // It is not read, and would grow for weeks.
             audit: AuditLog::Off,
             ..cluster_options("playground")
-        })
-        .await?;
+        };
+        if has_kubevirt() {
+            options.manifests.extend(kubevirt_definitions());
+        }
+        let cluster = ControlPlane::start(options).await?;
         // If a program does not start, its log contains the reason.
         let programs = Programs::start(&cluster).await.inspect_err(|_| cluster.keep_directory())?;
         Ok(Self { programs, cluster })
@@ -73,7 +78,7 @@ impl Loopback {
         let Programs { controllers, services, simulator } = &mut self.programs;
         if let Err(error) = simulator.check() {
             tracing::warn!("restarting the simulator: {error}");
-            match Simulator::start(&self.cluster).await {
+            match start_simulator(&self.cluster).await {
                 Ok(started) => *simulator = started,
                 Err(error) => tracing::warn!("the restart failed: {error}"),
             }
@@ -127,16 +132,30 @@ impl Programs {
         });
         let services = try_join_all(services).await?;
         let controllers = (0..CONTROLLERS).map(|number| {
-            let options = ControllerOptions::everywhere(format!("controller-{number}"));
+            let mut options = ControllerOptions::everywhere(format!("controller-{number}"));
+            if has_kubevirt() {
+                options.extra.push("--platforms=dvp,kubevirt".to_owned());
+            }
             Controller::start(cluster, options)
         });
         let (simulator, (), controllers) = tokio::try_join!(
-            Simulator::start(cluster),
+            start_simulator(cluster),
             connect(cluster, &chart, &services, |_| {}),
             try_join_all(controllers),
         )?;
         Ok(Self { controllers, services, simulator })
     }
+}
+
+/// Whether `PLATFORM=all` asks for KubeVirt, too. It is not the default, because kubectl's short names `vm` and `vmpool`
+/// would be ambiguous.
+fn has_kubevirt() -> bool {
+    std::env::var("PLATFORM").is_ok_and(|platform| platform == "all")
+}
+
+async fn start_simulator(cluster: &ControlPlane) -> vmpool_test_cluster::error::Result<Simulator> {
+    let platform = if has_kubevirt() { "--platform=all" } else { "--platform=dvp" };
+    Simulator::start_with(cluster, &[platform]).await
 }
 
 /// The name of a service without the prefix of the product.

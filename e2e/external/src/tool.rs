@@ -7,7 +7,7 @@ use std::time::Duration;
 use vmpool_test_cluster::error::{Error, Result};
 use vmpool_test_cluster::process;
 
-use super::Surroundings;
+use crate::Environment;
 
 /// Longer than pulling an image takes over a slow connection.
 const DEADLINE: Duration = Duration::from_mins(10);
@@ -17,15 +17,15 @@ const REMOVAL: Duration = Duration::from_mins(1);
 
 /// A tool that was found on `PATH`.
 #[derive(Debug, Clone)]
-pub(super) struct Tool {
+pub(crate) struct Tool {
     name: &'static str,
     program: PathBuf,
 }
 
 impl Tool {
     /// Searches `PATH` for the tool.
-    pub(super) fn find(name: &'static str, surroundings: &Surroundings) -> Option<Self> {
-        let mut folders = std::env::split_paths(&surroundings.path);
+    pub(crate) fn find(name: &'static str, environment: &Environment) -> Option<Self> {
+        let mut folders = std::env::split_paths(&environment.path);
         let program =
             folders.find_map(|folder| Some(folder.join(name)).filter(|program| program.is_file()))?;
         Some(Self { name, program })
@@ -35,7 +35,7 @@ impl Tool {
     ///
     /// # Errors
     /// [`Error::Command`] with its error output if it fails, [`Error::Spawn`] if it cannot be started or does not exit.
-    pub(super) async fn run(&self, arguments: &[&str]) -> Result<String> {
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Result<String> {
         let output = process::output(self.name, self.command(arguments), DEADLINE).await?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
@@ -48,7 +48,7 @@ impl Tool {
     }
 
     /// Runs the tool during drop, where it cannot be awaited and errors cannot be returned.
-    pub(super) fn run_at_last(&self, arguments: &[&str]) {
+    pub(crate) fn run_in_drop(&self, arguments: &[&str]) {
         let command = self.command(arguments);
         let removed = std::thread::scope(|scope| {
             let run = scope.spawn(|| {

@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use vmpool_test_cluster::error::Result;
+use vmpool_test_cluster::error::{Error, Result};
 use vmpool_test_cluster::node::images::Image;
 
-use super::{Provider, Surroundings, docker, unique_name};
-use crate::provider::tool::Tool;
+use crate::provider::unique_name;
+use crate::tool::Tool;
+use crate::{Environment, Provider};
 
 /// A cluster that this process has created. Dropping it deletes it.
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     kind: Tool,
     name: String,
     deleted: bool,
@@ -19,21 +20,30 @@ impl Cluster {
     /// Creates a cluster with these images, which are built only if all tools are available, and a kubeconfig for it.
     ///
     /// # Errors
-    /// [`vmpool_test_cluster::Error::Unavailable`] without Docker or kind, [`vmpool_test_cluster::Error::Command`] with kind's error.
-    pub(super) async fn create(
-        surroundings: &Surroundings,
+    /// [`Error::Unavailable`] without Docker or kind, [`Error::Command`] with kind's error.
+    pub(crate) async fn create(
+        environment: &Environment,
         kubeconfig: &Path,
         images: impl FnOnce() -> Result<Vec<Image>>,
     ) -> Result<Self> {
-        docker(Provider::Kind, surroundings).await?;
-        let lacks = || Provider::Kind.lacks("kind, which is not on PATH (go install sigs.k8s.io/kind)");
-        let kind = Tool::find("kind", surroundings).ok_or_else(lacks)?;
+        let unavailable = |reason: &str| Provider::Kind.unavailable(reason);
+        let docker = Tool::find("docker", environment).ok_or_else(|| unavailable("docker is not on PATH"))?;
+        match docker.run(&["version", "--format={{.Server.Version}}"]).await {
+            Ok(_version) => {}
+            Err(Error::Command { stderr, .. }) => {
+                let reason = stderr.lines().next().unwrap_or_default();
+                return Err(unavailable(&format!("`docker version` fails: {reason}")));
+            }
+            Err(error) => return Err(error),
+        }
+        let kind = Tool::find("kind", environment)
+            .ok_or_else(|| unavailable("kind is not on PATH (go install sigs.k8s.io/kind)"))?;
         let images = images()?;
         // From here on the cluster may exist and must be deleted.
         let cluster = Self { kind, name: unique_name(), deleted: false };
         let name = format!("--name={}", cluster.name);
         let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
-        cluster.kind.run(&["create", "cluster", &name, &kubeconfig, "--wait=180s"]).await?;
+        cluster.kind.run(&["create", "cluster", &name, &kubeconfig]).await?;
         for image in &images {
             let archive = image.archive.display().to_string();
             cluster.kind.run(&["load", "image-archive", &archive, &name]).await?;
@@ -44,8 +54,8 @@ impl Cluster {
     /// Deletes the cluster.
     ///
     /// # Errors
-    /// [`vmpool_test_cluster::Error::Command`] with kind's error.
-    pub(super) async fn delete(mut self) -> Result<()> {
+    /// [`Error::Command`] with kind's error.
+    pub(crate) async fn delete(mut self) -> Result<()> {
         self.deleted = true;
         let name = format!("--name={}", self.name);
         self.kind.run(&["delete", "cluster", &name]).await.map(drop)
@@ -56,7 +66,7 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         if !self.deleted {
             let name = format!("--name={}", self.name);
-            self.kind.run_at_last(&["delete", "cluster", &name]);
+            self.kind.run_in_drop(&["delete", "cluster", &name]);
         }
     }
 }

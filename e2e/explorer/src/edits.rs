@@ -1,0 +1,111 @@
+//! What users write in pools and machines, for each platform.
+
+use serde_json::{Value, json};
+use vmpool_api::labels;
+use vmpool_invariants::platform::PlatformName;
+
+use crate::manifest::{self, disk, templates};
+use crate::manifest_kubevirt::{self as kubevirt, LABEL};
+use crate::requests::stored_pool;
+use crate::world::World;
+
+/// A pool with this number of replicas, this scale-down policy and these disk templates.
+pub(crate) fn pool(
+    platform: PlatformName,
+    replicas: i64,
+    policy: &str,
+    disks: &[(&'static str, Value)],
+) -> Value {
+    match platform {
+        PlatformName::Dvp => manifest::pool(replicas, policy, disks),
+        PlatformName::KubeVirt => kubevirt::pool(replicas, sort_policy(policy), disks),
+    }
+}
+
+/// The spec with this number of cores.
+pub(crate) fn cores(platform: PlatformName, cores: i64) -> Value {
+    let cpu = json!({ "cores": cores });
+    match platform {
+        PlatformName::Dvp => json!({ "virtualMachineTemplate": { "spec": { "cpu": cpu } } }),
+        PlatformName::KubeVirt => json!({ "virtualMachineTemplate": { "spec": { "template": { "spec": {
+            "domain": { "cpu": cpu },
+        } } } } }),
+    }
+}
+
+/// The spec with this scale-down policy.
+pub(crate) fn policy(world: &World, policy: &str) -> Value {
+    if world.platform() == PlatformName::Dvp {
+        return json!({ "scaleDownPolicy": policy });
+    }
+    let pool = stored_pool(world).unwrap_or_default();
+    let preserves = pool["spec"]["scaleInStrategy"].to_string().contains("Offline");
+    let mut strategy = json!({ "unmanaged": null, "opportunistic": null, "proactive": null });
+    if let (Some(all), Value::Object(one)) =
+        (strategy.as_object_mut(), kubevirt::strategy(sort_policy(policy), preserves))
+    {
+        all.extend(one);
+    }
+    json!({ "scaleInStrategy": strategy })
+}
+
+/// The spec with one more disk template; `None` if the pool has it.
+pub(crate) fn add_disk(world: &World, name: &str, reclaim: &Value) -> Option<Value> {
+    if world.platform() == PlatformName::KubeVirt {
+        let mut names = volumes_of(world)?;
+        let is_new = !names.iter().any(|known| known == name);
+        names.push(name.to_owned());
+        return is_new.then(|| kubevirt::templates(&names));
+    }
+    let known = |disks: &[Value]| disks.iter().any(|disk| disk["name"] == *name);
+    let (mut devices, mut disks) = disks_of(world).filter(|(_, disks)| !known(disks))?;
+    devices.push(json!({ "kind": "VirtualDisk", "name": name }));
+    disks.push(disk(name, reclaim));
+    Some(templates(&devices, &disks))
+}
+
+/// The spec without a disk template; `None` if no other would be left.
+pub(crate) fn remove_disk(world: &World, name: &str) -> Option<Value> {
+    if world.platform() == PlatformName::KubeVirt {
+        let mut names = volumes_of(world)?;
+        names.retain(|known| known != name);
+        return (!names.is_empty()).then(|| kubevirt::templates(&names));
+    }
+    let (mut devices, mut disks) = disks_of(world)?;
+    devices.retain(|device| device["name"] != *name);
+    disks.retain(|disk| disk["name"] != *name);
+    (!disks.is_empty()).then(|| templates(&devices, &disks))
+}
+
+/// The patch after which a machine does not belong to its pool by its labels.
+pub(crate) fn without_labels(platform: PlatformName) -> Value {
+    let label = match platform {
+        PlatformName::Dvp => labels::POOL_UID,
+        PlatformName::KubeVirt => LABEL,
+    };
+    json!({ "metadata": { "labels": { (label): null } } })
+}
+
+/// The devices and the disk templates of the pool.
+fn disks_of(world: &World) -> Option<(Vec<Value>, Vec<Value>)> {
+    let pool = stored_pool(world)?;
+    let list = |pointer: &str| pool.pointer(pointer)?.as_array().cloned();
+    list("/spec/virtualMachineTemplate/spec/blockDeviceRefs").zip(list("/spec/virtualDiskTemplates"))
+}
+
+/// The names of the DataVolume templates of the pool.
+fn volumes_of(world: &World) -> Option<Vec<String>> {
+    let pool = stored_pool(world)?;
+    let all = pool.pointer("/spec/virtualMachineTemplate/spec/dataVolumeTemplates")?.as_array()?;
+    Some(all.iter().filter_map(|one| one["metadata"]["name"].as_str().map(str::to_owned)).collect())
+}
+
+/// The policy of KubeVirt that corresponds to one of DVP; any other one stays.
+fn sort_policy(policy: &str) -> &str {
+    match policy {
+        "NewestFirst" => "Newest",
+        "OldestFirst" => "Oldest",
+        "Explicit" => "Unmanaged",
+        other => other,
+    }
+}

@@ -1,0 +1,86 @@
+//! The KubeVirt pools of the simulated user.
+
+use serde_json::{Value, json};
+
+use crate::manifest::POOL;
+
+/// The label that the pool selects.
+pub const LABEL: &str = "farm";
+
+/// A DataVolume template.
+pub fn disk(name: &str) -> Value {
+    json!({
+        "metadata": { "name": name },
+        "spec": {
+            "source": { "blank": {} },
+            "storage": { "resources": { "requests": { "storage": "64Mi" } } },
+        },
+    })
+}
+
+/// A volume for a DataVolume template.
+pub fn volume(name: &str) -> Value {
+    json!({ "name": name, "dataVolume": { "name": name } })
+}
+
+/// A device for a volume.
+pub fn device(name: &str) -> Value {
+    json!({ "name": name, "disk": { "bus": "virtio" } })
+}
+
+/// The fields of a spec that say how a pool with this policy is scaled in: a sort policy, `Opportunistic` or `Unmanaged`.
+pub fn strategy(policy: &str, preserve: bool) -> Value {
+    let preservation = if preserve { "Offline" } else { "Disabled" };
+    match policy {
+        "Unmanaged" => json!({ "unmanaged": {} }),
+        "Opportunistic" => json!({ "opportunistic": { "statePreservation": preservation } }),
+        policy => json!({ "proactive": {
+            "statePreservation": preservation, "selectionPolicy": { "sortPolicy": policy },
+        } }),
+    }
+}
+
+/// A pool with this number of replicas, this policy and these DataVolume templates. If one of them is retained, the pool
+/// preserves the storage of its machines.
+pub fn pool(replicas: i64, policy: &str, disks: &[(&'static str, Value)]) -> Value {
+    let preserve = disks.iter().any(|(_, reclaim)| !reclaim.is_null());
+    let of = |make: fn(&str) -> Value| disks.iter().map(|(name, _)| make(name)).collect::<Vec<_>>();
+    json!({
+        "apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "metadata": { "name": POOL },
+        "spec": {
+            "replicas": replicas,
+            "maxUnavailable": 1,
+            "selector": { "matchLabels": { (LABEL): "render" } },
+            "scaleInStrategy": strategy(policy, preserve),
+            "virtualMachineTemplate": {
+                "metadata": { "labels": { (LABEL): "render" } },
+                "spec": {
+                    "runStrategy": "Always",
+                    "dataVolumeTemplates": of(disk),
+                    "template": {
+                        "metadata": { "labels": { (LABEL): "render" } },
+                        "spec": {
+                            "domain": {
+                                "cpu": { "cores": 1 }, "memory": { "guest": "512Mi" },
+                                "devices": { "disks": of(device) },
+                            },
+                            "volumes": of(volume),
+                        },
+                    },
+                },
+            },
+        },
+    })
+}
+
+/// The part of a spec that contains the volumes and the DataVolume templates of these names.
+pub fn templates(names: &[String]) -> Value {
+    let of = |make: fn(&str) -> Value| names.iter().map(|name| make(name)).collect::<Vec<_>>();
+    json!({ "virtualMachineTemplate": { "spec": {
+        "dataVolumeTemplates": of(disk),
+        "template": { "spec": {
+            "domain": { "devices": { "disks": of(device) } },
+            "volumes": of(volume),
+        } },
+    } } })
+}

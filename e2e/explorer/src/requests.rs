@@ -1,0 +1,43 @@
+//! Requests of users for the pool, and for one of the machines or disks.
+
+use serde_json::{Value, json};
+use vmpool_model::{PatchKind, Verb};
+
+use crate::manifest::POOL;
+use crate::world::{NAMESPACE, World};
+
+/// The stored pool.
+pub(crate) fn stored_pool(world: &World) -> Option<Value> {
+    world.server.get(world.resources().pools, NAMESPACE, POOL).map(|pool| (*pool).clone())
+}
+
+/// Patches the spec of the pool.
+pub(crate) async fn edit(world: &mut World, spec: Value) {
+    let call =
+        world.call(Verb::Patch(PatchKind::Merge), "virtualmachinepools", POOL, "", json!({ "spec": spec }));
+    _ = world.do_as_user(&call).await;
+}
+
+/// Patches the selected machine.
+pub(crate) async fn patch_machine(world: &mut World, which: usize, patch: Value) {
+    let Some((name, _)) = choose(world, world.resources().machines, which) else { return };
+    let call = world.call(Verb::Patch(PatchKind::Merge), "virtualmachines", &name, "", patch);
+    _ = world.do_as_user(&call).await;
+}
+
+/// Deletes the selected object.
+pub(crate) async fn delete(world: &mut World, resource: &str, which: usize) {
+    let Some((name, uid)) = choose(world, resource, which) else { return };
+    world.user_actions.deleted.insert(uid);
+    let plural = resource.split('.').next().unwrap_or_default();
+    let call = world.call(Verb::Delete, plural, &name, "", Value::Null);
+    _ = world.do_as_user(&call).await;
+}
+
+/// Name and UID of the selected object.
+pub(crate) fn choose(world: &World, resource: &str, which: usize) -> Option<(String, String)> {
+    let all = world.server.all(resource);
+    let object = all.get(which.checked_rem(all.len())?)?;
+    let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
+    text("name").zip(text("uid"))
+}

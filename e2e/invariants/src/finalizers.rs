@@ -1,0 +1,30 @@
+//! I9 for KubeVirt: only machines of pools have the finalizer of the pool, so that every other machine can be deleted.
+
+use std::collections::BTreeSet;
+
+use vmpool_api::kubevirt::finalizers;
+
+use super::Violation;
+use crate::object::{Kind, Object};
+use crate::recorder::State;
+
+/// Machines with the finalizer and without a pool, and machines of a pool without it or whose deletion it holds. Call this
+/// on a settled world.
+pub fn violations(state: &State) -> Vec<Violation> {
+    let pools: BTreeSet<&str> = state.all(Kind::Pool).map(Object::uid).collect();
+    let machines = state.all(Kind::Machine).filter(|machine| machine.is_kubevirt());
+    machines.filter_map(|machine| of_machine(machine, &pools)).collect()
+}
+
+fn of_machine(machine: &Object, pools: &BTreeSet<&str>) -> Option<Violation> {
+    let all = machine.at("/metadata/finalizers").as_array();
+    let has = all.is_some_and(|all| all.iter().any(|finalizer| finalizer == finalizers::POOL));
+    let name = machine.name();
+    let what = match (has, pools.contains(machine.owner_uid()), machine.is_terminating()) {
+        (true, false, _) => format!("machine {name} has the finalizer of a pool, but no pool"),
+        (true, true, true) => format!("the finalizer of the pool holds the deleted machine {name}"),
+        (false, true, false) => format!("machine {name} of a pool lacks the finalizer"),
+        _ => return None,
+    };
+    Some(Violation { invariant: "I9", what })
+}

@@ -1,0 +1,166 @@
+//! A machine in the model.
+
+use super::device::Device;
+use crate::{
+    duration::Delay,
+    objects::{Key, MachineSpec, MachineView, RunPolicy},
+    shared::outbox::Outbox,
+};
+use jiff::Timestamp;
+use std::sync::Arc;
+
+/// A machine in the model.
+#[derive(Debug)]
+pub(in crate::world) struct Machine {
+    pub(in crate::world) view: MachineView,
+    pub(in crate::world) outbox: Outbox,
+    /// When the current generation was first observed.
+    pub(in crate::world) changed_at: Timestamp,
+    /// The last evaluated generation and spec.
+    pub(in crate::world) evaluated: Option<(i64, Arc<MachineSpec>)>,
+    pub(in crate::world) power: Power,
+    /// The last start or stop by an operation or by the guest.
+    pub(in crate::world) manual_state: ManualState,
+    pub(in crate::world) devices: Vec<Device>,
+    /// Disks in whose lists of users it is registered.
+    pub(in crate::world) listed: Vec<Key>,
+    /// Disks that its guest uses.
+    pub(in crate::world) mounted: Vec<Key>,
+    /// Requests of operations that are not started yet.
+    pub(in crate::world) requests: Requests,
+    /// How often it was started and migrated since the simulator first observed it.
+    pub(in crate::world) boots: u32,
+    pub(in crate::world) migrations: u32,
+    /// The value of the knob `shutdown` that was already applied.
+    pub(in crate::world) shutdown_applied: Option<Delay>,
+    pub(in crate::world) next_bump: Option<Timestamp>,
+    /// Whether its state was restored from its object.
+    pub(in crate::world) taken_over: bool,
+}
+
+/// Requests of operations.
+#[derive(Debug, Default)]
+pub(in crate::world) struct Requests {
+    pub(in crate::world) restart: bool,
+    pub(in crate::world) migrate: bool,
+    /// Whether it does not wait for the guest.
+    pub(in crate::world) force: bool,
+}
+
+/// The last start or stop of a machine that its run policy takes into account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::world) enum ManualState {
+    Untouched,
+    Started,
+    Stopped,
+}
+
+/// One run of a machine.
+#[derive(Clone, Debug)]
+pub(in crate::world) struct Boot {
+    /// Its Pod, unless the simulator creates no Pods.
+    pub(in crate::world) pod: Option<Key>,
+    pub(in crate::world) node: String,
+    /// The spec with which it was started.
+    pub(in crate::world) spec: Arc<MachineSpec>,
+}
+
+/// The state of a machine on the hypervisor.
+#[derive(Clone, Debug)]
+pub(in crate::world) enum Power {
+    Off,
+    /// Waits for its Pod, then (with a time) for its guest.
+    Booting {
+        boot: Boot,
+        live_since: Option<Timestamp>,
+    },
+    On {
+        boot: Boot,
+        since: Timestamp,
+    },
+    /// Waits for the Pod on the other node, then (with a time) for the migration.
+    Migrating {
+        boot: Boot,
+        target: Boot,
+        live_since: Option<Timestamp>,
+    },
+    Crashed {
+        boot: Boot,
+    },
+    Stopping {
+        since: Timestamp,
+    },
+}
+
+impl Power {
+    /// All Pods that should exist.
+    pub(in crate::world) fn boots(&self) -> impl Iterator<Item = &Boot> {
+        let (first, second) = match self {
+            Self::Booting { boot, .. } | Self::On { boot, .. } | Self::Crashed { boot } => (Some(boot), None),
+            Self::Migrating { boot, target, .. } => (Some(boot), Some(target)),
+            Self::Off | Self::Stopping { .. } => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+
+    /// The guest's run.
+    pub(in crate::world) fn boot(&self) -> Option<&Boot> {
+        self.boots().next()
+    }
+
+    pub(in crate::world) fn is_off(&self) -> bool {
+        matches!(self, Self::Off)
+    }
+}
+
+impl Machine {
+    pub(in crate::world) fn new(view: MachineView, now: Timestamp) -> Self {
+        Self {
+            view,
+            outbox: Outbox::new(now),
+            changed_at: now,
+            evaluated: None,
+            power: Power::Off,
+            manual_state: ManualState::Untouched,
+            devices: Vec::new(),
+            listed: Vec::new(),
+            mounted: Vec::new(),
+            requests: Requests::default(),
+            boots: 0,
+            migrations: 0,
+            shutdown_applied: None,
+            next_bump: None,
+            taken_over: false,
+        }
+    }
+
+    /// The order of machines when the simulator starts: running machines first, then by age.
+    pub(in crate::world) fn seniority(&self) -> (bool, i64) {
+        let runs = self.view.status.block_device_refs.iter().any(|device| device.attached);
+        (!runs, self.view.meta.created)
+    }
+
+    /// Whether it should run.
+    pub(in crate::world) fn wants_to_run(&self) -> bool {
+        if self.view.meta.deleting {
+            return false;
+        }
+        match self.spec().run_policy {
+            RunPolicy::AlwaysOn => true,
+            RunPolicy::AlwaysOff => false,
+            RunPolicy::Manual => self.manual_state == ManualState::Started,
+            RunPolicy::AlwaysOnUnlessStoppedManually => self.manual_state != ManualState::Stopped,
+        }
+    }
+
+    /// The last evaluated spec. The first spec of a new machine is used for its disks before it is evaluated, so that a
+    /// disk that is created together with its machine gets all its finalizers in one write.
+    pub(in crate::world) fn spec(&self) -> &Arc<MachineSpec> {
+        self.evaluated.as_ref().map_or(&self.view.spec, |(_, spec)| spec)
+    }
+
+    /// Whether its disks are attached to it.
+    pub(in crate::world) fn holds_disks(&self) -> bool {
+        !self.power.is_off() || self.wants_to_run()
+    }
+}
