@@ -87,7 +87,8 @@ pub(crate) async fn report<P: Platform>(shared: Shared, state: watch::Receiver<O
     };
     let api: Api<PartialObjectMeta<P::Pool>> = api(shared.client(), shared.namespace());
     let scope = Scope { metadata_only: true, ..Scope::default() };
-    crate::watch::watch(api, shared.env().clone(), scope, NewObjects { known: HashSet::new(), publish }).await;
+    crate::watch::watch(api, shared.env().clone(), scope, NewObjects { known: HashSet::new(), publish })
+        .await;
 }
 
 /// Shows each object once.

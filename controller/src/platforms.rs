@@ -39,8 +39,7 @@ pub async fn lead_all(
         let known = known.clone();
         move || known.borrow().is_some()
     });
-    let dvp =
-        is_dvp.then(|| while_served::<Dvp>(shared.clone(), known.clone(), stop.clone()).boxed());
+    let dvp = is_dvp.then(|| while_served::<Dvp>(shared.clone(), known.clone(), stop.clone()).boxed());
     let kubevirt =
         is_kubevirt.then(|| while_served::<KubeVirt>(shared.clone(), known.clone(), stop.clone()).boxed());
     let platforms = join(OptionFuture::from(dvp), OptionFuture::from(kubevirt));
@@ -50,7 +49,10 @@ pub async fn lead_all(
         Either::Right((ended, platforms)) => {
             let (Either::Left((ended, _)) | Either::Right((ended, _))) = ended;
             let error = ended.err().map(|error| error.to_string());
-            tracing::error!(error, "the sender of events or the watch of definitions ended: this leadership ends too");
+            tracing::error!(
+                error,
+                "the sender of events or the watch of definitions ended: this leadership ends too"
+            );
             stop.cancel();
             platforms.await;
         }
@@ -71,7 +73,10 @@ async fn while_served<P: Platform>(shared: Shared, mut known: Known, stop: Cance
         match select(reconciling, vanishes).await {
             Either::Left(_) => return stop.cancel(),
             Either::Right(((), reconciling)) => {
-                tracing::info!(platform = P::NAME, "a definition of this platform is gone: reconciling stops");
+                tracing::info!(
+                    platform = P::NAME,
+                    "a definition of this platform is gone: reconciling stops"
+                );
                 turn.cancel();
                 reconciling.await;
             }
@@ -110,12 +115,7 @@ async fn is_stopped<T>(changes: &mut watch::Receiver<T>, stop: &CancellationToke
 }
 
 /// Reconciles the pools of a platform while no other controller may reconcile them.
-async fn while_alone<P: Platform>(
-    shared: Shared,
-    known: Known,
-    shown: &ShownState,
-    stop: CancellationToken,
-) {
+async fn while_alone<P: Platform>(shared: Shared, known: Known, shown: &ShownState, stop: CancellationToken) {
     if !P::OtherController::EXISTS {
         tracing::info!(platform = P::NAME, "reconciling the pools of this platform");
         shown.set(PlatformState::Reconciling, String::new());

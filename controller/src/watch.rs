@@ -74,7 +74,10 @@ pub(crate) struct Scope {
 }
 
 /// An object of any scope that can be watched.
-pub(crate) trait Watched: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static {}
+pub(crate) trait Watched:
+    Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static
+{
+}
 
 impl<K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static> Watched for K {}
 

@@ -27,7 +27,7 @@ pub use kubevirt::KubeVirt;
 pub use meta::{controller_of, controller_reference, slim_metadata};
 pub use seam::{
     ApiObject, AttachmentOf, ClaimOf, DiskOf, Disks, Finalizers, InstanceOf, Instances, NoDisks,
-    NoFinalizers, NoInstances, NoObject, NoOtherController, NoStorage, PatchBody, Platform, RestartRequest, Revisions,
-    OtherController, Storage, VolumeOf,
+    NoFinalizers, NoInstances, NoObject, NoOtherController, NoStorage, OtherController, PatchBody, Platform,
+    RestartRequest, Revisions, Storage, VolumeOf,
 };
 pub use text::Text;

@@ -7,8 +7,8 @@ use vmpool_runtime::label_set;
 
 use super::label_values::{
     ClaimOutcome, Code, Collection, Deletion, DiskUse, Failed, LeadershipChange, LedgerResource,
-    MachineState, PassResult, PassStep, PlatformState, PoolState, RemovalState, Resource, SettledOutcome, Verb, WakeOutcome,
-    WatchResource, WriteKind, WriteOutcome,
+    MachineState, PassResult, PassStep, PlatformState, PoolState, RemovalState, Resource, SettledOutcome,
+    Verb, WakeOutcome, WatchResource, WriteKind, WriteOutcome,
 };
 use super::pool_series::PlatformName;
 

@@ -123,7 +123,11 @@ async fn while_definitions_are_unknown_the_leader_is_not_synced() {
     let is_list = |call: &crate::testing::Call| call.is(Verb::List, DEFINITIONS);
     let forbidden = crate::testing::Refusal::new(403, "Forbidden", "no role allows it");
     world.server.intercept(move |call| {
-        if is_list(call) { crate::testing::Fate::Refuse(forbidden.clone()) } else { crate::testing::Fate::Serve }
+        if is_list(call) {
+            crate::testing::Fate::Refuse(forbidden.clone())
+        } else {
+            crate::testing::Fate::Serve
+        }
     });
     world.lead_all(DVP);
     world.calm().await;

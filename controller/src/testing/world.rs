@@ -100,8 +100,7 @@ impl World {
     /// Starts a leader of the platforms whose definitions the server has.
     pub(crate) fn lead_all(&mut self, platforms: &'static [PlatformName]) {
         let (dependencies, fence) = (self.dependencies(), self.fence.clone());
-        let leading =
-            lead_all(dependencies, fence, self.leader_health.clone(), platforms, self.stop.clone());
+        let leading = lead_all(dependencies, fence, self.leader_health.clone(), platforms, self.stop.clone());
         self.leader = Some(self.env.spawn("leader", leading));
     }
 

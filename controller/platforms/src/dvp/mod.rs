@@ -19,7 +19,8 @@ use vmpool_engine::revision::{RevisionId, TemplateParts};
 use vmpool_engine::{Disk, Machine, Pool, Status};
 
 use super::{
-    Attachment, Disks, NoFinalizers, NoInstances, NoOtherController, NoStorage, PatchBody, Platform, Revisions,
+    Attachment, Disks, NoFinalizers, NoInstances, NoOtherController, NoStorage, PatchBody, Platform,
+    Revisions,
 };
 
 pub use objects::{AttachmentObject, DiskObject, MachineObject, PoolObject};

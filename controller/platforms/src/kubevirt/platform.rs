@@ -20,8 +20,8 @@ use super::release::{self, Target};
 use super::restart::{self, Restart};
 use super::{facts, keys, publish, revision, template, update};
 use crate::{
-    ApiObject, Finalizers, Instances, NoDisks, PatchBody, Platform, RestartRequest, Revisions, OtherController,
-    Storage, controller_of,
+    ApiObject, Finalizers, Instances, NoDisks, OtherController, PatchBody, Platform, RestartRequest,
+    Revisions, Storage, controller_of,
 };
 
 /// The field of the spec of a pool that contains the template of its machines.

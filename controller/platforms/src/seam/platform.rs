@@ -7,7 +7,7 @@ use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, Pool, Status};
 
-use super::{ApiObject, Disks, Finalizers, Instances, Revisions, OtherController, Storage};
+use super::{ApiObject, Disks, Finalizers, Instances, OtherController, Revisions, Storage};
 
 /// A patch of an object.
 #[derive(Clone, Debug, PartialEq)]
