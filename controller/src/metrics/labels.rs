@@ -7,10 +7,9 @@ use vmpool_runtime::label_set;
 
 use super::label_values::{
     ClaimOutcome, Code, Collection, Deletion, DiskUse, Failed, LeadershipChange, LedgerResource,
-    MachineState, PassResult, PassStep, PlatformState, PoolState, RemovalState, Resource, SettledOutcome,
+    MachineState, PassResult, PassStep, PoolState, RemovalState, Resource, SettledOutcome,
     Verb, WakeOutcome, WatchResource, WriteKind, WriteOutcome,
 };
-use super::pool_series::PlatformName;
 
 label_set!(pub(super) RequestLabels { verb: Verb, resource: Resource, code: Code });
 label_set!(pub(super) DurationLabels { verb: Verb, resource: Resource });
@@ -29,7 +28,6 @@ label_set!(pub(super) ClaimLabels { outcome: ClaimOutcome });
 label_set!(pub(super) CollectionLabels { reason: Collection });
 label_set!(pub(super) LedgerLabels { resource: LedgerResource });
 label_set!(pub(super) WatchLabels { resource: WatchResource });
-label_set!(pub(super) PlatformLabels { platform: PlatformName, state: PlatformState });
 label_set!(pub(super) LeadershipLabels { event: LeadershipChange });
 
 /// A family that contains these series from the start.

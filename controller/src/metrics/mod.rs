@@ -12,6 +12,7 @@ mod label_values;
 mod labels;
 mod live;
 mod passes;
+mod platforms;
 mod pool_series;
 mod pools;
 pub mod reference;
@@ -40,8 +41,9 @@ pub(crate) use passes::{PassMetrics, PassTimer, QueueMetrics};
 pub(crate) use pools::{PoolCounts, PoolReport};
 pub use writes::WriteMetrics;
 
-use labels::{LeadershipLabels, LedgerLabels, PlatformLabels, WatchLabels, each};
+use labels::{LeadershipLabels, LedgerLabels, WatchLabels, each};
 use live::LiveGauges;
+use platforms::PlatformGauges;
 use removals::RemovalMetrics;
 
 /// All metrics of one controller.
@@ -63,7 +65,7 @@ pub struct Metrics {
     leadership_changes: Family<LeadershipLabels, Counter>,
     watch_restarts: Family<WatchLabels, Counter>,
     watch_lists: Family<WatchLabels, Counter>,
-    platforms: Family<PlatformLabels, Gauge>,
+    platforms: PlatformGauges,
     leader: Gauge,
     lease_remaining: FloatGauge,
     live: LiveGauges,
@@ -95,12 +97,7 @@ impl Metrics {
                 "Changes of the leadership of this process",
                 each(LeadershipChange::ALL.iter().map(|&event| LeadershipLabels { event })),
             ),
-            platforms: registry.register(
-                "vmpool_platform_state",
-                "0 or 1",
-                "Whether the leader is in this state for the pools of this platform. A standby exports no series",
-                Family::default(),
-            ),
+            platforms: PlatformGauges::new(registry),
             queue: QueueMetrics::new(registry),
             passes: PassMetrics::new(registry),
             api: ApiMetrics::new(registry, env),
@@ -144,13 +141,7 @@ impl Metrics {
 
     /// Shows the state of a platform; `None` removes its series.
     pub(crate) fn platform_is(&self, platform: &'static str, now: Option<PlatformState>) {
-        for &state in PlatformState::ALL {
-            let labels = PlatformLabels { platform: pool_series::PlatformName(platform.into()), state };
-            match now {
-                Some(now) => drop(self.platforms.get_or_create(&labels).set(i64::from(now == state))),
-                None => drop(self.platforms.remove(&labels)),
-            }
-        }
+        self.platforms.show(platform, now);
     }
 
     /// Reads queue, caches and census from `source` until the guard is dropped.
