@@ -3,7 +3,6 @@
 //! Most tests run without a controller. The cluster also has the CRDs of the other platform, because one cluster can have both.
 
 mod definitions;
-mod platforms;
 mod pools;
 mod samples;
 mod scale;

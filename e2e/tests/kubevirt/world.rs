@@ -30,14 +30,9 @@ static INSTALLED: RwLock<()> = RwLock::const_new(());
 
 /// Runs a test on the shared control plane, with programs of its own.
 pub(crate) fn with_world(name: &str, test: impl AsyncFnOnce(World<'_>) -> Result<()>) {
-    with_platforms(name, "kubevirt", test);
-}
-
-/// As [`with_world`], with a controller of these platforms.
-pub(crate) fn with_platforms(name: &str, platforms: &str, test: impl AsyncFnOnce(World<'_>) -> Result<()>) {
     with_namespace(name, async |place| {
         let _others = INSTALLED.read().await;
-        run(place, platforms, test).await
+        run(place, test).await
     });
 }
 
@@ -45,15 +40,11 @@ pub(crate) fn with_platforms(name: &str, platforms: &str, test: impl AsyncFnOnce
 pub(crate) fn alone(name: &str, test: impl AsyncFnOnce(World<'_>) -> Result<()>) {
     with_namespace(name, async |place| {
         let _alone = INSTALLED.write().await;
-        run(place, "kubevirt", test).await
+        run(place, test).await
     });
 }
 
-async fn run(
-    place: Place<'_>,
-    platforms: &str,
-    test: impl AsyncFnOnce(World<'_>) -> Result<()>,
-) -> Result<()> {
+async fn run(place: Place<'_>, test: impl AsyncFnOnce(World<'_>) -> Result<()>) -> Result<()> {
     static ACCOUNTS: OnceCell<Accounts> = OnceCell::const_new();
     let install = async || {
         let chart = Chart::render(&["platforms.kubevirt.enabled=true".to_owned()]).await?;
@@ -66,7 +57,7 @@ async fn run(
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let simulator = Simulator::start_with(place.cluster, &flags).await?;
     let mut options = ControllerOptions::new(namespace, "one");
-    options.extra.push(format!("--platforms={platforms}"));
+    options.extra.push("--platforms=kubevirt".to_owned());
     let controller = Controller::start(place.cluster, options).await?;
     let since = place.cluster.audit_mark();
     test(World { place, controller, _simulator: simulator, since }).await
