@@ -8,7 +8,7 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, Resource};
 use tokio::sync::watch;
 use vmpool_engine::{ObjectId, Uid};
-use vmpool_platforms::{OtherController, Platform};
+use vmpool_platforms::{DefaultWording, OtherController, Platform};
 
 use crate::definitions::{self, Known};
 use crate::events::{PoolEvent, Reason, Subject};
@@ -43,12 +43,14 @@ pub(crate) async fn observe<P: Platform>(
         let served = uid(&known.borrow_and_update());
         if served == Some(None) {
             // The other controller is not installed.
+            shared.set_live_updates(false);
             show(&state, OtherControllerState::Off);
         }
         let changed = known.wait_for(|known| uid(known) != served);
         if let Some(Some(_)) = &served {
             let sink = MapSink::new(Some, |installations| {
                 let installations: Vec<Installation<P>> = installations.values().cloned().collect();
+                shared.set_live_updates(P::OtherController::updates_live(&installations));
                 let blocker = P::OtherController::blocker(&installations);
                 show(&state, blocker.map_or(OtherControllerState::Off, OtherControllerState::MayRun));
             });
@@ -83,7 +85,7 @@ pub(crate) async fn report<P: Platform>(shared: Shared, state: watch::Receiver<O
             id: ObjectId::new(&*name, metadata.uid.as_deref().unwrap_or_default()),
         };
         let note = format!("vmpool does not reconcile this pool, because another controller may: {why}");
-        events.publish(&subject, vec![PoolEvent { reason: Reason::OtherControllerActive, name, note }]);
+        events.publish::<DefaultWording>(&subject, vec![PoolEvent { reason: Reason::OtherControllerActive, name, note }]);
     };
     let api: Api<PartialObjectMeta<P::Pool>> = api(shared.client(), shared.namespace());
     let scope = Scope { metadata_only: true, ..Scope::default() };

@@ -21,6 +21,8 @@ pub(super) enum Outcome {
     Skipped,
     /// A machine and its disks.
     Unit(Unit),
+    /// A machine was not created, because storage of another machine has the name of its storage.
+    StorageConflict(Arc<str>, String),
     /// A machine was changed.
     Machine(Seen<Machine>, Vec<PoolEvent>),
     /// A machine was not written to, because its spec differs from the revision.

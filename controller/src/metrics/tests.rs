@@ -92,6 +92,7 @@ fn the_failure_labels_are_the_reasons_of_the_condition() {
         R::FailedDelete,
         R::DiskFailure,
         R::FailedRepair,
+        R::FailedRevisionPruning,
         R::FailedTemplateUpdate,
         R::FailedRead,
         R::StatusDisputed,
@@ -101,6 +102,7 @@ fn the_failure_labels_are_the_reasons_of_the_condition() {
             | R::FailedDelete
             | R::DiskFailure
             | R::FailedRepair
+            | R::FailedRevisionPruning
             | R::FailedTemplateUpdate
             | R::FailedRead
             | R::StatusDisputed => {}

@@ -29,12 +29,13 @@ use vmpool_api::kubevirt::{POOL_API_VERSION, POOL_GROUP, POOL_OLD_VERSION};
 const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
 
 /// Resource names of the kinds, for paths of requests.
-const PLURALS: [(&str, &str); 5] = [
+const PLURALS: [(&str, &str); 6] = [
     ("VirtualMachinePool", "virtualmachinepools"),
     ("VirtualMachine", "virtualmachines"),
     ("VirtualMachineInstance", "virtualmachineinstances"),
     ("KubeVirt", "kubevirts"),
     ("DataVolume", "datavolumes"),
+    ("Event", "events"),
 ];
 
 /// Runs a test on the shared control plane, in a namespace of its own.

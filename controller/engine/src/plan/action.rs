@@ -323,8 +323,8 @@ impl Action {
             | Self::RecordRevision { .. }
             | Self::EndRestart { .. }
             | Self::ShortenProtection { .. }
-            | Self::PruneRevision { .. }
             | Self::PruneRecord { .. } => FailureReason::FailedRepair,
+            Self::PruneRevision { .. } => FailureReason::FailedRevisionPruning,
             Self::CreateDisk { .. }
             | Self::Repoint { .. }
             | Self::Detach { .. }

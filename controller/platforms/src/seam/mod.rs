@@ -13,6 +13,7 @@ mod other_controller;
 mod platform;
 mod revisions;
 mod storage;
+mod wording;
 
 pub use api_object::ApiObject;
 pub use disks::{Disks, NoDisks};
@@ -21,6 +22,7 @@ pub use instances::{Instances, NoInstances, RestartRequest};
 pub use no_object::NoObject;
 pub use of::{AttachmentOf, ClaimOf, DiskOf, InstanceOf, VolumeOf};
 pub use other_controller::{NoOtherController, OtherController};
-pub use platform::{PatchBody, Platform};
+pub use platform::{PatchBody, Platform, StatusFields};
 pub use revisions::Revisions;
 pub use storage::{NoStorage, Storage};
+pub use wording::{DefaultWording, Transition, Wording};
