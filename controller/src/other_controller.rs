@@ -85,7 +85,10 @@ pub(crate) async fn report<P: Platform>(shared: Shared, state: watch::Receiver<O
             id: ObjectId::new(&*name, metadata.uid.as_deref().unwrap_or_default()),
         };
         let note = format!("vmpool does not reconcile this pool, because another controller may: {why}");
-        events.publish::<DefaultWording>(&subject, vec![PoolEvent { reason: Reason::OtherControllerActive, name, note }]);
+        events.publish::<DefaultWording>(
+            &subject,
+            vec![PoolEvent { reason: Reason::OtherControllerActive, name, note }],
+        );
     };
     let api: Api<PartialObjectMeta<P::Pool>> = api(shared.client(), shared.namespace());
     let scope = Scope { metadata_only: true, ..Scope::default() };

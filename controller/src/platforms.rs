@@ -40,8 +40,8 @@ pub async fn lead_all(
         move || known.borrow().is_some()
     });
     let dvp = is_dvp.then(|| while_served::<Dvp>(shared.for_platform(), known.clone(), stop.clone()).boxed());
-    let kubevirt =
-        is_kubevirt.then(|| while_served::<KubeVirt>(shared.for_platform(), known.clone(), stop.clone()).boxed());
+    let kubevirt = is_kubevirt
+        .then(|| while_served::<KubeVirt>(shared.for_platform(), known.clone(), stop.clone()).boxed());
     let platforms = join(OptionFuture::from(dvp), OptionFuture::from(kubevirt));
     let tasks = select(events.join().boxed(), observe.join().boxed());
     match select(std::pin::pin!(platforms), tasks).await {

@@ -7,8 +7,8 @@ use vmpool_runtime::label_set;
 
 use super::label_values::{
     ClaimOutcome, Code, Collection, Deletion, DiskUse, Failed, LeadershipChange, LedgerResource,
-    MachineState, PassResult, PassStep, PoolState, RemovalState, Resource, SettledOutcome,
-    Verb, WakeOutcome, WatchResource, WriteKind, WriteOutcome,
+    MachineState, PassResult, PassStep, PoolState, RemovalState, Resource, SettledOutcome, Verb, WakeOutcome,
+    WatchResource, WriteKind, WriteOutcome,
 };
 
 label_set!(pub(super) RequestLabels { verb: Verb, resource: Resource, code: Code });

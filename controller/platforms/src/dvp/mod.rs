@@ -19,8 +19,8 @@ use vmpool_engine::revision::{RevisionId, TemplateParts};
 use vmpool_engine::{Disk, Machine, Pool, Status};
 
 use super::{
-    Attachment, DefaultWording, Disks, NoFinalizers, NoInstances, NoOtherController, NoStorage, PatchBody, Platform,
-    Revisions, StatusFields,
+    Attachment, DefaultWording, Disks, NoFinalizers, NoInstances, NoOtherController, NoStorage, PatchBody,
+    Platform, Revisions, StatusFields,
 };
 
 pub use objects::{AttachmentObject, DiskObject, MachineObject, PoolObject};

@@ -21,8 +21,8 @@ use super::release::{self, Target};
 use super::restart::{self, Restart};
 use super::{facts, keys, publish, revision, storage, template, update};
 use crate::{
-    ApiObject, Finalizers, Instances, NoDisks, PatchBody, Platform, RestartRequest, Revisions, OtherController,
-    StatusFields, Storage, controller_of,
+    ApiObject, Finalizers, Instances, NoDisks, OtherController, PatchBody, Platform, RestartRequest,
+    Revisions, StatusFields, Storage, controller_of,
 };
 
 /// The field of the spec of a pool that contains the template of its machines.

@@ -7,7 +7,7 @@ use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, Pool, Status};
 
-use super::{ApiObject, Disks, Finalizers, Instances, Revisions, OtherController, Storage, Wording};
+use super::{ApiObject, Disks, Finalizers, Instances, OtherController, Revisions, Storage, Wording};
 
 /// A patch of an object.
 #[derive(Clone, Debug, PartialEq)]
