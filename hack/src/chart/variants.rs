@@ -150,7 +150,7 @@ impl Variant {
             add(true, &["ServiceAccount", "Deployment"], program);
             add(self.several, &["PodDisruptionBudget"], program);
             add(self.policies, &["NetworkPolicy"], program);
-            add(self.gate && (self.namespace.is_none() || SERVERS.contains(&program)), CLUSTER, program);
+            add(self.gate, CLUSTER, program);
             add(self.gate && self.namespace.is_some(), NAMESPACED, program);
         }
         for server in SERVERS {

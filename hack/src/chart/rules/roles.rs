@@ -10,7 +10,9 @@ use super::super::variants::{OWN_GROUP, PLATFORM_GROUP, PROGRAMS, Variant};
 /// Resources, each followed by resource names if the grant is limited to them, and verbs.
 type Grants = &'static [(&'static str, &'static str)];
 
-const CONTROLLER: Grants = &[
+const CONTROLLER_CLUSTER: Grants = &[("apiextensions.k8s.io/customresourcedefinitions", "list watch")];
+
+const CONTROLLER_NAMESPACED: Grants = &[
     ("virtualization.deckhouse.io/virtualmachinepools", "get list watch patch"),
     ("virtualization.deckhouse.io/virtualmachinepools/status", "update patch"),
     ("virtualization.deckhouse.io/virtualmachinepools/finalizers", "update"),
@@ -90,7 +92,10 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
     let everywhere = variant.namespace.is_none();
     let own_certificates = !variant.cert_manager;
     let parts: Vec<(bool, Grants)> = match (kind, name) {
-        (_, "vmpool-controller") => vec![(true, CONTROLLER)],
+        ("ClusterRole", "vmpool-controller") => {
+            vec![(true, CONTROLLER_CLUSTER), (everywhere, CONTROLLER_NAMESPACED)]
+        }
+        ("Role", "vmpool-controller") => vec![(true, CONTROLLER_NAMESPACED)],
         ("Role", "vmpool-controller-lease") => vec![(true, LEASE)],
         ("ClusterRole", "vmpool-webhook") => {
             vec![
