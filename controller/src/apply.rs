@@ -12,6 +12,7 @@ mod rejected_disks;
 mod repair;
 mod restart;
 mod revision;
+mod storage_names;
 mod update;
 mod window;
 
@@ -80,6 +81,7 @@ pub(crate) async fn apply<P: Platform>(
             continue;
         }
         basis.read_disk_users(context, pool, &batch).await;
+        basis.read_storage_names(context, pool, &batch).await;
         if !run_stage(context, pool, stage, batch, &basis, memory, &mut applied).await {
             failed.push(stage);
         }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -21,6 +22,7 @@ use vmpool_runtime::lease::Fence;
 use crate::context::Context;
 use crate::events::Events;
 use crate::metrics::{Live, Metrics, PassResult, PoolCounts, WatchResource};
+use crate::platform_state::{PlatformStates, ShownState};
 use crate::queue::{Queue, Requeue};
 use crate::reconcile::reconcile;
 use crate::settings::Settings;
@@ -55,6 +57,7 @@ pub struct LeaderHealth {
     env: Env,
     /// The state of each platform that is reconciled.
     states: Arc<Mutex<Vec<Arc<LeaderState>>>>,
+    platforms: PlatformStates,
 }
 
 struct LeaderState {
@@ -65,7 +68,7 @@ struct LeaderState {
 impl LeaderHealth {
     /// Creates the health of a standby.
     pub fn new(env: &Env) -> Self {
-        Self { env: env.clone(), states: Arc::default() }
+        Self { env: env.clone(), states: Arc::default(), platforms: PlatformStates::default() }
     }
 
     /// Whether the first lists of the caches are complete, so that passes run. A standby reports success, because it
@@ -77,7 +80,7 @@ impl LeaderHealth {
         if self.states.lock().iter().all(|state| (state.synced)()) {
             Ok(())
         } else {
-            Err("the first list of pools, machines, disks, attachments and instances is not complete".into())
+            Err("the first list of definitions, pools, machines, disks, attachments and instances is not complete".into())
         }
     }
 
@@ -92,6 +95,16 @@ impl LeaderHealth {
         if stuck == 0 { Ok(()) } else { Err(format!("{stuck} workers are stuck in a pass for {limit:?}")) }
     }
 
+    /// What this leader does with the pools of each platform, for people.
+    pub fn platforms(&self) -> String {
+        self.platforms.text()
+    }
+
+    /// A leader without workers is synced if `synced` returns so, until the guard is dropped.
+    pub(crate) fn listing(&self, synced: impl Fn() -> bool + Send + Sync + 'static) -> Leading {
+        self.begin(LeaderState { synced: Arc::new(synced), workers: Vec::new() })
+    }
+
     fn begin(&self, state: LeaderState) -> Leading {
         let state = Arc::new(state);
         self.states.lock().push(state.clone());
@@ -101,7 +114,7 @@ impl LeaderHealth {
 
 /// Resets the health when the leadership ends. If the lease is lost, the workers are dropped in the middle of a pass,
 /// and they must not count as stuck while this instance is a standby.
-struct Leading {
+pub(crate) struct Leading {
     health: LeaderHealth,
     state: Arc<LeaderState>,
 }
@@ -119,6 +132,8 @@ pub(crate) struct Shared {
     writer: Writer,
     events: Events,
     leader_health: LeaderHealth,
+    /// Whether the platform applies changes of live parts to running instances.
+    live_updates: Arc<AtomicBool>,
 }
 
 impl Shared {
@@ -135,7 +150,8 @@ impl Shared {
         );
         let (events, send_events) = Events::new(writer.clone(), env.clone(), instance.clone());
         let sender = env.spawn("events", send_events);
-        (Self { dependencies, writer, events, leader_health }, sender)
+        let live_updates = Arc::default();
+        (Self { dependencies, writer, events, leader_health, live_updates }, sender)
     }
 
     /// Time, randomness and tasks.
@@ -146,6 +162,36 @@ impl Shared {
     /// The client of the API server.
     pub(crate) fn client(&self) -> &Client {
         &self.dependencies.client
+    }
+
+    /// The health of this leader.
+    pub(crate) fn leader_health(&self) -> &LeaderHealth {
+        &self.leader_health
+    }
+
+    /// The events of this leader.
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// The namespace to reconcile; `None` means all namespaces.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.dependencies.namespace.as_deref()
+    }
+
+    /// Begins to show the state of a platform, until the result is dropped.
+    pub(crate) fn show_state<P: Platform>(&self) -> ShownState {
+        self.leader_health.platforms.begin(P::NAME, self.dependencies.metrics.clone())
+    }
+
+    /// Records whether the platform applies changes of live parts to running instances.
+    pub(crate) fn set_live_updates(&self, live: bool) {
+        self.live_updates.store(live, Ordering::Relaxed);
+    }
+
+    /// The same for another platform, which has live updates of its own.
+    pub(crate) fn for_platform(&self) -> Self {
+        Self { live_updates: Arc::default(), ..self.clone() }
     }
 }
 
@@ -172,7 +218,7 @@ pub(crate) async fn reconcile_platform<P: Platform>(
     mut tasks: Vec<Task>,
     stop: CancellationToken,
 ) {
-    let Shared { dependencies, writer, events, leader_health } = shared;
+    let Shared { dependencies, writer, events, leader_health, live_updates } = shared;
     let Dependencies { env, client, namespace, settings, metrics, .. } = dependencies;
     let context = Arc::new(Context::<P> {
         queue: Queue::new(env.clone(), settings.debounce, metrics.queue.clone()),
@@ -188,6 +234,8 @@ pub(crate) async fn reconcile_platform<P: Platform>(
         instances: Arc::default(),
         states: Mutex::new(HashMap::new()),
         settings,
+        live_updates,
+        status_is_pruned: AtomicBool::default(),
         metrics: metrics.clone(),
         pool_counts: PoolCounts::default(),
     });

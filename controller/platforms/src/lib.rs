@@ -6,6 +6,7 @@
 
 pub mod admission;
 mod attachment;
+mod claim_facts;
 pub mod contract;
 mod decode;
 pub mod dvp;
@@ -15,7 +16,9 @@ pub mod merge;
 mod meta;
 pub mod removal;
 mod removal_api;
+mod rule_catalogue;
 mod seam;
+mod spec_text;
 mod syntax;
 mod text;
 mod value;
@@ -26,8 +29,8 @@ pub use intern::intern;
 pub use kubevirt::KubeVirt;
 pub use meta::{controller_of, controller_reference, slim_metadata};
 pub use seam::{
-    ApiObject, AttachmentOf, ClaimOf, DiskOf, Disks, Finalizers, InstanceOf, Instances, NoDisks,
-    NoFinalizers, NoInstances, NoObject, NoRival, NoStorage, PatchBody, Platform, RestartRequest, Revisions,
-    Rival, Storage, VolumeOf,
+    ApiObject, AttachmentOf, ClaimOf, DefaultWording, DiskOf, Disks, Finalizers, InstanceOf, Instances,
+    NoDisks, NoFinalizers, NoInstances, NoObject, NoOtherController, NoStorage, OtherController, PatchBody,
+    Platform, RestartRequest, Revisions, StatusFields, Storage, Transition, VolumeOf, Wording,
 };
 pub use text::Text;

@@ -91,7 +91,7 @@ pub(super) async fn prune<P: Platform>(
 }
 
 fn failed<P: Platform>(pool: &PoolEntry<P>, id: &RevisionId, doing: &str, error: WriteError) -> Outcome {
-    let reason = if doing == "storing" { Reason::FailedCreate } else { Reason::FailedRepair };
+    let reason = if doing == "storing" { Reason::FailedCreate } else { Reason::FailedRevisionPruning };
     let note = format!("{doing} revision {id} of the template: {error}");
     Outcome::Failed(PoolEvent { reason, name: pool.facts.id.name.to_string(), note }, error)
 }

@@ -12,6 +12,18 @@ use vmpool_runtime::words;
 pub(crate) use disks::{ClaimOutcome, Collection, DiskUse};
 
 words!(
+    /// What the leader does with the pools of a platform.
+    pub(crate) PlatformState {
+        /// The cluster lacks a CustomResourceDefinition of the platform.
+        Waiting => "waiting",
+        /// Another controller may reconcile the pools, so this one reconciles none.
+        Blocked => "blocked",
+        /// The leader reconciles the pools.
+        Reconciling => "reconciling",
+    }
+);
+
+words!(
     /// The verb of a request to the API server.
     pub(crate) Verb {
         /// Read one object.
@@ -298,12 +310,13 @@ words!(
 pub(super) struct Failed(pub(super) FailureReason);
 
 impl Failed {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self(FailureReason::FailedCreate),
         Self(FailureReason::FailedDelete),
         Self(FailureReason::DiskFailure),
         Self(FailureReason::FailedRepair),
         Self(FailureReason::FailedTemplateUpdate),
+        Self(FailureReason::FailedRevisionPruning),
         Self(FailureReason::FailedRead),
         Self(FailureReason::StatusDisputed),
     ];
@@ -328,6 +341,9 @@ impl Word for Failed {
                     }
                     reason @ FailureReason::FailedRepair => {
                         (reason.as_str(), "Restoring labels, or writing the removal record.")
+                    }
+                    reason @ FailureReason::FailedRevisionPruning => {
+                        (reason.as_str(), "Deleting revisions that no machine needs.")
                     }
                     reason @ FailureReason::FailedRead => {
                         (reason.as_str(), "Reading objects that the plan of a pool depends on.")

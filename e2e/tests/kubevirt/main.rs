@@ -30,12 +30,13 @@ use vmpool_api::kubevirt::{POOL_API_VERSION, POOL_GROUP, POOL_OLD_VERSION};
 const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
 
 /// Resource names of the kinds, for paths of requests.
-const PLURALS: [(&str, &str); 7] = [
+const PLURALS: [(&str, &str); 8] = [
     ("VirtualMachinePool", "virtualmachinepools"),
     ("VirtualMachine", "virtualmachines"),
     ("VirtualMachineInstance", "virtualmachineinstances"),
     ("KubeVirt", "kubevirts"),
     ("DataVolume", "datavolumes"),
+    ("Event", "events"),
     ("VMDiskImage", "vmdiskimages"),
     ("VMDiskImageGrant", "vmdiskimagegrants"),
 ];

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::ids::{ObjectId, Uid};
 use crate::protection::Protection;
-use crate::revision::RevisionId;
+use crate::revision::{LiveParts, RevisionId};
 use crate::selector::Labels;
 
 /// What a machine is doing.
@@ -79,6 +79,8 @@ pub struct Instance {
     pub terminating: bool,
     /// The revision that it was started with, or that was recorded on it afterwards.
     pub revision: Option<RevisionId>,
+    /// What it has now of the parts that the platform can change while it runs.
+    pub live: LiveParts,
     /// Whether its guest runs and is ready.
     pub ready: bool,
 }
@@ -183,7 +185,7 @@ impl Machine {
     }
 
     /// Whether the controller is restarting it, and must complete that although it is protected by now.
-    pub(crate) fn is_restarting(&self) -> bool {
+    pub fn is_restarting(&self) -> bool {
         self.protection.as_ref().is_some_and(|protection| protection.restarting.is_some())
     }
 

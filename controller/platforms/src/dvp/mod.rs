@@ -19,9 +19,11 @@ use vmpool_engine::revision::{RevisionId, TemplateParts};
 use vmpool_engine::{Disk, Machine, Pool, Status};
 
 use super::{
-    Attachment, Disks, NoFinalizers, NoInstances, NoRival, NoStorage, PatchBody, Platform, Revisions,
+    Attachment, DefaultWording, Disks, NoFinalizers, NoInstances, NoOtherController, NoStorage, PatchBody,
+    Platform, Revisions, StatusFields,
 };
 
+pub(crate) use names::selector;
 pub use objects::{AttachmentObject, DiskObject, MachineObject, PoolObject};
 
 /// Deckhouse DVP.
@@ -37,8 +39,9 @@ impl Platform for Dvp {
     type Disks = Self;
     type Storage = NoStorage;
     type Revisions = Self;
-    type Rival = NoRival;
+    type OtherController = NoOtherController;
     type Finalizers = NoFinalizers;
+    type Wording = DefaultWording;
 
     fn read_pool(pool: &PoolObject) -> Pool {
         read::pool(pool)
@@ -81,7 +84,7 @@ impl Platform for Dvp {
     fn removal_record(record: &RemovalRecord) -> Value {
         write::removal_record(record)
     }
-    fn status(pool: &PoolObject, status: &Status) -> Value {
+    fn status(pool: &PoolObject, status: &Status, _: StatusFields) -> Value {
         write::status(pool, status)
     }
     fn published(pool: &PoolObject, status: &Value) -> Published {

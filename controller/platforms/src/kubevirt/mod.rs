@@ -5,10 +5,10 @@
 //!
 //! The layers, lowest first. A module imports only from lower layers:
 //!
-//! 1. `keys`, `labels`, `selectors`: values
+//! 1. `keys`, `labels`, `selectors`, `spelling`: values
 //! 2. `objects`: the fields of stored objects that vmpool reads
 //! 3. `read`: stored objects as plain types
-//! 4. `machine`, `release`, `status`, `healing`, `coexistence`: objects, patches and verdicts from these types
+//! 4. `machine`, `release`, `coexistence`: objects, patches and verdicts from these types
 //! 5. `template`, `revision`, `storage`, `events`: comparisons of templates, stored templates, storage that a new
 //!    machine would share, and the texts of events
 //! 6. `restart`, `update`: what brings a changed template to an existing machine
@@ -23,7 +23,6 @@ pub mod events;
 mod facts;
 #[cfg(test)]
 mod fixtures;
-pub mod healing;
 pub mod keys;
 pub mod labels;
 pub mod machine;
@@ -36,7 +35,7 @@ pub mod removal;
 pub mod restart;
 pub mod revision;
 pub mod selectors;
-pub mod status;
+mod spelling;
 pub mod storage;
 pub mod template;
 pub mod update;

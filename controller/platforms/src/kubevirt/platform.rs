@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 use vmpool_engine::model::{DiskDraft, Draft, Instance, Published};
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
-use vmpool_engine::revision::{Fingerprint, RevisionId, TemplateParts};
+use vmpool_engine::revision::{RevisionId, TemplateParts};
 use vmpool_engine::{Machine, ObjectId, Pool, Status};
 
 use super::coexistence::{self, PoolLoop};
+use super::events::Words;
 use super::machine::{self, Template};
 use super::objects::{
     ClaimObject, DataVolumeObject, InstallationObject, InstanceObject, MachineObject, PoolObject,
@@ -18,10 +19,10 @@ use super::objects::{
 use super::read::{self, settings};
 use super::release::{self, Target};
 use super::restart::{self, Restart};
-use super::{facts, keys, publish, revision, template, update};
+use super::{facts, keys, publish, revision, storage, template, update};
 use crate::{
-    ApiObject, Finalizers, Instances, NoDisks, PatchBody, Platform, RestartRequest, Revisions, Rival,
-    Storage, controller_of,
+    ApiObject, Finalizers, Instances, NoDisks, OtherController, PatchBody, Platform, RestartRequest,
+    Revisions, StatusFields, Storage, controller_of,
 };
 
 /// The field of the spec of a pool that contains the template of its machines.
@@ -40,8 +41,9 @@ impl Platform for KubeVirt {
     type Disks = NoDisks;
     type Storage = Self;
     type Revisions = Self;
-    type Rival = Self;
+    type OtherController = Self;
     type Finalizers = Self;
+    type Wording = Words;
 
     fn read_pool(pool: &PoolObject) -> Pool {
         facts::pool(pool)
@@ -95,8 +97,8 @@ impl Platform for KubeVirt {
     fn removal_record(record: &RemovalRecord) -> Value {
         publish::removal_record(record)
     }
-    fn status(pool: &PoolObject, status: &Status) -> Value {
-        publish::status(pool, status)
+    fn status(pool: &PoolObject, status: &Status, fields: StatusFields) -> Value {
+        publish::status(pool, status, fields)
     }
     fn published(pool: &PoolObject, status: &Value) -> Published {
         publish::published(pool, status)
@@ -144,11 +146,7 @@ impl Revisions<PoolObject> for KubeVirt {
         revision::revision(namespace, &id, name, pool.metadata.generation.unwrap_or_default(), spec)
     }
     fn parts(spec: &Value) -> Option<TemplateParts> {
-        let machine = &template::canonical(&spec[TEMPLATE])["spec"];
-        Some(TemplateParts {
-            instance: Fingerprint::of(&machine["template"]),
-            storage: Fingerprint::of(&json!({ "templates": machine["dataVolumeTemplates"] })),
-        })
+        Some(template::parts(&spec[TEMPLATE]))
     }
 }
 
@@ -167,7 +165,7 @@ impl Finalizers<PoolObject, MachineObject> for KubeVirt {
     }
 }
 
-impl Rival for KubeVirt {
+impl OtherController for KubeVirt {
     type Installation = InstallationObject;
 
     fn blocker(installations: &[InstallationObject]) -> Option<String> {
@@ -175,6 +173,9 @@ impl Rival for KubeVirt {
             PoolLoop::Off => None,
             PoolLoop::MayRun(why) => Some(why),
         }
+    }
+    fn updates_live(installations: &[InstallationObject]) -> bool {
+        coexistence::live_updates(installations)
     }
 }
 
@@ -187,6 +188,12 @@ impl Storage<MachineObject> for KubeVirt {
     }
     fn claims(machine: &MachineObject) -> Vec<Arc<str>> {
         read::machine(machine).claims
+    }
+    fn new_volumes(spec: &Value, number: u64) -> Vec<String> {
+        storage::data_volumes(of(spec), number)
+    }
+    fn conflict<K: ApiObject>(object: &ObjectMeta, machine: &str, pool: &ObjectId) -> Option<String> {
+        storage::conflict(&K::kind(&()), object, machine, pool)
     }
     fn preserve<K: ApiObject>(object: &K, machine: &ObjectId, pool: &ObjectId) -> Option<Value> {
         release::preserve(object.meta(), &machine.uid, pool, keys::ordinal(&machine.name))

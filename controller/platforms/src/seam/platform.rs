@@ -7,7 +7,7 @@ use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, Pool, Status};
 
-use super::{ApiObject, Disks, Finalizers, Instances, Revisions, Rival, Storage};
+use super::{ApiObject, Disks, Finalizers, Instances, OtherController, Revisions, Storage, Wording};
 
 /// A patch of an object.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +16,16 @@ pub enum PatchBody {
     Merge(Value),
     /// A JSON patch that tests what it depends on.
     Json(Value),
+}
+
+/// The fields of a status object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusFields {
+    /// All fields of vmpool's definition of the pool.
+    All,
+    /// Those of the platform's own definition, because the API server removes the others. A status that never reads back
+    /// would be written again.
+    OfPlatform,
 }
 
 /// A platform: a pool API with its machines.
@@ -39,9 +49,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// The stored revisions.
     type Revisions: Revisions<Self::Pool>;
     /// Another controller of the same pools.
-    type Rival: Rival;
+    type OtherController: OtherController;
     /// The finalizers of the controller.
     type Finalizers: Finalizers<Self::Pool, Self::Machine>;
+    /// The texts of events.
+    type Wording: Wording;
 
     /// Translates a stored pool. Unreadable fields become validation errors or invalid settings of the pool.
     fn read_pool(pool: &Self::Pool) -> Pool;
@@ -91,8 +103,8 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// The merge patch that writes the removal record of the pool. An empty record removes the annotation.
     fn removal_record(record: &RemovalRecord) -> Value;
 
-    /// The status object to publish.
-    fn status(pool: &Self::Pool, status: &Status) -> Value;
+    /// The status object to publish, with these fields.
+    fn status(pool: &Self::Pool, status: &Status, fields: StatusFields) -> Value;
 
     /// What `status` shows, as [`Platform::read_pool`] reads it from a pool with this status. The controller writes a
     /// status only if this differs from what the pool shows.

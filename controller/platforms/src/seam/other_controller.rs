@@ -3,7 +3,7 @@
 use super::{ApiObject, NoObject};
 
 /// The installation of another controller: two controllers of one pool would delete each other's machines.
-pub trait Rival: Send + Sync + 'static {
+pub trait OtherController: Send + Sync + 'static {
     /// Whether the platform has such a controller. If not, the controller requests no installations.
     const EXISTS: bool = true;
 
@@ -12,13 +12,19 @@ pub trait Rival: Send + Sync + 'static {
 
     /// Why the other controller may reconcile pools, and what to change; `None` if it does not.
     fn blocker(installations: &[Self::Installation]) -> Option<String>;
+
+    /// Whether the platform applies changed [live parts](vmpool_engine::revision::LiveParts) of a template to running
+    /// instances.
+    fn updates_live(_: &[Self::Installation]) -> bool {
+        false
+    }
 }
 
 /// For platforms where the switch between the controllers is not visible in the cluster.
 #[derive(Clone, Copy, Debug)]
-pub struct NoRival;
+pub struct NoOtherController;
 
-impl Rival for NoRival {
+impl OtherController for NoOtherController {
     const EXISTS: bool = false;
 
     type Installation = NoObject;
