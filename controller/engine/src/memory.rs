@@ -13,7 +13,7 @@ use crate::model::{Disk, Machine, Pool};
 use crate::plan::action::{Stage, Wants};
 use crate::plan::attempts::RolloutAttempts;
 use crate::plan::blocker::Blocker;
-use crate::plan::restarts::RequestedRestarts;
+use crate::plan::requested_restarts::RequestedRestarts;
 use crate::plan::start_failures::StartFailures;
 use crate::revision::RevisionId;
 

@@ -6,6 +6,7 @@
 
 pub mod admission;
 mod attachment;
+mod claim_facts;
 pub mod contract;
 mod decode;
 pub mod dvp;
@@ -29,7 +30,7 @@ pub use kubevirt::KubeVirt;
 pub use meta::{controller_of, controller_reference, slim_metadata};
 pub use seam::{
     ApiObject, AttachmentOf, ClaimOf, DefaultWording, DiskOf, Disks, Finalizers, InstanceOf, Instances,
-    NoDisks, NoFinalizers, NoInstances, NoObject, NoRival, NoStorage, PatchBody, Platform, RestartRequest,
-    Revisions, Rival, StatusFields, Storage, Transition, VolumeOf, Wording,
+    NoDisks, NoFinalizers, NoInstances, NoObject, NoOtherController, NoStorage, OtherController, PatchBody,
+    Platform, RestartRequest, Revisions, StatusFields, Storage, Transition, VolumeOf, Wording,
 };
 pub use text::Text;

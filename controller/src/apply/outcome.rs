@@ -57,8 +57,8 @@ pub(super) enum Outcome {
     Updated(Update),
     /// A stored revision was changed or found. `done` is whether it has the expected content.
     Revision { change: Change, done: bool },
-    /// A name block was recorded.
-    Opened,
+    /// It succeeded, and the memory does not record its result.
+    Done,
     /// The removal record was pruned.
     PrunedRecord(PrunedRecord),
     /// The object changed since the plan.

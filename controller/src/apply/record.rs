@@ -26,7 +26,7 @@ pub(super) fn record<P: Platform>(
     let uptime = context.env.uptime();
     match outcome {
         Outcome::Skipped | Outcome::Outdated => Step::outdated(),
-        Outcome::Opened => Step::done(None),
+        Outcome::Done => Step::done(None),
         Outcome::Machine(seen, events) => {
             memory.machines.written(seen, uptime);
             Step { events, ..Step::done(None) }
