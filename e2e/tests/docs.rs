@@ -18,6 +18,9 @@ use vmpool_installation::workspace_root;
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::Kind;
 
+#[path = "docs/recipes.rs"]
+mod recipes;
+
 const POOLS: &str = "docs/pools.md";
 const OPERATIONS: &str = "docs/operations.md";
 const ALERTS: &str = "docs/alerts.md";

@@ -6,6 +6,7 @@
 
 pub mod admission;
 mod attachment;
+mod claim_facts;
 pub mod contract;
 mod decode;
 pub mod dvp;

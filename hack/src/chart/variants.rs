@@ -166,6 +166,8 @@ impl Variant {
         add(true, NAMESPACED, "vmpool-controller-lease");
         add(true, &["RoleBinding"], "vmpool-apiserver-authentication-reader");
         add(self.gate, &["ValidatingWebhookConfiguration"], "vmpool-webhook");
+        let policy = &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
+        add(self.gate, policy, "vmpool-claims");
         add(self.gate, &["APIService"], OWN_GROUP);
         add(self.gate && self.platform_group, &["APIService"], PLATFORM_GROUP);
         for role in ["vmpool-viewer", "vmpool-editor", "vmpool-admin"] {

@@ -23,6 +23,7 @@ use super::{
     Platform, Revisions, StatusFields,
 };
 
+pub(crate) use names::selector;
 pub use objects::{AttachmentObject, DiskObject, MachineObject, PoolObject};
 
 /// Deckhouse DVP.

@@ -51,7 +51,8 @@ const APISERVER_CLUSTER: Grants = &[("authorization.k8s.io/subjectaccessreviews"
 
 const APISERVER_NAMESPACED: Grants = &[
     ("virtualization.deckhouse.io/virtualmachinepools", "get patch"),
-    ("virtualization.deckhouse.io/virtualmachines", "get delete"),
+    ("virtualization.deckhouse.io/virtualmachines", "get list patch delete"),
+    ("events.k8s.io/events", "create"),
 ];
 
 const VIEWER: Grants = &[
@@ -66,14 +67,25 @@ const EDITOR: Grants = &[
     ("virtualization.deckhouse.io/virtualmachinepools", "create update patch delete deletecollection"),
     ("virtualization.deckhouse.io/virtualmachinepools/scale", "update patch"),
     ("subresources.vmpool.dev/virtualmachinepools/scaledownwith", "create"),
+    ("subresources.vmpool.dev/virtualmachinepools/claim", "create"),
+    ("subresources.vmpool.dev/virtualmachinepools/release", "create"),
 ];
 
 /// The chart never grants this right in the platform's group: the platform's endpoint deletes machines without a
 /// removal record.
-const EDITOR_PLATFORM: Grants =
-    &[("subresources.virtualization.deckhouse.io/virtualmachinepools/scaledownwith", "create")];
+const EDITOR_PLATFORM: Grants = &[
+    ("subresources.virtualization.deckhouse.io/virtualmachinepools/scaledownwith", "create"),
+    ("subresources.virtualization.deckhouse.io/virtualmachinepools/claim", "create"),
+    ("subresources.virtualization.deckhouse.io/virtualmachinepools/release", "create"),
+];
 
-const ADMIN: Grants = &[("virtualization.deckhouse.io/virtualmachinepools/finalizers", "update")];
+const ADMIN: Grants = &[
+    ("virtualization.deckhouse.io/virtualmachinepools/finalizers", "update"),
+    ("subresources.vmpool.dev/virtualmachinepools/scaledownwith", "force"),
+];
+
+const ADMIN_PLATFORM: Grants =
+    &[("subresources.virtualization.deckhouse.io/virtualmachinepools/scaledownwith", "force")];
 
 /// The expected grants of the role with this kind and name.
 fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTreeSet<String>> {
@@ -106,6 +118,7 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
                 (editor, EDITOR),
                 (editor && platform, EDITOR_PLATFORM),
                 (admin, ADMIN),
+                (admin && platform, ADMIN_PLATFORM),
             ]
         }
         _ => Vec::new(),
