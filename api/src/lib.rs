@@ -4,6 +4,7 @@
 //!   the source of truth; [`crds`] contains them as YAML.
 //! - [`kubevirt`] contains the kinds of KubeVirt pools, `pool.kubevirt.io/v1beta1`, and of the platform below them.
 //! - [`instancetype`] contains their instance types and preferences, `instancetype.kubevirt.io/v1beta1`.
+//! - [`diskimage`] contains the kinds of disk images, `vmpool.dev/v1alpha1`.
 //! - The rest is handwritten: keys of labels and annotations ([`labels`], [`annotations`]), [`conditions`], [`GoDuration`],
 //!   [`Quantity`], the enumerated values of a pool ([`enums`]), the forms of object names ([`names`]), and a builder for
 //!   pools ([`VirtualMachinePool::builder`]).
@@ -34,6 +35,7 @@
 //!
 //! [`VirtualMachinePool::builder`]: v1alpha2::VirtualMachinePool::builder
 
+pub mod diskimage;
 mod ext;
 mod generated;
 pub mod instancetype;

@@ -5,8 +5,8 @@
 use std::{collections::BTreeSet, path::Path, process::Command};
 
 use serde::Deserialize;
-use vmpool_api::kubevirt;
 use vmpool_api::v1alpha2::VirtualMachinePool;
+use vmpool_api::{diskimage, kubevirt};
 
 fn directory() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/downstream")
@@ -58,6 +58,17 @@ fn a_crate_outside_the_workspace_changes_a_kubevirt_pool_without_loss() {
         "ReplicaPaused: True (SuccessfulPaused)",
     ];
     assert_eq!(lines, expected);
+}
+
+#[test]
+fn a_crate_outside_the_workspace_builds_an_image_and_a_wrapper() {
+    let text = output_of("diskimage");
+    let mut documents = serde_json::Deserializer::from_str(&text);
+    let image = diskimage::VmDiskImage::deserialize(&mut documents).unwrap();
+    assert_eq!(image.spec.url.as_deref(), Some("https://images.example.com/debian-13.qcow2"));
+    let wrapper = diskimage::VirtualMachine::deserialize(&mut documents).unwrap();
+    assert_eq!(wrapper.spec.vm_disk_image_ref.name, "debian-13");
+    assert!(text.contains(r#""kind": "VMDiskImage""#), "{text}");
 }
 
 #[test]

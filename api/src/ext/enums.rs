@@ -18,10 +18,20 @@ pub struct UnknownValue {
     pub known: &'static [&'static str],
 }
 
+/// An enum whose values are texts in objects: the name of the variant, unless every variant has a text of its own.
 macro_rules! api_enum {
     (
         $(#[$meta:meta])*
         $name:ident ($what:literal) { $($(#[$doc:meta])* $variant:ident),+ $(,)? }
+    ) => {
+        $crate::enums::api_enum! {
+            $(#[$meta])*
+            $name ($what) { $($(#[$doc])* $variant = stringify!($variant)),+ }
+        }
+    };
+    (
+        $(#[$meta:meta])*
+        $name:ident ($what:literal) { $($(#[$doc:meta])* $variant:ident = $text:expr),+ $(,)? }
     ) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,7 +45,7 @@ macro_rules! api_enum {
 
             /// The value in objects.
             pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => stringify!($variant),)+ }
+                match self { $(Self::$variant => $text,)+ }
             }
         }
 
@@ -49,14 +59,12 @@ macro_rules! api_enum {
             type Err = UnknownValue;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                match text {
-                    $(stringify!($variant) => Ok(Self::$variant),)+
-                    _ => Err(UnknownValue {
-                        what: $what,
-                        found: text.to_owned(),
-                        known: &[$(stringify!($variant),)+],
-                    }),
-                }
+                let known = Self::ALL.iter().find(|value| value.as_str() == text);
+                known.copied().ok_or_else(|| UnknownValue {
+                    what: $what,
+                    found: text.to_owned(),
+                    known: &[$($text,)+],
+                })
             }
         }
 

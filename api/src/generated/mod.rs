@@ -4,6 +4,8 @@
 #![allow(missing_docs, rustdoc::all, clippy::all, clippy::pedantic, reason = "kopium writes this code")]
 /// ClusterVirtualImage and the types inside it.
 pub mod cluster_virtual_image;
+/// The kinds of Disk images.
+pub(crate) mod diskimage;
 /// The kinds of Instance types and preferences.
 pub(crate) mod instancetype;
 /// The kinds of KubeVirt.

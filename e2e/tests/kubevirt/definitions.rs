@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
+use vmpool_api::diskimage;
 use vmpool_api::kubevirt::crds::{PLATFORM_CRDS, POOL_CRD};
 use vmpool_e2e::scenario::LIMIT;
 use vmpool_test_cluster::deadline::Deadline;
@@ -14,7 +15,7 @@ use crate::{POOLS, Place, with_namespace};
 #[test]
 fn every_crd_is_accepted_without_reservation() {
     with_namespace("kubevirt-crds", async |place| {
-        for crd in [POOL_CRD].iter().chain(PLATFORM_CRDS) {
+        for crd in [POOL_CRD].iter().chain(PLATFORM_CRDS).chain(diskimage::crds::ALL_CRDS) {
             let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{}", crd.name);
             let stored = place.ask(Method::GET, &path, &Value::Null).await?;
             let conditions = stored["status"]["conditions"].as_array().context("no conditions")?;

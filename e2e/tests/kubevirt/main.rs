@@ -1,4 +1,4 @@
-//! The CRDs of KubeVirt pools on a real API server: what it serves, fills in, prunes and refuses.
+//! The CRDs of KubeVirt pools and of disk images on a real API server: what it serves, fills in, prunes and refuses.
 //!
 //! Most tests run without a controller. The cluster also has the CRDs of the other platform, because one cluster can have both.
 
@@ -23,19 +23,22 @@ use anyhow::{Context as _, Result};
 use http::{Method, Request};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
+use vmpool_api::diskimage;
 use vmpool_api::kubevirt::{POOL_API_VERSION, POOL_GROUP, POOL_OLD_VERSION};
 
 /// Resource name of pools with their group, as kubectl takes it.
 const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
 
 /// Resource names of the kinds, for paths of requests.
-const PLURALS: [(&str, &str); 6] = [
+const PLURALS: [(&str, &str); 8] = [
     ("VirtualMachinePool", "virtualmachinepools"),
     ("VirtualMachine", "virtualmachines"),
     ("VirtualMachineInstance", "virtualmachineinstances"),
     ("KubeVirt", "kubevirts"),
     ("DataVolume", "datavolumes"),
     ("Event", "events"),
+    ("VMDiskImage", "vmdiskimages"),
+    ("VMDiskImageGrant", "vmdiskimagegrants"),
 ];
 
 /// Runs a test on the shared control plane, in a namespace of its own.
@@ -59,9 +62,10 @@ fn with_namespace(name: &str, test: impl AsyncFnOnce(Place<'_>) -> Result<()>) {
 
 /// Installs the CRDs and waits until the API server serves all their versions.
 async fn install(cluster: &ControlPlane) -> Result<()> {
-    let folder = workspace_root().join("api/crds/kubevirt");
-    let mut definitions = documents_in(&folder)?;
-    definitions.extend(documents_in(&folder.join("platform"))?);
+    let mut definitions = Vec::new();
+    for folder in ["kubevirt", "kubevirt/platform", "diskimage"] {
+        definitions.extend(documents_in(&workspace_root().join("api/crds").join(folder))?);
+    }
     Ok(apply(&cluster.admin(), &definitions, None).await?)
 }
 
@@ -81,8 +85,10 @@ enum Unknown {
 impl Place<'_> {
     /// The path of the objects of this kind.
     fn path(&self, api_version: &str, kind: &str) -> Result<String> {
-        let (_, plural) =
+        let wrapper = api_version == diskimage::API_VERSION && kind == "VirtualMachine";
+        let entry =
             PLURALS.iter().find(|(name, _)| *name == kind).with_context(|| format!("no kind {kind}"))?;
+        let plural = if wrapper { diskimage::WRAPPERS } else { entry.1 };
         Ok(format!("/apis/{api_version}/namespaces/{}/{plural}", self.namespace))
     }
 
@@ -168,9 +174,9 @@ fn minimal(name: &str) -> Value {
     })
 }
 
-/// The sample manifests in a folder, with their texts.
+/// The sample manifests in a folder, such as `kubevirt/accepted`, with their texts.
 fn sample_files(folder: &str) -> Result<Vec<(PathBuf, String)>> {
-    let directory = workspace_root().join("api/tests/samples/kubevirt").join(folder);
+    let directory = workspace_root().join("api/tests/samples").join(folder);
     let entries = std::fs::read_dir(&directory).with_context(|| directory.display().to_string())?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));

@@ -1,14 +1,17 @@
 //! The sample manifests: accepted, or refused with the field and the message that they name.
 
 use anyhow::{Context as _, Result, ensure};
+use rstest::rstest;
 
 use crate::{Unknown, documents, sample_files, with_namespace};
 
-#[test]
-fn the_api_server_accepts_the_accepted_samples() {
-    with_namespace("kubevirt-accepted", async |place| {
+#[rstest]
+#[case::kubevirt("kubevirt")]
+#[case::disk_images("diskimage")]
+fn the_api_server_accepts_the_accepted_samples(#[case] family: &str) {
+    with_namespace(&format!("{family}-accepted"), async |place| {
         let mut wrong = Vec::new();
-        for (file, text) in sample_files("accepted")? {
+        for (file, text) in sample_files(&format!("{family}/accepted"))? {
             let name = file.display().to_string();
             for object in documents(&name, &text)? {
                 if let Err(status) = place.write(&object, Unknown::Refused).await? {
@@ -31,11 +34,13 @@ fn expectation(text: &str) -> Result<(&str, &str)> {
     Ok((message, field))
 }
 
-#[test]
-fn rejected_samples_are_rejected_with_their_field_and_message() {
-    with_namespace("kubevirt-rejected", async |place| {
+#[rstest]
+#[case::kubevirt("kubevirt")]
+#[case::disk_images("diskimage")]
+fn rejected_samples_are_rejected_with_their_field_and_message(#[case] family: &str) {
+    with_namespace(&format!("{family}-rejected"), async |place| {
         let mut wrong = Vec::new();
-        for (file, text) in sample_files("rejected")? {
+        for (file, text) in sample_files(&format!("{family}/rejected"))? {
             let name = file.display().to_string();
             let (message, field) = expectation(&text).with_context(|| name.clone())?;
             let mut objects = documents(&name, &text)?;

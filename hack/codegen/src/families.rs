@@ -20,7 +20,7 @@ pub(crate) struct Family {
 }
 
 /// All families. The one without a name is first, because its files are beside the folders of the others.
-pub(crate) const FAMILIES: [Family; 3] = [
+pub(crate) const FAMILIES: [Family; 4] = [
     Family {
         name: "",
         folders: &[""],
@@ -47,6 +47,14 @@ pub(crate) const FAMILIES: [Family; 3] = [
         heading: "Instance types and preferences",
         note: "The kinds belong to KubeVirt. vmpool reads them for pools of KubeVirt; the pages list all their fields.\n",
         types: Options { keep_unknown_fields: true, shared: &INSTANCETYPE_SHARED },
+    },
+    Family {
+        name: "diskimage",
+        folders: &["diskimage"],
+        in_chart: false,
+        heading: "Disk images",
+        note: "The kinds belong to vmpool. No program of vmpool serves them yet.\n",
+        types: Options { keep_unknown_fields: false, shared: &DISK_IMAGE_SHARED },
     },
 ];
 
@@ -149,6 +157,12 @@ const fn of_instancetype(part: &'static str, target: &'static str) -> Shared {
 const fn of_preference(part: &'static str, target: &'static str) -> Shared {
     shared("VirtualMachineClusterPreference", part, target)
 }
+
+/// The template of the machine is a document: its schema describes only the fields that the rules of the CRD need.
+const DISK_IMAGE_SHARED: [Shared; 2] = [
+    shared("VirtualMachine", "spec.virtualMachineTemplate.spec", "serde_json::Value"),
+    shared("VMDiskImageGrant", "spec.from.namespaceSelector", LABEL_SELECTOR),
+];
 
 const fn shared(kind: &'static str, part: &'static str, target: &'static str) -> Shared {
     Shared { kind, part, target }

@@ -7,7 +7,7 @@
 //!                                        └──> charts/vmpool/files/crds/ (the pool only)
 //! ```
 //!
-//! The CRDs of KubeVirt, and those of its instance types, are in folders below these; [`families`] lists them.
+//! The CRDs of KubeVirt, of its instance types and of disk images are in folders below these; [`families`] lists them.
 //!
 //! It reads only the sources: no cluster and no network. The same sources give the same files, byte for byte, so
 //! `--check` can detect files that were not regenerated.

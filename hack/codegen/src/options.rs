@@ -29,16 +29,29 @@ impl Shared {
             let (first, rest) = field.split_at(1);
             format!("{}{rest}", first.to_uppercase())
         });
-        format!("{}{}", self.kind, part.collect::<String>())
+        format!("{}{}", camel_case(self.kind), part.collect::<String>())
     }
 
     /// The name by which kopium's output refers to the part: without the `Spec` of the kind.
     pub(crate) fn alias(&self) -> String {
-        self.prefix().replacen(&format!("{}Spec", self.kind), self.kind, 1)
+        let kind = camel_case(self.kind);
+        self.prefix().replacen(&format!("{kind}Spec"), &kind, 1)
     }
 
     /// The name of the target without its path.
     pub(crate) fn target_name(&self) -> &str {
         self.target.rsplit("::").next().unwrap_or(self.target)
     }
+}
+
+/// The kind as kopium writes it in names of types: an abbreviation is one word, so `VMDiskImage` is `VmDiskImage`.
+fn camel_case(kind: &str) -> String {
+    let letters: Vec<char> = kind.chars().collect();
+    let inside_abbreviation = |at: usize| {
+        at > 0 && letters[at - 1].is_uppercase() && letters.get(at + 1).is_none_or(|next| next.is_uppercase())
+    };
+    let letter = |(at, letter): (usize, &char)| {
+        if inside_abbreviation(at) { letter.to_ascii_lowercase() } else { *letter }
+    };
+    letters.iter().enumerate().map(letter).collect()
 }

@@ -60,14 +60,20 @@ impl Crd {
         self.text("spec.names.plural")
     }
 
-    /// Name of the Rust module for the kind, for example `virtual_machine`.
+    /// Name of the Rust module for the kind, for example `virtual_machine`. An abbreviation is one word: `VMDiskImage` is
+    /// `vm_disk_image`.
     pub(crate) fn module(&self) -> String {
         let mut module = String::new();
-        for (at, letter) in self.kind().char_indices() {
-            if letter.is_uppercase() && at > 0 {
+        let mut before = 'A';
+        let mut letters = self.kind().chars().peekable();
+        while let Some(letter) = letters.next() {
+            let ends_abbreviation =
+                letters.peek().is_some_and(|next| next.is_lowercase()) && !module.is_empty();
+            if letter.is_uppercase() && (before.is_lowercase() || ends_abbreviation) {
                 module.push('_');
             }
             module.extend(letter.to_lowercase());
+            before = letter;
         }
         module
     }

@@ -120,6 +120,7 @@ fn engine_with(dependencies: &[(&str, Option<&str>)]) -> serde_json::Value {
         "api",
         "feature-gates",
         "instancetype",
+        "diskimage",
         "platforms",
         "runtime",
         "simulator",

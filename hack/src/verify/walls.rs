@@ -53,6 +53,7 @@ const WALLS: &[Wall] = &[
     // A platform translates, so it needs no client and no runtime.
     Wall { package: "vmpool-platforms", ours: &["vmpool-api", "vmpool-engine"], barred: CLIENTS },
     Wall { package: "vmpool-instancetype", ours: &["vmpool-api"], barred: IMPURE },
+    Wall { package: "vmpool-diskimage", ours: &["vmpool-api"], barred: IMPURE },
     Wall { package: "vmpool-runtime", ours: &["vmpool-api", "vmpool-feature-gates"], barred: &[] },
     // The simulator verifies the controller, so it shares no code with it.
     Wall { package: "vmpool-simulator", ours: &["vmpool-api"], barred: &[] },

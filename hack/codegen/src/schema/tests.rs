@@ -22,6 +22,19 @@ fn the_storage_version_counts_wherever_it_stands() {
 }
 
 #[rstest]
+#[case::words("VirtualMachinePool", "virtual_machine_pool")]
+#[case::an_abbreviation("VMDiskImage", "vm_disk_image")]
+#[case::an_abbreviation_at_the_end("DiskOfVM", "disk_of_vm")]
+fn the_module_has_the_words_of_the_kind(#[case] kind: &str, #[case] module: &str) {
+    let yaml = format!(
+        "metadata: {{name: things.example}}
+spec: {{group: example, scope: Namespaced, names: {{kind: {kind}, plural: things}}, versions: [{STORED}]}}"
+    );
+    let crd = Crd::new("things.yaml".to_owned(), serde_yaml_ng::from_str(&yaml).unwrap()).unwrap();
+    assert_eq!(crd.module(), module);
+}
+
+#[rstest]
 #[case::no_version("", "needs exactly one storage version")]
 #[case::none_is_stored("{name: v1, storage: false}", "needs exactly one storage version")]
 #[case::two_are_stored(&format!("{STORED}, {STORED}"), "needs exactly one storage version")]

@@ -1,0 +1,26 @@
+//! Keys of labels and annotations, and finalizers, of disk images.
+
+/// Prefix of all keys of the group.
+pub const PREFIX: &str = "vmpool.dev/";
+
+/// Labels.
+pub mod labels {
+    /// On DataVolumes, claims, snapshots and DataSources of an image: its UID.
+    pub const IMAGE_UID: &str = "vmpool.dev/vmdiskimage-uid";
+    /// On machines of a wrapper: its UID.
+    pub const WRAPPER_UID: &str = "vmpool.dev/wrapper-uid";
+}
+
+/// Annotations.
+pub mod annotations {
+    /// On images: each new value starts the import of a failed image again.
+    pub const RETRY: &str = "vmpool.dev/retry";
+    /// On images, with the value `true`: a deletion does not wait until the references are gone.
+    pub const FORCE_RELEASE: &str = "vmpool.dev/force-release";
+}
+
+/// Finalizers.
+pub mod finalizers {
+    /// On images: the controller removes it after the references and the objects of the image are gone.
+    pub const IMAGE_PROTECTION: &str = "vmpool.dev/vmdiskimage-protection";
+}

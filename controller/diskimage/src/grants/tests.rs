@@ -1,0 +1,152 @@
+use rstest::rstest;
+
+use super::*;
+
+fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+fn image() -> Key {
+    Key::new("images", "debian")
+}
+
+fn grant(namespaces: Namespaces) -> Grant {
+    let from = vec![Grantee { namespaces, kinds: Vec::new() }];
+    Grant { namespace: "images".to_owned(), from, to: Vec::new(), create: None }
+}
+
+fn named(namespace: &str) -> Grant {
+    grant(Namespaces::Name(namespace.to_owned()))
+}
+
+fn permits(grants: &[Grant], kind: ReferrerKind) -> bool {
+    let labels = labels(&[("tenant", "a")]);
+    may_refer(grants, &image(), Origin { namespace: "team-a", labels: &labels }, kind)
+}
+
+#[test]
+fn in_its_own_namespace_every_object_may_refer() {
+    let origin = Origin { namespace: "images", labels: &BTreeMap::new() };
+    assert!(may_refer(&[], &image(), origin, ReferrerKind::Pool));
+}
+
+#[rstest]
+#[case::no_grant(vec![], false)]
+#[case::by_name(vec![named("team-a")], true)]
+#[case::another_name(vec![named("team-b")], false)]
+#[case::one_of_several(vec![named("team-b"), named("team-a")], true)]
+#[case::neither_name_nor_selector(vec![grant(Namespaces::None)], false)]
+#[case::every_namespace(vec![grant(Namespaces::Selected(vec![]))], true)]
+#[case::in_values(vec![grant(Namespaces::Selected(vec![Requirement::In("tenant".into(), vec!["a".into()])]))], true)]
+#[case::in_other_values(vec![grant(Namespaces::Selected(vec![Requirement::In("tenant".into(), vec!["b".into()])]))], false)]
+#[case::not_in(vec![grant(Namespaces::Selected(vec![Requirement::NotIn("tenant".into(), vec!["a".into()])]))], false)]
+#[case::not_in_absent(vec![grant(Namespaces::Selected(vec![Requirement::NotIn("zone".into(), vec!["a".into()])]))], true)]
+#[case::exists(vec![grant(Namespaces::Selected(vec![Requirement::Exists("tenant".into())]))], true)]
+#[case::does_not_exist(vec![grant(Namespaces::Selected(vec![Requirement::DoesNotExist("tenant".into())]))], false)]
+#[case::both_must_hold(
+    vec![grant(Namespaces::Selected(vec![Requirement::Exists("tenant".into()), Requirement::Exists("zone".into())]))],
+    false
+)]
+#[case::unreadable(vec![grant(Namespaces::Selected(vec![Requirement::Unreadable]))], false)]
+#[case::in_another_namespace(vec![Grant { namespace: "team-a".into(), ..named("team-a") }], false)]
+#[case::for_another_image(vec![Grant { to: vec!["fedora".into()], ..named("team-a") }], false)]
+#[case::for_this_image(vec![Grant { to: vec!["fedora".into(), "debian".into()], ..named("team-a") }], true)]
+fn a_reference_from_another_namespace_needs_a_grant(#[case] grants: Vec<Grant>, #[case] expected: bool) {
+    assert_eq!(permits(&grants, ReferrerKind::Machine), expected);
+}
+
+#[rstest]
+#[case::wrapper(GrantKind::VirtualMachine, ReferrerKind::Wrapper, true)]
+#[case::machine(GrantKind::VirtualMachine, ReferrerKind::Machine, true)]
+#[case::pool(GrantKind::VirtualMachine, ReferrerKind::Pool, false)]
+#[case::clone(GrantKind::VirtualMachine, ReferrerKind::DataVolume, true)]
+#[case::machine_with_a_grant_for_pools(GrantKind::VirtualMachinePool, ReferrerKind::Machine, false)]
+#[case::pool_with_a_grant_for_pools(GrantKind::VirtualMachinePool, ReferrerKind::Pool, true)]
+fn a_grant_is_for_its_kinds(#[case] granted: GrantKind, #[case] kind: ReferrerKind, #[case] expected: bool) {
+    let mut grant = named("team-a");
+    grant.from[0].kinds = vec![granted];
+    assert_eq!(permits(&[grant], kind), expected);
+}
+
+fn creation() -> Grant {
+    let create = Create {
+        urls: vec![SourceUrl::parse("https://images.example.com/public/").unwrap()],
+        secrets: vec!["download".to_owned()],
+        storage_classes: vec!["fast".to_owned()],
+        max_disk_size: Some(Some(Quantity::new("20Gi"))),
+    };
+    Grant { create: Some(create), ..named("team-a") }
+}
+
+fn create(
+    grants: &[Grant],
+    namespace: &str,
+    url: &str,
+    secret: &str,
+    class: &str,
+    size: &str,
+) -> Result<(), Refused> {
+    let labels = BTreeMap::new();
+    let size = Quantity::new(size);
+    let proposed = Proposed {
+        source: SourceType::Http,
+        url: Some(url),
+        secret: Some(secret).filter(|secret| !secret.is_empty()),
+        storage_class: Some(class).filter(|class| !class.is_empty()),
+        disk_size: &size,
+    };
+    may_create(grants, &image(), Origin { namespace, labels: &labels }, &proposed, &[])
+}
+
+const GOOD: &str = "https://images.example.com/public/a.raw";
+
+#[rstest]
+#[case::with_all(GOOD, "download", "fast", "20Gi", true)]
+#[case::without_names(GOOD, "", "", "20480Mi", true)]
+#[case::another_path("https://images.example.com/private/a.raw", "", "", "1Gi", false)]
+#[case::another_server("https://evil.example.com/public/a.raw", "download", "", "1Gi", false)]
+#[case::another_secret(GOOD, "admin", "", "1Gi", false)]
+#[case::another_class(GOOD, "", "slow", "1Gi", false)]
+#[case::too_large(GOOD, "", "", "21Gi", false)]
+#[case::unreadable_size(GOOD, "", "", "large", false)]
+fn a_creation_must_meet_all_limits(
+    #[case] url: &str,
+    #[case] secret: &str,
+    #[case] class: &str,
+    #[case] size: &str,
+    #[case] permitted: bool,
+) {
+    let expected = if permitted { Ok(()) } else { Err(Refused::NoGrant("images".to_owned())) };
+    assert_eq!(create(&[creation()], "team-a", url, secret, class, size), expected);
+}
+
+#[test]
+fn a_grant_to_refer_is_no_grant_to_create() {
+    assert!(create(&[named("team-a")], "team-a", GOOD, "", "", "1Gi").is_err());
+}
+
+#[test]
+fn the_limits_of_two_grants_do_not_mix() {
+    let mut with_secret = creation();
+    with_secret.create.as_mut().unwrap().urls = vec![SourceUrl::parse("https://other.example.com/").unwrap()];
+    let mut without_secret = creation();
+    without_secret.create.as_mut().unwrap().secrets.clear();
+    let grants = [with_secret, without_secret];
+    // Otherwise the Secret for the other server would be sent to this one.
+    assert!(create(&grants, "team-a", GOOD, "download", "", "1Gi").is_err());
+    assert!(create(&grants, "team-a", GOOD, "", "", "1Gi").is_ok());
+}
+
+#[test]
+fn an_unreadable_limit_permits_no_size() {
+    let mut grant = creation();
+    grant.create.as_mut().unwrap().max_disk_size = Some(None);
+    assert!(create(&[grant], "team-a", GOOD, "", "", "1Gi").is_err());
+}
+
+#[test]
+fn in_its_own_namespace_only_the_url_is_checked() {
+    assert!(create(&[], "images", GOOD, "admin", "slow", "1Ti").is_ok());
+    let refused = create(&[], "images", "http://127.0.0.1/a", "", "", "1Gi");
+    assert_eq!(refused, Err(Refused::Url(UrlError::LocalAddress)));
+}

@@ -1,0 +1,382 @@
+//! What the planner knows about an image: its object, the objects with its data, and its status.
+
+use std::{collections::BTreeSet, fmt, time::Duration};
+
+use jiff::Timestamp;
+use vmpool_api::diskimage::values::ImagePhase;
+
+use crate::failure::Reason;
+
+/// Namespace and name of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The namespace.
+    pub namespace: String,
+    /// The name.
+    pub name: String,
+}
+
+impl Key {
+    /// The key of an object.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// An image, as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Namespace and name. The objects with its data have the same.
+    pub key: Key,
+    /// The UID.
+    pub uid: String,
+    /// The version at which the facts were read.
+    pub resource_version: String,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// Whether it has a deletion timestamp.
+    pub deleting: bool,
+    /// Whether it has our finalizer.
+    pub protected: bool,
+    /// Whether its annotation releases it from its references.
+    pub force_release: bool,
+    /// The value of the annotation that requests another import.
+    pub retry: Option<String>,
+    /// `spec.ttlAfterUnreferenced`. None also if it cannot be read: the image is then kept.
+    pub ttl: Option<Duration>,
+    /// Why the spec cannot be imported, if it cannot.
+    pub invalid: Option<String>,
+    /// The stored status.
+    pub status: Status,
+}
+
+/// An object with the name of the image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found<T> {
+    /// There is none.
+    Missing,
+    /// It does not belong to this image.
+    Foreign,
+    /// It belongs to this image, by UID.
+    Ours(T),
+}
+
+impl<T> Found<T> {
+    /// The object, if it belongs to the image.
+    pub fn ours(&self) -> Option<&T> {
+        match self {
+            Self::Ours(object) => Some(object),
+            Self::Missing | Self::Foreign => None,
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Missing)
+    }
+
+    /// Whether it does not belong to the image.
+    pub fn is_foreign(&self) -> bool {
+        matches!(self, Self::Foreign)
+    }
+}
+
+/// How far a DataVolume is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Transfer {
+    /// Neither succeeded nor failed.
+    InProgress,
+    /// All data is in the claim.
+    Succeeded,
+    /// It will not succeed.
+    Failed,
+}
+
+/// The DataVolume that imports the data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataVolume {
+    /// The UID.
+    pub uid: String,
+    /// When it was created.
+    pub created: Timestamp,
+    /// Whether it has a deletion timestamp.
+    pub deleting: bool,
+    /// How far it is.
+    pub transfer: Transfer,
+    /// Its progress, as CDI writes it.
+    pub progress: Option<String>,
+    /// How often the transfer was restarted.
+    pub restarts: u32,
+    /// Message of its condition `Running`, if that is False.
+    pub not_running: Option<String>,
+    /// Whether CDI knows that it must not fill a new claim on its own.
+    pub prepopulated: bool,
+}
+
+/// The claim with the imported data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub struct Claim {
+    /// The UID.
+    pub uid: String,
+    /// Whether it has a deletion timestamp.
+    pub deleting: bool,
+    /// Whether it is bound to a volume.
+    pub bound: bool,
+    /// Whether its volume is lost.
+    pub lost: bool,
+    /// Whether the garbage collector deletes it after its DataVolume.
+    pub owned: bool,
+}
+
+/// The snapshot that machines clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The UID.
+    pub uid: String,
+    /// When it was created.
+    pub created: Timestamp,
+    /// Whether it has a deletion timestamp.
+    pub deleting: bool,
+    /// Whether it can be cloned.
+    pub ready: bool,
+    /// Since when the controller observes that it is not ready, if it was ready before.
+    pub unready_since: Option<Timestamp>,
+    /// Its error, if it has one.
+    pub error: Option<String>,
+    /// Whether the content that it refers to is gone.
+    pub content_lost: bool,
+}
+
+/// The DataSource through which machines find the data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataSource {
+    /// The UID.
+    pub uid: String,
+    /// Whether it has a deletion timestamp.
+    pub deleting: bool,
+    /// What it points to, if that is the snapshot or the claim of the image.
+    pub target: Option<DataTarget>,
+}
+
+/// What the DataSource of an image points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataTarget {
+    /// The snapshot.
+    Snapshot,
+    /// The claim, on a cluster without snapshots.
+    Claim,
+}
+
+/// The objects with the data of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backing {
+    /// Whether the API server serves DataVolumes and DataSources.
+    pub importer_served: bool,
+    /// Whether the API server serves snapshots.
+    pub snapshots_served: bool,
+    /// The DataVolume.
+    pub data_volume: Found<DataVolume>,
+    /// The claim.
+    pub claim: Found<Claim>,
+    /// The snapshot.
+    pub snapshot: Found<Snapshot>,
+    /// The DataSource.
+    pub data_source: Found<DataSource>,
+}
+
+impl Backing {
+    /// A cluster with importer and snapshots, and no object of the image.
+    pub fn empty() -> Self {
+        Self {
+            importer_served: true,
+            snapshots_served: true,
+            data_volume: Found::Missing,
+            claim: Found::Missing,
+            snapshot: Found::Missing,
+            data_source: Found::Missing,
+        }
+    }
+
+    /// The kinds of objects that have the name of the image and do not belong to it.
+    pub fn foreign(&self) -> Vec<&'static str> {
+        let kinds = [
+            ("DataVolume", self.data_volume.is_foreign()),
+            ("PersistentVolumeClaim", self.claim.is_foreign()),
+            ("VolumeSnapshot", self.snapshot.is_foreign()),
+            ("DataSource", self.data_source.is_foreign()),
+        ];
+        kinds.into_iter().filter(|(_, foreign)| *foreign).map(|(kind, _)| kind).collect()
+    }
+
+    /// The claim, if its volume is there. The data in it need not be complete.
+    pub fn usable_claim(&self) -> Option<&Claim> {
+        self.claim.ours().filter(|claim| claim.bound && !claim.lost && !claim.deleting)
+    }
+
+    /// The DataVolume, if all data is in its claim and the claim is usable.
+    pub fn complete(&self) -> Option<&DataVolume> {
+        let complete = |volume: &&DataVolume| volume.transfer == Transfer::Succeeded && !volume.deleting;
+        self.data_volume.ours().filter(complete).filter(|_| self.usable_claim().is_some())
+    }
+
+    /// Whether the garbage collector still has to delete the claim, or is deleting it.
+    pub fn claim_is_leaving(&self) -> bool {
+        self.claim.ours().is_some_and(|claim| claim.deleting || claim.owned)
+    }
+}
+
+/// How many objects refer to an image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Machines and wrappers.
+    pub machines: usize,
+    /// Pools.
+    pub pools: usize,
+    /// Unfinished clones that belong to no counted machine.
+    pub clones: usize,
+}
+
+impl Counts {
+    /// Whether no object refers to the image.
+    pub fn is_zero(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// Kind of an object that refers to an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ReferrerKind {
+    /// A wrapper.
+    Wrapper,
+    /// A machine.
+    Machine,
+    /// A pool.
+    Pool,
+    /// A DataVolume.
+    DataVolume,
+}
+
+/// An object that refers to an image. The order is that of the status: by namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reference {
+    /// Namespace and name.
+    pub key: Key,
+    /// The kind.
+    pub kind: ReferrerKind,
+    /// The UID.
+    pub uid: String,
+}
+
+/// All references to an image, and how they were read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct References {
+    /// How many there are.
+    pub counts: Counts,
+    /// Which ones, in the order of the status.
+    pub list: Vec<Reference>,
+    /// Whether they were listed from the API server after the fact that makes the decision final: the deletion mark, or
+    /// the end of the time to live. Only then may a decision remove something.
+    pub live: bool,
+}
+
+/// Why a deletion waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeletionBlocked {
+    /// Objects refer to the image.
+    InUse,
+    /// Objects with the data of the image are not gone yet.
+    CleanupPending,
+}
+
+/// The status of an image.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// The phase. None before the first pass.
+    pub phase: Option<ImagePhase>,
+    /// Reason of the condition `Ready`. The condition is True with [`Reason::Synced`] only.
+    pub reason: Option<Reason>,
+    /// Message of the phase and of the condition.
+    pub message: String,
+    /// Failed attempts of the current import.
+    pub failures: u32,
+    /// When the last attempt failed.
+    pub last_failure: Option<Timestamp>,
+    /// When the current import was queued.
+    pub queued_at: Option<Timestamp>,
+    /// When the current attempt began.
+    pub sync_started_at: Option<Timestamp>,
+    /// When the current data became ready. None until then.
+    pub ready_at: Option<Timestamp>,
+    /// Progress of the transfer.
+    pub progress: Option<String>,
+    /// How many objects refer to the image.
+    pub counts: Counts,
+    /// The first references.
+    pub references: Vec<Reference>,
+    /// Since when no object refers to the image.
+    pub unreferenced_since: Option<Timestamp>,
+    /// When the controller removes the image.
+    pub expires_at: Option<Timestamp>,
+    /// UID of the DataVolume.
+    pub data_volume: Option<String>,
+    /// UID of the claim.
+    pub claim: Option<String>,
+    /// UID of the snapshot.
+    pub snapshot: Option<String>,
+    /// UID of the DataSource.
+    pub data_source: Option<String>,
+    /// How often lost data or objects were restored.
+    pub heal_count: u32,
+    /// When the last restorations began, the oldest first.
+    pub heal_times: Vec<Timestamp>,
+    /// The last handled value of the annotation that requests another import.
+    pub retry_token: Option<String>,
+    /// Why the deletion waits, if the image is being deleted.
+    pub deletion: Option<DeletionBlocked>,
+    /// Whether the claim is lost while the snapshot is usable. None while that is not known.
+    pub source_volume_lost: Option<bool>,
+}
+
+impl Status {
+    /// Whether machines can clone the image.
+    pub fn is_ready(&self) -> bool {
+        self.phase == Some(ImagePhase::Ready) && self.reason == Some(Reason::Synced)
+    }
+
+    /// Whether the data is there. During a deletion that waits for references, they keep working.
+    pub fn is_usable(&self) -> bool {
+        self.phase == Some(ImagePhase::Ready)
+            && matches!(self.reason, Some(Reason::Synced | Reason::Terminating))
+    }
+
+    /// Whether the image takes one of the concurrent imports. An image that only waits for a snapshot transfers nothing.
+    pub fn transfers(&self) -> bool {
+        self.phase == Some(ImagePhase::Syncing) && self.reason == Some(Reason::Syncing)
+    }
+}
+
+/// Names of references for a message, at most ten.
+pub fn name_references(references: &[Reference]) -> String {
+    let names: BTreeSet<String> = references
+        .iter()
+        .map(|reference| {
+            let kind = match reference.kind {
+                ReferrerKind::Wrapper | ReferrerKind::Machine => "VirtualMachine",
+                ReferrerKind::Pool => "VirtualMachinePool",
+                ReferrerKind::DataVolume => "DataVolume",
+            };
+            format!("{kind} {}", reference.key)
+        })
+        .collect();
+    let named: Vec<String> = names.iter().take(10).cloned().collect();
+    let further = names.len() - named.len();
+    let further = if further == 0 { String::new() } else { format!(" and {further} more") };
+    format!("{}{further}", named.join(", "))
+}

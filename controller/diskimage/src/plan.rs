@@ -1,0 +1,44 @@
+//! One pass of an image: from what is observed to the writes, the status and the next pass.
+//!
+//! ```text
+//!                 (created)                                  attempt failed
+//!        None ──> Queued ──> Syncing ──> Ready      Syncing ────────────────> RetryableFailure ──(backoff)──> Queued
+//!                   ▲           ▲          │                                         │
+//!                   └───────────┴──────────┘ data lost                               └──(deadline)──> Failed ──(retry)──> Queued
+//! ```
+//!
+//! A plan that removes data or the image itself first requests a live read ([`Plan::reads`]). The shell reads, and plans again.
+
+mod deletion;
+mod expiry;
+mod lifecycle;
+mod pass;
+#[cfg(test)]
+mod tests;
+mod types;
+
+pub use self::types::{Action, Event, Plan, Reads, World};
+
+/// Plans a pass.
+pub fn plan(world: &World<'_>) -> Plan {
+    let mut pass = pass::Pass::begin(world);
+    if world.image.deleting {
+        deletion::plan(&mut pass);
+    } else {
+        if !world.image.protected {
+            pass.act(Action::Protect);
+        }
+        lifecycle::plan(&mut pass);
+        expiry::plan(&mut pass);
+    }
+    pass.end()
+}
+
+/// The status after a write of an import failed, with the reason `ResourceCreationFailed` or `ResourceUpdateFailed`.
+///
+/// A conflict of versions is no failure: the shell reads again and plans again.
+pub fn write_failed(world: &World<'_>, action: &Action, message: &str) -> Plan {
+    let mut pass = pass::Pass::begin(world);
+    lifecycle::write_failed(&mut pass, action, message);
+    pass.end()
+}

@@ -1,0 +1,83 @@
+//! The deletion of an image: it waits for the references, then removes the data, then the finalizer.
+
+use std::time::Duration;
+
+use super::pass::Pass;
+use super::types::Action;
+use crate::failure::Reason;
+use crate::model::{DeletionBlocked, name_references};
+
+/// How often a deletion looks at references that no event announced.
+const RECHECK: Duration = Duration::from_mins(1);
+
+pub(super) fn plan(pass: &mut Pass<'_>) {
+    let image = pass.world.image;
+    if !image.protected {
+        // The API server deletes the image as soon as it has no finalizer, and the garbage collector its objects.
+        return;
+    }
+    pass.status.reason = Some(Reason::Terminating);
+    pass.status.unreferenced_since = None;
+    pass.status.expires_at = None;
+    if image.force_release {
+        if image.status.deletion != Some(DeletionBlocked::CleanupPending) {
+            pass.warn(
+                "ForcedRelease",
+                "the annotation releases the image, so its references are not counted",
+            );
+        }
+        return clean_up(pass);
+    }
+    let references = pass.world.references;
+    if !references.counts.is_zero() {
+        let names = name_references(&references.list);
+        pass.status.deletion = Some(DeletionBlocked::InUse);
+        pass.status.message = format!("the deletion waits for {names}");
+        return pass.again(RECHECK);
+    }
+    if !references.live {
+        // The cache may not show a reference yet. Until the list, the status keeps its blocker.
+        pass.reads.references = true;
+        return pass.again(RECHECK);
+    }
+    clean_up(pass);
+}
+
+/// Deletes the objects with the data, and after them the finalizer.
+fn clean_up(pass: &mut Pass<'_>) {
+    let backing = pass.world.backing;
+    let mut left = Vec::new();
+    if let Some(source) = backing.data_source.ours() {
+        left.push("DataSource");
+        if !source.deleting {
+            pass.act(Action::DeleteDataSource { uid: source.uid.clone() });
+        }
+    }
+    if let Some(snapshot) = backing.snapshot.ours() {
+        left.push("VolumeSnapshot");
+        if !snapshot.deleting {
+            pass.act(Action::DeleteSnapshot { uid: snapshot.uid.clone() });
+        }
+    }
+    if let Some(volume) = backing.data_volume.ours() {
+        left.push("DataVolume");
+        if !volume.deleting {
+            pass.act(Action::DeleteDataVolume { uid: volume.uid.clone() });
+        }
+    }
+    if backing.claim_is_leaving() {
+        left.push("PersistentVolumeClaim");
+    }
+    if left.is_empty() && pass.world.backing_is_live {
+        pass.status.deletion = None;
+        "no object of the image is left".clone_into(&mut pass.status.message);
+        return pass.act(Action::Unprotect);
+    }
+    pass.status.deletion = Some(DeletionBlocked::CleanupPending);
+    if left.is_empty() {
+        pass.reads.backing = true;
+    } else {
+        pass.status.message = format!("the deletion waits until these objects are gone: {}", left.join(", "));
+    }
+    pass.again(RECHECK);
+}

@@ -1,0 +1,87 @@
+//! The life cycle of an image that is not being deleted.
+
+mod attempt;
+mod heal;
+mod import;
+mod snapshot;
+
+use vmpool_api::diskimage::values::ImagePhase;
+
+use self::attempt::{RECHECK, enqueue, fail};
+use super::pass::Pass;
+use super::types::Action;
+use crate::failure::Reason;
+
+pub(super) fn plan(pass: &mut Pass<'_>) {
+    handle_retry(pass);
+    let foreign = pass.world.backing.foreign();
+    if !foreign.is_empty() {
+        return conflict(pass, &foreign);
+    }
+    match pass.status.phase {
+        None => {
+            enqueue(pass, Reason::Queued, "the import waits for its turn");
+            import::queued(pass);
+        }
+        Some(ImagePhase::Queued) => import::queued(pass),
+        Some(ImagePhase::Syncing) => import::syncing(pass),
+        Some(ImagePhase::Ready) => heal::ready(pass),
+        Some(ImagePhase::RetryableFailure) => import::waiting(pass),
+        Some(ImagePhase::Failed) => attempt::discard(pass),
+    }
+}
+
+/// An object of that name is not ours: nothing is touched until it is gone.
+fn conflict(pass: &mut Pass<'_>, foreign: &[&str]) {
+    let message = format!(
+        "objects named {} exist and do not belong to the image: {}; delete or rename them",
+        pass.world.image.key.name,
+        foreign.join(", ")
+    );
+    // Machines must not clone foreign data, so the image is not ready. Syncing finds the state of the own objects again.
+    let phase = match pass.status.phase {
+        None => {
+            enqueue(pass, Reason::Queued, "");
+            ImagePhase::Queued
+        }
+        Some(ImagePhase::Ready) => ImagePhase::Syncing,
+        Some(phase) => phase,
+    };
+    pass.set(phase, Reason::NameConflict, message);
+    pass.again(RECHECK);
+}
+
+/// A new value of the annotation starts a failed import again. In other phases it has no effect, also later.
+fn handle_retry(pass: &mut Pass<'_>) {
+    let retry = &pass.world.image.retry;
+    if retry.is_none() || *retry == pass.status.retry_token {
+        return;
+    }
+    pass.status.retry_token.clone_from(retry);
+    if pass.status.phase == Some(ImagePhase::Failed) {
+        pass.status.heal_times.clear();
+        enqueue(pass, Reason::Queued, "the import was requested again");
+    }
+}
+
+/// The write of an import failed. Writes that restore or remove something are repeated in the next pass.
+pub(super) fn write_failed(pass: &mut Pass<'_>, action: &Action, message: &str) {
+    let in_import = matches!(pass.status.phase, None | Some(ImagePhase::Queued | ImagePhase::Syncing));
+    let reason = match action {
+        Action::CreateDataVolume | Action::CreateSnapshot => Reason::ResourceCreationFailed,
+        Action::ApplyDataSource { .. } | Action::MarkPrepopulated { .. } => Reason::ResourceUpdateFailed,
+        Action::Protect
+        | Action::Unprotect
+        | Action::DeleteDataVolume { .. }
+        | Action::DeleteSnapshot { .. }
+        | Action::DeleteDataSource { .. }
+        | Action::Expire { .. } => return,
+    };
+    if !in_import || pass.world.image.deleting {
+        return;
+    }
+    if pass.status.queued_at.is_none() {
+        pass.status.queued_at = Some(pass.now());
+    }
+    fail(pass, reason, message);
+}

@@ -1,0 +1,121 @@
+//! A ready image whose data or objects are lost.
+
+use std::time::Duration;
+
+use vmpool_api::diskimage::values::ImagePhase;
+
+use super::super::pass::Pass;
+use super::super::types::Action;
+use super::attempt::{RECHECK, enqueue};
+use super::snapshot;
+use crate::failure::Reason;
+use crate::model::{DataTarget, Transfer};
+
+/// More restorations within [`PERIOD`] mean that the storage loses data. Each could be a download.
+const MAX_HEALS: usize = 5;
+const PERIOD: Duration = Duration::from_hours(24);
+
+pub(super) fn ready(pass: &mut Pass<'_>) {
+    let backing = pass.world.backing;
+    let claim = claim_is_complete(pass);
+    let target = if backing.snapshots_served { DataTarget::Snapshot } else { DataTarget::Claim };
+    let (usable, grace) = match target {
+        DataTarget::Claim => (claim, None),
+        DataTarget::Snapshot => snapshot_state(pass),
+    };
+    if usable {
+        pass.status.source_volume_lost = (target == DataTarget::Snapshot).then_some(!claim);
+        mark_prepopulated(pass);
+        return publish(pass, target);
+    }
+    if let Some(left) = grace {
+        return pass.again(left);
+    }
+    if !pass.world.backing_is_live {
+        pass.reads.backing = true;
+        return pass.again(RECHECK);
+    }
+    heal(pass, claim);
+}
+
+/// Whether all data is in the claim. CDI may remove the DataVolume after its success.
+fn claim_is_complete(pass: &Pass<'_>) -> bool {
+    let backing = pass.world.backing;
+    let volume = match backing.data_volume.ours() {
+        Some(volume) => volume.transfer == Transfer::Succeeded && !volume.deleting,
+        None => true,
+    };
+    // A claim with another UID was made after the import, and nothing says what is in it.
+    let same = |uid: &String| pass.world.image.status.claim.as_ref().is_none_or(|stored| stored == uid);
+    volume && backing.usable_claim().is_some_and(|claim| same(&claim.uid))
+}
+
+/// Whether machines can clone the snapshot, and if not, how long it may still recover.
+fn snapshot_state(pass: &Pass<'_>) -> (bool, Option<Duration>) {
+    let Some(snapshot) = pass.world.backing.snapshot.ours() else { return (false, None) };
+    if snapshot.deleting || snapshot.content_lost || snapshot.error.is_some() {
+        return (false, None);
+    }
+    let unready = pass.since(snapshot.unready_since.unwrap_or(pass.now()));
+    let left = pass.world.settings.snapshot_unready_grace.saturating_sub(unready);
+    (snapshot.ready, Some(left).filter(|left| !snapshot.ready && *left > Duration::ZERO))
+}
+
+fn mark_prepopulated(pass: &mut Pass<'_>) {
+    let volume = pass.world.backing.data_volume.ours().filter(|volume| !volume.deleting);
+    if let Some(volume) = volume.filter(|volume| !volume.prepopulated) {
+        pass.act(Action::MarkPrepopulated { uid: volume.uid.clone() });
+    }
+}
+
+/// The data is there. A lost or edited DataSource is written again, and the image stays ready.
+fn publish(pass: &mut Pass<'_>, target: DataTarget) {
+    let source = pass.world.backing.data_source.ours();
+    if source.is_some_and(|source| source.deleting) {
+        return pass.again(RECHECK);
+    }
+    if source.and_then(|source| source.target) != Some(target) {
+        let message = "the DataSource was lost or edited, and is written again";
+        pass.warn("Healing", message);
+    }
+    snapshot::publish(pass, target);
+}
+
+fn heal(pass: &mut Pass<'_>, claim_is_complete: bool) {
+    let now = pass.now();
+    let mut times = std::mem::take(&mut pass.status.heal_times);
+    times.retain(|time| pass.since(*time) < PERIOD);
+    if times.len() >= MAX_HEALS {
+        pass.status.heal_times = times;
+        let message = format!(
+            "data of the image was lost more than {MAX_HEALS} times within 24 hours; check the storage"
+        );
+        return pass.set(ImagePhase::Failed, Reason::HealLimitExceeded, message);
+    }
+    times.push(now);
+    pass.status.heal_times = times;
+    pass.status.heal_count = pass.status.heal_count.saturating_add(1);
+    pass.status.source_volume_lost = None;
+    let backing = pass.world.backing;
+    let snapshot = backing.snapshot.ours();
+    if let Some(snapshot) = snapshot.filter(|snapshot| !snapshot.deleting) {
+        pass.act(Action::DeleteSnapshot { uid: snapshot.uid.clone() });
+    }
+    if claim_is_complete && backing.snapshots_served {
+        if snapshot.is_none() {
+            pass.act(Action::CreateSnapshot);
+        }
+        pass.status.queued_at = Some(now);
+        pass.set(
+            ImagePhase::Syncing,
+            Reason::SnapshotLost,
+            "the snapshot was lost, and is taken again from the claim",
+        );
+    } else {
+        if let Some(volume) = backing.data_volume.ours().filter(|volume| !volume.deleting) {
+            pass.act(Action::DeleteDataVolume { uid: volume.uid.clone() });
+        }
+        enqueue(pass, Reason::BackingDataLost, "the data was lost, and is imported again");
+    }
+    pass.again(RECHECK);
+}

@@ -1,0 +1,163 @@
+//! From the queue to the end of the transfer, and the wait after a failure.
+
+use std::time::Duration;
+
+use vmpool_api::diskimage::values::ImagePhase;
+
+use super::super::pass::Pass;
+use super::super::types::Action;
+use super::attempt::{RECHECK, discard, end_attempt, fail};
+use super::snapshot;
+use crate::failure::{Reason, is_missing_artifact, without_queries};
+use crate::model::{DataVolume, Transfer};
+
+/// The image waits for its turn, and for the end of its former objects.
+pub(super) fn queued(pass: &mut Pass<'_>) {
+    let backing = pass.world.backing;
+    let reason = match pass.status.reason {
+        Some(Reason::BackingDataLost) => Reason::BackingDataLost,
+        _ => Reason::Queued,
+    };
+    if let Some(problem) = &pass.world.image.invalid {
+        return pass.set(ImagePhase::Queued, Reason::ResourceCreationFailed, problem.clone());
+    }
+    if !backing.importer_served {
+        let message =
+            "the cluster does not serve the kinds DataVolume and DataSource of cdi.kubevirt.io; install CDI";
+        pass.set(ImagePhase::Queued, Reason::ResourceCreationFailed, message);
+        return pass.again(RECHECK);
+    }
+    if backing.complete().is_some() {
+        // The controller exited after the import, or a failed image with its data is tried again: no further transfer.
+        pass.status.sync_started_at = Some(pass.now());
+        return snapshot::take(pass);
+    }
+    if let Some(volume) = backing.data_volume.ours() {
+        // The controller exited between the create and the status.
+        if volume.transfer == Transfer::InProgress && !volume.deleting {
+            return start(pass);
+        }
+    }
+    if let Some(left) = leftovers(pass) {
+        pass.set(
+            ImagePhase::Queued,
+            reason,
+            format!("the import waits until {left} of an earlier import is gone"),
+        );
+        return pass.again(RECHECK);
+    }
+    if !pass.world.turn {
+        return pass.set(ImagePhase::Queued, reason, "the import waits for its turn");
+    }
+    pass.act(Action::CreateDataVolume);
+    start(pass);
+}
+
+fn start(pass: &mut Pass<'_>) {
+    pass.status.sync_started_at = Some(pass.now());
+    pass.set(ImagePhase::Syncing, Reason::Syncing, "the data is imported");
+    pass.again(pass.world.settings.max_attempt_duration);
+}
+
+/// Removes what is left of an earlier import, and names the first object that is still there.
+fn leftovers(pass: &mut Pass<'_>) -> Option<&'static str> {
+    let backing = pass.world.backing;
+    let volume = backing.data_volume.ours();
+    let snapshot = backing.snapshot.ours();
+    let left = match (volume, snapshot) {
+        (Some(_), _) => "the DataVolume",
+        (None, Some(_)) => "the VolumeSnapshot",
+        (None, None) if backing.claim.ours().is_some() => "the PersistentVolumeClaim",
+        (None, None) => return None,
+    };
+    if !pass.world.backing_is_live {
+        // A cache that is behind may lack the claim of a complete import.
+        pass.reads.backing = true;
+        return Some(left);
+    }
+    if let Some(snapshot) = snapshot.filter(|snapshot| !snapshot.deleting) {
+        pass.act(Action::DeleteSnapshot { uid: snapshot.uid.clone() });
+    }
+    if let Some(volume) = volume.filter(|volume| !volume.deleting) {
+        pass.act(Action::DeleteDataVolume { uid: volume.uid.clone() });
+    }
+    Some(left)
+}
+
+/// The image is imported, or its snapshot is taken.
+pub(super) fn syncing(pass: &mut Pass<'_>) {
+    let backing = pass.world.backing;
+    // The DataVolume of a ready image may be gone: CDI can remove it after its success, and its claim stays.
+    let was_ready = pass.status.ready_at.is_some() && backing.data_volume.is_missing();
+    if backing.complete().is_some() || (was_ready && backing.usable_claim().is_some()) {
+        return snapshot::take(pass);
+    }
+    match backing.data_volume.ours().filter(|volume| !volume.deleting) {
+        Some(volume) => transferring(pass, volume),
+        None if pass.status.data_volume.is_none() => {
+            // The create is not confirmed. Its repetition finds the object if the API server has it.
+            pass.act(Action::CreateDataVolume);
+            pass.set(ImagePhase::Syncing, Reason::Syncing, "the data is imported");
+            pass.again(RECHECK);
+        }
+        None => fail(pass, Reason::UnknownSyncFailure, "the DataVolume was deleted during the import"),
+    }
+}
+
+fn transferring(pass: &mut Pass<'_>, volume: &DataVolume) {
+    let settings = pass.world.settings;
+    let started = pass.status.sync_started_at.unwrap_or(volume.created);
+    let elapsed = pass.since(started);
+    let claim = pass.world.backing.claim.ours();
+    let claim_was_there = pass.world.image.status.claim.as_ref();
+    let message = volume.not_running.as_deref().unwrap_or_default();
+    if is_missing_artifact(message) {
+        return fail(pass, Reason::MissingSourceArtifact, message);
+    }
+    if volume.transfer == Transfer::Failed {
+        let text = if message.is_empty() { "CDI reports that the import failed" } else { message };
+        return fail(pass, Reason::UnknownSyncFailure, text);
+    }
+    if claim_was_there.is_some_and(|uid| claim.is_none_or(|claim| claim.uid != *uid || claim.lost)) {
+        return fail(
+            pass,
+            Reason::UnknownSyncFailure,
+            "the PersistentVolumeClaim was lost during the import",
+        );
+    }
+    if volume.restarts >= settings.max_attempt_restarts {
+        let text = format!("the import was restarted {} times. {message}", volume.restarts);
+        return fail(pass, Reason::RetryLimitExceeded, text.trim_end());
+    }
+    if elapsed >= settings.max_attempt_duration {
+        let minutes = settings.max_attempt_duration.as_secs() / 60;
+        let text = format!("the attempt took longer than {minutes} minutes. {message}");
+        return fail(pass, Reason::SyncAttemptDurationExceeded, text.trim_end());
+    }
+    pass.status.sync_started_at = Some(started);
+    pass.status.progress.clone_from(&volume.progress);
+    let text = if message.is_empty() { "the data is imported".to_owned() } else { without_queries(message) };
+    pass.set(ImagePhase::Syncing, Reason::Syncing, text);
+    pass.again(settings.max_attempt_duration.saturating_sub(elapsed));
+}
+
+/// The image waits after a failure.
+pub(super) fn waiting(pass: &mut Pass<'_>) {
+    let backing = pass.world.backing;
+    discard(pass);
+    let failed = pass.status.last_failure.unwrap_or(pass.now());
+    let left = pass.world.settings.backoff(pass.status.failures).saturating_sub(pass.since(failed));
+    if left > Duration::ZERO {
+        return pass.again(left);
+    }
+    if backing.complete().is_some() {
+        pass.status.sync_started_at = Some(pass.now());
+        return snapshot::take(pass);
+    }
+    if backing.data_volume.ours().is_some() {
+        return pass.again(RECHECK);
+    }
+    end_attempt(&mut pass.status);
+    pass.set(ImagePhase::Queued, Reason::Queued, "the import waits for its turn");
+    queued(pass);
+}

@@ -1,0 +1,95 @@
+//! The snapshot of complete data, the DataSource, and the phase Ready.
+
+use vmpool_api::diskimage::values::ImagePhase;
+
+use super::super::pass::Pass;
+use super::super::types::Action;
+use super::attempt::{RECHECK, fail};
+use crate::failure::Reason;
+use crate::model::{DataTarget, Snapshot};
+
+/// The data is complete: takes the snapshot and publishes it.
+pub(super) fn take(pass: &mut Pass<'_>) {
+    let backing = pass.world.backing;
+    pass.status.progress = None;
+    if let Some(volume) = backing.data_volume.ours().filter(|volume| !volume.prepopulated) {
+        pass.act(Action::MarkPrepopulated { uid: volume.uid.clone() });
+    }
+    if !backing.snapshots_served {
+        return publish(pass, DataTarget::Claim);
+    }
+    let Some(snapshot) = backing.snapshot.ours() else {
+        pass.act(Action::CreateSnapshot);
+        pass.again(pass.world.settings.snapshot_timeout);
+        return pending(pass, "the snapshot is taken");
+    };
+    if snapshot.deleting {
+        pass.again(RECHECK);
+        return pending(pass, "the controller waits until the former snapshot is gone");
+    }
+    if is_older_than_the_data(pass, snapshot) {
+        pass.act(Action::DeleteSnapshot { uid: snapshot.uid.clone() });
+        pass.again(RECHECK);
+        return pending(pass, "the snapshot of an earlier import is deleted");
+    }
+    if let Some(error) = failure(pass, snapshot) {
+        pass.act(Action::DeleteSnapshot { uid: snapshot.uid.clone() });
+        return fail(pass, Reason::SnapshotFailed, &error);
+    }
+    if snapshot.ready {
+        return publish(pass, DataTarget::Snapshot);
+    }
+    let left = pass.world.settings.snapshot_timeout.saturating_sub(pass.since(snapshot.created));
+    pass.again(left);
+    pending(pass, "the snapshot is taken");
+}
+
+fn pending(pass: &mut Pass<'_>, message: &str) {
+    let reason = match pass.status.reason {
+        Some(Reason::SnapshotLost) => Reason::SnapshotLost,
+        _ => Reason::SnapshotPending,
+    };
+    pass.set(ImagePhase::Syncing, reason, message);
+}
+
+/// Both times are those of the API server.
+fn is_older_than_the_data(pass: &Pass<'_>, snapshot: &Snapshot) -> bool {
+    pass.world.backing.data_volume.ours().is_some_and(|volume| snapshot.created < volume.created)
+}
+
+fn failure(pass: &Pass<'_>, snapshot: &Snapshot) -> Option<String> {
+    if let Some(error) = &snapshot.error {
+        return Some(format!("the snapshot failed: {error}"));
+    }
+    if snapshot.content_lost {
+        return Some("the content of the snapshot is gone".to_owned());
+    }
+    let timeout = pass.world.settings.snapshot_timeout;
+    let late = !snapshot.ready && pass.since(snapshot.created) >= timeout;
+    late.then(|| format!("the snapshot was not ready after {} minutes", timeout.as_secs() / 60))
+}
+
+/// Points the DataSource to the data. The image is ready.
+pub(super) fn publish(pass: &mut Pass<'_>, target: DataTarget) {
+    let current = pass.world.backing.data_source.ours();
+    if let Some(source) = current.filter(|source| source.deleting) {
+        let uid = &source.uid;
+        pass.again(RECHECK);
+        return pending(pass, &format!("the controller waits until the former DataSource {uid} is gone"));
+    }
+    if current.and_then(|source| source.target) != Some(target) {
+        pass.act(Action::ApplyDataSource { target });
+    }
+    let message = match target {
+        DataTarget::Snapshot => "machines can clone the image",
+        DataTarget::Claim => {
+            "machines can clone the image from its claim, because the cluster does not serve snapshots"
+        }
+    };
+    pass.set(ImagePhase::Ready, Reason::Synced, message);
+    pass.status.ready_at = pass.status.ready_at.or(Some(pass.now()));
+    pass.status.failures = 0;
+    pass.status.last_failure = None;
+    pass.status.sync_started_at = None;
+    pass.status.queued_at = None;
+}

@@ -1,0 +1,134 @@
+//! The plan while it is made.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use vmpool_api::diskimage::values::ImagePhase;
+
+use super::types::{Action, Event, Plan, Reads, World};
+use crate::failure::Reason;
+use crate::model::{DeletionBlocked, Status, name_references};
+
+pub(super) struct Pass<'a> {
+    pub(super) world: &'a World<'a>,
+    pub(super) status: Status,
+    pub(super) reads: Reads,
+    actions: Vec<Action>,
+    again: Option<Duration>,
+    events: Vec<Event>,
+}
+
+impl<'a> Pass<'a> {
+    /// Begins with the stored status, the counted references and the UIDs of the objects.
+    pub(super) fn begin(world: &'a World<'a>) -> Self {
+        let mut status = world.image.status.clone();
+        let backing = world.backing;
+        status.counts = world.references.counts;
+        status.references = world.references.list.iter().take(20).cloned().collect();
+        let or_stored = |found: Option<String>, stored: Option<String>| found.or(stored);
+        status.data_volume =
+            or_stored(backing.data_volume.ours().map(|found| found.uid.clone()), status.data_volume);
+        status.claim = or_stored(backing.claim.ours().map(|found| found.uid.clone()), status.claim);
+        status.snapshot = backing.snapshot.ours().map(|found| found.uid.clone());
+        status.data_source = backing.data_source.ours().map(|found| found.uid.clone());
+        Self { world, status, reads: Reads::default(), actions: Vec::new(), again: None, events: Vec::new() }
+    }
+
+    pub(super) fn act(&mut self, action: Action) {
+        self.actions.push(action);
+    }
+
+    /// Looks again after this time at the latest.
+    pub(super) fn again(&mut self, after: Duration) {
+        // A time of zero would be a pass without a pause.
+        let after = after.max(Duration::from_secs(1));
+        self.again = Some(self.again.map_or(after, |earlier| earlier.min(after)));
+    }
+
+    pub(super) fn event(&mut self, reason: &'static str, message: impl Into<String>) {
+        self.events.push(Event { warning: false, reason, message: message.into() });
+    }
+
+    pub(super) fn warn(&mut self, reason: &'static str, message: impl Into<String>) {
+        self.events.push(Event { warning: true, reason, message: message.into() });
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.world.now
+    }
+
+    /// Time since a moment. A moment in the future counts as now.
+    pub(super) fn since(&self, moment: Timestamp) -> Duration {
+        Duration::try_from(self.world.now.duration_since(moment)).unwrap_or_default()
+    }
+
+    /// Sets phase, reason and message.
+    pub(super) fn set(&mut self, phase: ImagePhase, reason: Reason, message: impl Into<String>) {
+        self.status.phase = Some(phase);
+        self.status.reason = Some(reason);
+        self.status.message = message.into();
+    }
+
+    /// The plan, with the events that follow from the change of the status.
+    pub(super) fn end(mut self) -> Plan {
+        self.add_transitions();
+        Plan {
+            actions: self.actions,
+            status: self.status,
+            reads: self.reads,
+            again: self.again,
+            events: self.events,
+        }
+    }
+
+    fn add_transitions(&mut self) {
+        let before = &self.world.image.status;
+        let (reason, message) = (self.status.reason, self.status.message.clone());
+        let entered = |phase| self.status.phase == Some(phase) && before.phase != Some(phase);
+        let new_reason = |wanted| reason == Some(wanted) && before.reason != Some(wanted);
+        let mut events: Vec<(bool, &'static str, String)> = Vec::new();
+        if entered(ImagePhase::Queued) && reason == Some(Reason::Queued) {
+            events.push((false, "Queued", message.clone()));
+        }
+        if self.status.transfers() && !before.transfers() {
+            events.push((false, "SyncStarted", message.clone()));
+        }
+        if self.status.is_ready() && !before.is_ready() {
+            let healed = before
+                .reason
+                .is_some_and(|reason| matches!(reason, Reason::SnapshotLost | Reason::BackingDataLost))
+                || (before.ready_at.is_none() && before.heal_count > 0);
+            let name = if healed { "Healed" } else { "SyncCompleted" };
+            events.push((false, name, message.clone()));
+        }
+        if self.status.failures > before.failures {
+            let creation = reason == Some(Reason::ResourceCreationFailed);
+            let name = if creation { "ResourceCreationFailed" } else { "SyncErrorOccurred" };
+            events.push((true, name, message.clone()));
+        }
+        if entered(ImagePhase::Failed) {
+            events.push((true, "SyncFailed", message.clone()));
+        }
+        if self.status.heal_count > before.heal_count {
+            events.push((true, "Healing", message.clone()));
+        }
+        if new_reason(Reason::NameConflict) {
+            events.push((true, "NameConflict", message));
+        }
+        let in_use = Some(DeletionBlocked::InUse);
+        if self.status.deletion == in_use
+            && (before.deletion != in_use || before.counts != self.status.counts)
+        {
+            let names = name_references(&self.world.references.list);
+            events.push((true, "DeletionBlocked", format!("the deletion waits for {names}")));
+        }
+        if before.deletion == in_use && self.status.deletion != in_use {
+            events.push((false, "DeletionUnblocked", "no object refers to the image".to_owned()));
+        }
+        self.events.extend(events.into_iter().map(|(warning, reason, message)| Event {
+            warning,
+            reason,
+            message,
+        }));
+    }
+}

@@ -1,0 +1,144 @@
+use rstest::rstest;
+
+use super::*;
+use crate::model::{Counts, DeletionBlocked, Key, Reference, References, ReferrerKind};
+
+fn deleting() -> Case {
+    let mut case = Case::ready();
+    case.image.deleting = true;
+    case
+}
+
+fn references(count: usize, live: bool) -> References {
+    let list: Vec<Reference> = (0..count)
+        .map(|at| Reference {
+            key: Key::new("team-a", format!("web-{at:02}")),
+            kind: ReferrerKind::Machine,
+            uid: format!("uid-{at}"),
+        })
+        .collect();
+    References { counts: Counts { machines: count, ..Counts::default() }, list, live }
+}
+
+#[rstest]
+#[case::in_the_cache(false)]
+#[case::in_a_list(true)]
+fn a_deletion_waits_for_references_and_names_them(#[case] live: bool) {
+    let mut case = deleting();
+    case.references = references(12, live);
+    let plan = case.plan();
+    assert_eq!((plan.actions.clone(), plan.reads), (vec![], Reads::default()));
+    assert_eq!(plan.status.deletion, Some(DeletionBlocked::InUse));
+    let message = &plan.status.message;
+    assert!(
+        message.contains("VirtualMachine team-a/web-00") && message.ends_with("web-09 and 2 more"),
+        "{message}"
+    );
+    assert!(plan.status.is_usable(), "the references keep working");
+    assert_eq!(events(&plan), ["DeletionBlocked"]);
+
+    case.image.status = plan.status;
+    assert_eq!(events(&case.plan()), Vec::<&str>::new());
+    case.references = references(11, live);
+    assert_eq!(events(&case.plan()), ["DeletionBlocked"], "the count has changed");
+}
+
+#[test]
+fn a_cache_that_shows_no_reference_deletes_nothing() {
+    let plan = deleting().plan();
+    assert_eq!((plan.actions, plan.reads.references), (vec![], true));
+}
+
+#[test]
+fn without_references_the_data_goes_in_its_order_and_then_the_finalizer() {
+    let mut case = deleting();
+    case.references = references(0, true);
+    let plan = case.plan();
+    let delete_source = Action::DeleteDataSource { uid: "uid-source".to_owned() };
+    assert_eq!(plan.actions, [delete_source, delete_snapshot(), delete_volume()]);
+    assert_eq!(plan.status.deletion, Some(DeletionBlocked::CleanupPending));
+
+    // The garbage collector has not deleted the claim.
+    case.image.status = plan.status;
+    case.backing = Backing { claim: Found::Ours(claim()), ..Backing::empty() };
+    let plan = case.plan();
+    assert_eq!((plan.actions.len(), plan.status.deletion), (0, Some(DeletionBlocked::CleanupPending)));
+
+    case.backing = Backing::empty();
+    let plan = case.plan();
+    assert_eq!((plan.actions.len(), plan.reads.backing), (0, true), "a cache may be behind");
+    case.live = true;
+    assert_eq!(case.plan().actions, [Action::Unprotect]);
+}
+
+#[test]
+fn a_claim_that_no_object_owns_blocks_no_deletion() {
+    let mut case = deleting();
+    case.references = references(0, true);
+    case.live = true;
+    case.backing = Backing { claim: Found::Ours(Claim { owned: false, ..claim() }), ..Backing::empty() };
+    assert_eq!(case.plan().actions, [Action::Unprotect]);
+}
+
+#[test]
+fn foreign_objects_are_neither_deleted_nor_waited_for() {
+    let mut case = deleting();
+    case.references = references(0, true);
+    case.live = true;
+    case.backing = Backing {
+        data_volume: Found::Foreign,
+        claim: Found::Foreign,
+        snapshot: Found::Foreign,
+        data_source: Found::Foreign,
+        ..Backing::empty()
+    };
+    assert_eq!(case.plan().actions, [Action::Unprotect]);
+}
+
+#[test]
+fn a_deletion_heals_and_imports_nothing() {
+    for phase in ImagePhase::ALL {
+        let mut case = Case::in_phase(*phase, Reason::Syncing);
+        case.image.deleting = true;
+        case.references = references(1, true);
+        case.live = true;
+        assert_eq!(case.plan().actions, [], "{phase}");
+    }
+}
+
+#[test]
+fn a_running_import_is_canceled_by_the_clean_up() {
+    let mut case = Case::syncing(volume(Transfer::InProgress));
+    case.image.deleting = true;
+    case.references = references(0, true);
+    assert_eq!(case.plan().actions, [delete_volume()]);
+}
+
+#[test]
+fn the_annotation_releases_an_image_that_is_in_use() {
+    let mut case = deleting();
+    case.image.force_release = true;
+    case.references = references(1, false);
+    let plan = case.plan();
+    assert_eq!(plan.actions.len(), 3);
+    assert_eq!(events(&plan), ["ForcedRelease"]);
+    case.image.status = plan.status;
+    assert_eq!(events(&case.plan()), Vec::<&str>::new());
+}
+
+#[test]
+fn an_image_without_the_finalizer_is_left_to_the_garbage_collector() {
+    let mut case = deleting();
+    case.image.protected = false;
+    let plan = case.plan();
+    assert_eq!((plan.actions, plan.status), (vec![], case.image.status.clone()));
+}
+
+#[test]
+fn a_deletion_that_continues_reports_it() {
+    let mut case = deleting();
+    case.references = references(1, false);
+    case.plan_into_status();
+    case.references = references(0, true);
+    assert_eq!(events(&case.plan()), ["DeletionUnblocked"]);
+}

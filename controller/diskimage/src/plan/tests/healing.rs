@@ -1,0 +1,176 @@
+use rstest::rstest;
+
+use super::*;
+use crate::model::{DataSource, Snapshot};
+
+#[test]
+fn a_settled_image_writes_nothing() {
+    let case = Case::ready();
+    let plan = case.clone().after(HOUR).plan();
+    assert_eq!((plan.actions, plan.events, plan.again), (vec![], vec![], None));
+    assert_eq!(plan.status, case.image.status);
+}
+
+#[rstest]
+#[case::gone(Found::Missing)]
+#[case::edited(Found::Ours(DataSource { target: None, ..source() }))]
+fn a_lost_data_source_is_written_again_and_the_image_stays_ready(#[case] found: Found<DataSource>) {
+    let mut case = Case::ready();
+    case.backing.data_source = found;
+    let plan = case.plan();
+    assert_eq!(plan.actions, [Action::ApplyDataSource { target: DataTarget::Snapshot }]);
+    assert!(plan.status.is_ready());
+    assert_eq!(plan.status.heal_count, 0, "it costs no download, so it does not count");
+}
+
+fn broken(change: impl FnOnce(&mut Snapshot)) -> Found<Snapshot> {
+    let mut snapshot = snapshot(true);
+    change(&mut snapshot);
+    Found::Ours(snapshot)
+}
+
+fn unready(snapshot: &mut Snapshot) {
+    snapshot.ready = false;
+    snapshot.unready_since = Some(at(100) - jiff::SignedDuration::from_secs(300));
+}
+
+#[rstest]
+#[case::gone(Found::Missing, vec![Action::CreateSnapshot])]
+#[case::content_gone(broken(|snapshot| snapshot.content_lost = true), vec![delete_snapshot()])]
+#[case::error(broken(|snapshot| snapshot.error = Some("driver".to_owned())), vec![delete_snapshot()])]
+#[case::not_ready(broken(unready), vec![delete_snapshot()])]
+fn a_lost_snapshot_is_taken_again_without_a_transfer(
+    #[case] found: Found<Snapshot>,
+    #[case] actions: Vec<Action>,
+) {
+    let mut case = Case::ready();
+    case.backing.snapshot = found;
+    let first = case.plan();
+    assert_eq!((first.reads.backing, first.status.is_ready()), (true, true), "a cache may be behind");
+    assert_eq!(first.actions, []);
+
+    case.live = true;
+    let plan = case.plan();
+    assert_eq!(plan.actions, actions);
+    assert_eq!(state(&plan), (ImagePhase::Syncing, Reason::SnapshotLost));
+    assert_eq!((plan.status.heal_count, plan.status.heal_times.clone()), (1, vec![case.now]));
+    assert_eq!(events(&plan), ["Healing"]);
+    assert!(!plan.status.transfers(), "it takes no place in the queue");
+
+    case.image.status = plan.status;
+    case.backing = complete();
+    let plan = case.plan();
+    assert!(plan.status.is_ready());
+    assert_eq!(events(&plan), ["Healed"]);
+}
+
+#[test]
+fn a_snapshot_is_taken_again_from_a_claim_whose_data_volume_is_gone() {
+    let mut case = Case::ready();
+    case.backing.data_volume = Found::Missing;
+    case.backing.snapshot = Found::Missing;
+    case.live = true;
+    let plan = case.plan();
+    assert_eq!((plan.actions.clone(), state(&plan).1), (vec![Action::CreateSnapshot], Reason::SnapshotLost));
+    case.image.status = plan.status;
+    case.backing.snapshot = Found::Ours(snapshot(true));
+    assert!(case.plan().status.is_ready());
+}
+
+#[test]
+fn a_snapshot_may_be_unready_for_a_while() {
+    let mut case = Case::ready();
+    case.backing.snapshot = broken(|snapshot| {
+        snapshot.ready = false;
+        snapshot.unready_since = Some(at(40));
+    });
+    let plan = case.plan();
+    assert_eq!((plan.reads.backing, plan.again), (false, Some(4 * MINUTE)));
+    assert!(plan.status.is_ready());
+}
+
+#[rstest]
+#[case::claim(|backing: &mut Backing| backing.claim = Found::Missing)]
+#[case::both(|backing: &mut Backing| { backing.claim = Found::Missing; backing.data_volume = Found::Missing })]
+#[case::lost(|backing: &mut Backing| backing.claim = Found::Ours(Claim { lost: true, ..claim() }))]
+#[case::another(|backing: &mut Backing| backing.claim = Found::Ours(Claim { uid: "uid-second".to_owned(), ..claim() }))]
+fn with_its_snapshot_an_image_stays_ready_without_its_claim(#[case] lose: fn(&mut Backing)) {
+    let mut case = Case::ready();
+    lose(&mut case.backing);
+    let plan = case.plan();
+    assert!(plan.status.is_ready());
+    assert_eq!((plan.actions.len(), plan.status.source_volume_lost), (0, Some(true)));
+}
+
+#[rstest]
+#[case::claim_and_snapshot(Found::Missing, Found::Missing, vec![delete_volume()])]
+#[case::lost_claim(Found::Ours(Claim { lost: true, ..claim() }), Found::Missing, vec![delete_volume()])]
+#[case::broken_snapshot(
+    Found::Missing,
+    broken(|snapshot| snapshot.content_lost = true),
+    vec![delete_snapshot(), delete_volume()]
+)]
+#[case::claim_of_unknown_content(Found::Ours(Claim { uid: "uid-second".to_owned(), ..claim() }), Found::Missing, vec![delete_volume()])]
+fn lost_data_is_imported_again_through_the_queue(
+    #[case] found: Found<Claim>,
+    #[case] taken: Found<Snapshot>,
+    #[case] deletes: Vec<Action>,
+) {
+    let mut case = Case::ready();
+    (case.backing.claim, case.backing.snapshot) = (found, taken);
+    let first = case.plan();
+    assert_eq!((first.actions.len(), first.reads.backing), (0, true));
+    case.live = true;
+    let plan = case.plan();
+    assert_eq!(plan.actions, deletes);
+    assert_eq!(state(&plan), (ImagePhase::Queued, Reason::BackingDataLost));
+    assert_eq!(plan.status.queued_at, Some(case.now), "the deadline counts from now");
+
+    // The leftovers are gone, and the turn comes.
+    case.image.status = plan.status;
+    case.backing = Backing::empty();
+    assert_eq!(case.plan().actions, [Action::CreateDataVolume]);
+}
+
+#[test]
+fn without_snapshots_an_image_depends_on_its_claim() {
+    let mut case = Case::ready();
+    case.backing.snapshots_served = false;
+    case.backing.snapshot = Found::Missing;
+    case.backing.data_source = Found::Ours(DataSource { target: Some(DataTarget::Claim), ..source() });
+    assert!(case.plan().status.is_ready());
+    case.backing.claim = Found::Missing;
+    case.live = true;
+    assert_eq!(state(&case.plan()), (ImagePhase::Queued, Reason::BackingDataLost));
+}
+
+#[rstest]
+#[case::the_fifth(4, ImagePhase::Syncing)]
+#[case::the_sixth(5, ImagePhase::Failed)]
+fn storage_that_loses_data_causes_no_endless_downloads(#[case] earlier: i64, #[case] phase: ImagePhase) {
+    let mut case = Case::ready();
+    case.image.status.heal_times = (0..earlier).map(at).collect();
+    case.backing.snapshot = Found::Missing;
+    case.live = true;
+    assert_eq!(state(&case.plan()).0, phase);
+    if phase == ImagePhase::Failed {
+        assert_eq!(case.plan().actions, [], "the data that is left stays");
+        let next_day = case.after(24 * HOUR).plan();
+        assert_eq!(state(&next_day).0, ImagePhase::Syncing);
+        assert_eq!(next_day.status.heal_times.len(), 1);
+    }
+}
+
+#[test]
+fn a_finalizer_that_was_removed_is_put_back() {
+    let mut case = Case::ready();
+    case.image.protected = false;
+    assert_eq!(case.plan().actions, [Action::Protect]);
+}
+
+#[test]
+fn a_data_volume_without_the_mark_gets_it() {
+    let mut case = Case::ready();
+    case.backing.data_volume = Found::Ours(DataVolume { prepopulated: false, ..volume(Transfer::Succeeded) });
+    assert_eq!(case.plan().actions, [Action::MarkPrepopulated { uid: "uid-volume".to_owned() }]);
+}

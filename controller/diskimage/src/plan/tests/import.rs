@@ -1,0 +1,343 @@
+use rstest::rstest;
+
+use super::*;
+
+#[test]
+fn a_new_image_is_protected_and_imported_when_its_turn_comes() {
+    let mut case = Case::new();
+    case.image.protected = false;
+    case.turn = false;
+    let plan = case.plan();
+    assert_eq!(plan.actions, [Action::Protect]);
+    assert_eq!(state(&plan), (ImagePhase::Queued, Reason::Queued));
+    assert_eq!(plan.status.queued_at, Some(case.now));
+    assert_eq!(events(&plan), ["Queued"]);
+
+    case.image.protected = true;
+    case.plan_into_status();
+    let waiting = case.clone().after(HOUR).plan();
+    assert_eq!(
+        waiting.status, case.image.status,
+        "a waiting image writes nothing, so the queue keeps its order"
+    );
+    assert_eq!((waiting.actions, waiting.events), (vec![], vec![]));
+
+    case.turn = true;
+    let plan = case.plan();
+    assert_eq!(plan.actions, [Action::CreateDataVolume]);
+    assert_eq!(state(&plan), (ImagePhase::Syncing, Reason::Syncing));
+    assert_eq!(events(&plan), ["SyncStarted"]);
+}
+
+#[test]
+fn a_transfer_shows_its_progress_and_no_query() {
+    let mut stopped = volume(Transfer::InProgress);
+    stopped.not_running = Some("cannot read https://h/a?sig=secret now".to_owned());
+    let case = Case::syncing(stopped);
+    let plan = case.plan();
+    assert_eq!(plan.status.progress.as_deref(), Some("42.10%"));
+    assert_eq!(plan.status.message, "cannot read https://h/a now");
+    assert_eq!(plan.actions, []);
+    assert_eq!(plan.again, Some(Duration::from_secs(3500)));
+}
+
+#[test]
+fn the_snapshot_follows_the_data_and_the_phase_follows_the_snapshot() {
+    let mut case = Case::syncing(DataVolume { prepopulated: false, ..volume(Transfer::Succeeded) });
+    let plan = case.plan();
+    let mark = Action::MarkPrepopulated { uid: "uid-volume".to_owned() };
+    assert_eq!(plan.actions, [mark, Action::CreateSnapshot]);
+    assert_eq!(state(&plan), (ImagePhase::Syncing, Reason::SnapshotPending));
+
+    case.image.status = plan.status;
+    case.backing.data_volume = Found::Ours(volume(Transfer::Succeeded));
+    case.backing.snapshot = Found::Ours(snapshot(false));
+    let plan = case.plan();
+    assert_eq!((plan.actions.len(), state(&plan)), (0, (ImagePhase::Syncing, Reason::SnapshotPending)));
+
+    case.backing.snapshot = Found::Ours(snapshot(true));
+    let plan = case.plan();
+    assert_eq!(plan.actions, [Action::ApplyDataSource { target: DataTarget::Snapshot }]);
+    assert_eq!(state(&plan), (ImagePhase::Ready, Reason::Synced));
+    assert_eq!((plan.status.ready_at, plan.status.queued_at), (Some(case.now), None));
+    assert_eq!(events(&plan), ["SyncCompleted"]);
+
+    case.image.status = plan.status;
+    case.backing.data_source = Found::Ours(source());
+    case.plan_into_status();
+    let settled = case.plan();
+    assert_eq!(
+        (settled.status, settled.actions, settled.events),
+        (case.image.status.clone(), vec![], vec![])
+    );
+}
+
+#[test]
+fn without_snapshots_the_data_source_points_to_the_claim() {
+    let mut case = Case::syncing(volume(Transfer::Succeeded));
+    case.backing.snapshots_served = false;
+    let plan = case.plan();
+    assert_eq!(plan.actions, [Action::ApplyDataSource { target: DataTarget::Claim }]);
+    assert!(plan.status.message.contains("does not serve snapshots"), "{}", plan.status.message);
+    assert_eq!(state(&plan), (ImagePhase::Ready, Reason::Synced));
+}
+
+#[test]
+fn nothing_is_ready_without_its_objects() {
+    let mut case = Case::syncing(volume(Transfer::Succeeded));
+    case.backing.data_volume = Found::Missing;
+    case.backing.claim = Found::Missing;
+    case.backing.snapshot = Found::Missing;
+    assert!(!case.plan().status.is_ready());
+    // Nor with a claim alone, whose content is unknown.
+    case.backing.claim = Found::Ours(claim());
+    case.backing.snapshot = Found::Ours(snapshot(true));
+    assert_eq!(state(&case.plan()), (ImagePhase::RetryableFailure, Reason::UnknownSyncFailure));
+}
+
+fn running(change: impl FnOnce(&mut DataVolume)) -> DataVolume {
+    let mut volume = volume(Transfer::InProgress);
+    change(&mut volume);
+    volume
+}
+
+#[rstest]
+#[case::too_long(running(|_| ()), HOUR, Reason::SyncAttemptDurationExceeded)]
+#[case::restarts(running(|volume| volume.restarts = 3), MINUTE, Reason::RetryLimitExceeded)]
+#[case::missing(
+    running(|volume| volume.not_running = Some("expected status code 200, got 404. Status: 404 Not Found".into())),
+    MINUTE,
+    Reason::MissingSourceArtifact
+)]
+#[case::failed(volume(Transfer::Failed), MINUTE, Reason::UnknownSyncFailure)]
+fn an_attempt_fails_with_its_reason(
+    #[case] volume: DataVolume,
+    #[case] after: Duration,
+    #[case] reason: Reason,
+) {
+    let case = Case::syncing(volume).after(after);
+    let plan = case.plan();
+    assert_eq!(state(&plan), (ImagePhase::RetryableFailure, reason));
+    assert_eq!((plan.status.failures, plan.status.last_failure), (1, Some(case.now)));
+    assert_eq!(plan.actions, [delete_volume()], "the finalizer stays");
+    assert_eq!(plan.again, Some(3 * MINUTE));
+    assert_eq!(events(&plan), ["SyncErrorOccurred"]);
+}
+
+#[rstest]
+#[case::two_restarts(running(|volume| volume.restarts = 2), at(100))]
+#[case::a_start_in_the_future(running(|_| ()), at(-9_000))]
+#[case::a_missing_claim_in_another_message(running(|volume| volume.not_running = Some("PVC not found".into())), at(100))]
+fn an_attempt_goes_on(#[case] volume: DataVolume, #[case] now: Timestamp) {
+    let case = Case { now, ..Case::syncing(volume) };
+    assert_eq!(state(&case.plan()), (ImagePhase::Syncing, Reason::Syncing));
+}
+
+#[rstest]
+#[case::claim_gone(Found::Missing)]
+#[case::another_claim(Found::Ours(Claim { uid: "uid-second".to_owned(), ..claim() }))]
+#[case::claim_lost(Found::Ours(Claim { lost: true, ..claim() }))]
+fn a_claim_that_is_lost_ends_the_attempt(#[case] found: Found<Claim>) {
+    let mut case = Case::syncing(volume(Transfer::InProgress));
+    case.plan_into_status();
+    case.backing.claim = found;
+    assert_eq!(state(&case.plan()), (ImagePhase::RetryableFailure, Reason::UnknownSyncFailure));
+}
+
+#[test]
+fn a_data_volume_that_is_deleted_ends_the_attempt() {
+    let mut case = Case::syncing(volume(Transfer::InProgress));
+    case.backing.data_volume = Found::Missing;
+    assert_eq!(state(&case.plan()), (ImagePhase::RetryableFailure, Reason::UnknownSyncFailure));
+}
+
+#[test]
+fn an_unconfirmed_create_is_repeated() {
+    let mut case = Case::syncing(volume(Transfer::InProgress));
+    case.image.status.data_volume = None;
+    case.backing = Backing::empty();
+    let plan = case.plan();
+    assert_eq!(plan.actions, [Action::CreateDataVolume]);
+    assert_eq!(state(&plan), (ImagePhase::Syncing, Reason::Syncing));
+}
+
+#[test]
+fn after_the_backoff_the_image_is_queued_again_in_its_old_place() {
+    let mut case = Case::syncing(volume(Transfer::Failed));
+    case.plan_into_status();
+    case.backing.data_volume = Found::Ours(DataVolume { deleting: true, ..volume(Transfer::Failed) });
+    let early = case.clone().after(2 * MINUTE).plan();
+    assert_eq!((state(&early).0, early.again), (ImagePhase::RetryableFailure, Some(MINUTE)));
+    let leaving = case.clone().after(3 * MINUTE).plan();
+    assert_eq!(state(&leaving).0, ImagePhase::RetryableFailure, "the former DataVolume is not gone");
+    case.backing = Backing::empty();
+    case.turn = false;
+    let due = case.after(3 * MINUTE).plan();
+    assert_eq!(state(&due), (ImagePhase::Queued, Reason::Queued));
+    assert_eq!((due.status.queued_at, due.status.failures), (Some(at(0)), 1));
+}
+
+#[test]
+fn a_failure_after_the_deadline_is_final_until_a_user_asks() {
+    let mut case = Case::syncing(volume(Transfer::Failed)).after(12 * HOUR);
+    let plan = case.plan();
+    assert_eq!(state(&plan), (ImagePhase::Failed, Reason::SyncDeadlineExceeded));
+    assert_eq!(plan.again, None);
+    assert!(events(&plan).contains(&"SyncFailed"));
+
+    case.image.status = plan.status;
+    case.backing = Backing::empty();
+    let settled = case.clone().after(100 * HOUR);
+    assert_eq!((settled.plan().actions, state(&settled.plan()).0), (vec![], ImagePhase::Failed));
+
+    case.image.retry = Some("again".to_owned());
+    case.turn = false;
+    let plan = case.plan();
+    assert_eq!(state(&plan).0, ImagePhase::Queued);
+    assert_eq!((plan.status.failures, plan.status.queued_at), (0, Some(case.now)));
+    assert_eq!(plan.status.retry_token.as_deref(), Some("again"));
+}
+
+#[test]
+fn a_token_that_was_handled_starts_nothing() {
+    let mut case = Case::in_phase(ImagePhase::Failed, Reason::SyncDeadlineExceeded);
+    case.image.retry = Some("again".to_owned());
+    case.image.status.retry_token = Some("again".to_owned());
+    assert_eq!(state(&case.plan()).0, ImagePhase::Failed);
+}
+
+#[test]
+fn a_long_wait_in_the_queue_is_no_failure() {
+    let mut case = Case::in_phase(ImagePhase::Queued, Reason::Queued).after(50 * HOUR);
+    case.turn = false;
+    assert_eq!(state(&case.plan()), (ImagePhase::Queued, Reason::Queued));
+}
+
+#[rstest]
+#[case::error(|found: &mut crate::model::Snapshot| found.error = Some("driver".to_owned()), MINUTE)]
+#[case::content(|found: &mut crate::model::Snapshot| found.content_lost = true, MINUTE)]
+#[case::timeout(|found: &mut crate::model::Snapshot| found.ready = false, 30 * MINUTE)]
+fn a_failed_snapshot_is_tried_again_without_another_transfer(
+    #[case] break_it: fn(&mut crate::model::Snapshot),
+    #[case] after: Duration,
+) {
+    let mut broken = snapshot(true);
+    break_it(&mut broken);
+    let mut case = Case::syncing(volume(Transfer::Succeeded)).after(after);
+    case.backing.snapshot = Found::Ours(broken);
+    let plan = case.plan();
+    assert_eq!(state(&plan), (ImagePhase::RetryableFailure, Reason::SnapshotFailed));
+    assert_eq!(plan.actions, [delete_snapshot()], "the DataVolume stays");
+
+    case.image.status = plan.status;
+    case.backing.snapshot = Found::Missing;
+    case.turn = false;
+    let plan = case.after(3 * MINUTE).plan();
+    assert_eq!(plan.actions, [Action::CreateSnapshot], "it needs no turn");
+    assert_eq!(state(&plan), (ImagePhase::Syncing, Reason::SnapshotPending));
+}
+
+#[test]
+fn a_snapshot_of_earlier_data_is_not_published() {
+    let mut case = Case::syncing(DataVolume { created: at(50), ..volume(Transfer::Succeeded) });
+    case.backing.snapshot = Found::Ours(snapshot(true));
+    let plan = case.plan();
+    assert_eq!(plan.actions, [delete_snapshot()]);
+    assert!(!plan.status.is_ready());
+}
+
+#[test]
+fn a_cluster_without_cdi_is_no_failed_attempt() {
+    let mut case = Case::new();
+    case.backing.importer_served = false;
+    let plan = case.plan();
+    assert_eq!(state(&plan), (ImagePhase::Queued, Reason::ResourceCreationFailed));
+    assert!(plan.status.message.contains("DataVolume"), "{}", plan.status.message);
+    assert_eq!((plan.status.failures, plan.again), (0, Some(MINUTE)));
+    assert_eq!(plan.actions, []);
+}
+
+#[test]
+fn an_invalid_spec_imports_nothing() {
+    let mut case = Case::new();
+    case.image.invalid = Some("the url must not contain a loopback address".to_owned());
+    let plan = case.plan();
+    assert_eq!(
+        (plan.actions.clone(), plan.status.message.as_str()),
+        (vec![], "the url must not contain a loopback address")
+    );
+    assert_eq!(state(&plan), (ImagePhase::Queued, Reason::ResourceCreationFailed));
+}
+
+#[rstest]
+#[case::create(Action::CreateDataVolume, Some(Reason::ResourceCreationFailed))]
+#[case::snapshot(Action::CreateSnapshot, Some(Reason::ResourceCreationFailed))]
+#[case::source(Action::ApplyDataSource { target: DataTarget::Snapshot }, Some(Reason::ResourceUpdateFailed))]
+#[case::deletion(delete_volume(), None)]
+fn a_failed_write_is_a_failed_attempt(#[case] action: Action, #[case] reason: Option<Reason>) {
+    let case = Case::in_phase(ImagePhase::Queued, Reason::Queued);
+    let plan = write_failed(&case.world(), &action, "exceeded quota");
+    match reason {
+        Some(reason) => {
+            assert_eq!(state(&plan), (ImagePhase::RetryableFailure, reason));
+            assert_eq!((plan.status.failures, plan.status.last_failure), (1, Some(case.now)));
+            assert_eq!(plan.status.message, "exceeded quota");
+        }
+        None => assert_eq!(state(&plan), (ImagePhase::Queued, Reason::Queued)),
+    }
+}
+
+#[test]
+fn a_failed_write_to_a_ready_image_leaves_it_ready() {
+    let case = Case::ready();
+    let action = Action::ApplyDataSource { target: DataTarget::Snapshot };
+    assert!(write_failed(&case.world(), &action, "timeout").status.is_ready());
+}
+
+#[rstest]
+#[case::queued(Case::in_phase(ImagePhase::Queued, Reason::Queued), ImagePhase::Queued)]
+#[case::new(Case::new(), ImagePhase::Queued)]
+#[case::ready(Case::ready(), ImagePhase::Syncing)]
+fn nothing_is_touched_while_a_foreign_object_has_the_name(#[case] mut case: Case, #[case] phase: ImagePhase) {
+    case.backing.data_source = Found::Foreign;
+    let plan = case.plan();
+    assert_eq!(state(&plan), (phase, Reason::NameConflict));
+    assert_eq!((plan.actions.len(), plan.again), (0, Some(MINUTE)));
+    assert!(plan.status.message.contains("DataSource"), "{}", plan.status.message);
+    assert_eq!(events(&plan), ["NameConflict"]);
+    case.image.status = plan.status;
+    assert_eq!(events(&case.plan()), Vec::<&str>::new(), "one event for each conflict");
+}
+
+#[test]
+fn after_a_conflict_the_image_is_ready_again() {
+    let mut case = Case::ready();
+    case.backing.data_source = Found::Foreign;
+    case.plan_into_status();
+    case.backing = complete();
+    assert!(case.plan().status.is_ready());
+}
+
+#[test]
+fn an_import_that_its_controller_left_is_continued() {
+    let mut case = Case::in_phase(ImagePhase::Queued, Reason::Queued);
+    case.backing.data_volume = Found::Ours(volume(Transfer::InProgress));
+    case.turn = false;
+    let plan = case.plan();
+    assert_eq!((plan.actions.clone(), state(&plan)), (vec![], (ImagePhase::Syncing, Reason::Syncing)));
+}
+
+#[rstest]
+#[case::volume(|backing: &mut Backing| backing.data_volume = Found::Ours(volume(Transfer::Failed)), vec![delete_volume()])]
+#[case::snapshot(|backing: &mut Backing| backing.snapshot = Found::Ours(snapshot(true)), vec![delete_snapshot()])]
+#[case::claim(|backing: &mut Backing| backing.claim = Found::Ours(claim()), vec![])]
+fn an_import_waits_until_earlier_data_is_gone(#[case] add: fn(&mut Backing), #[case] deletes: Vec<Action>) {
+    let mut case = Case::in_phase(ImagePhase::Queued, Reason::BackingDataLost);
+    add(&mut case.backing);
+    let plan = case.plan();
+    assert_eq!((plan.actions.len(), plan.reads.backing), (0, true), "a cache may be behind");
+    case.live = true;
+    let plan = case.plan();
+    assert_eq!(plan.actions, deletes);
+    assert_eq!(state(&plan), (ImagePhase::Queued, Reason::BackingDataLost));
+}

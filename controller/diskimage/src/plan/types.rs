@@ -1,0 +1,108 @@
+//! What a pass knows and what it decides.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::model::{Backing, DataTarget, Image, References, Status};
+use crate::settings::Settings;
+
+/// All that one pass may know.
+#[derive(Clone, Copy, Debug)]
+pub struct World<'a> {
+    /// When the pass began.
+    pub now: Timestamp,
+    /// The limits.
+    pub settings: &'a Settings,
+    /// The image.
+    pub image: &'a Image,
+    /// The objects with its data.
+    pub backing: &'a Backing,
+    /// Whether these objects were read from the API server in this pass, and not from a cache.
+    pub backing_is_live: bool,
+    /// The references to the image.
+    pub references: &'a References,
+    /// Whether the queue lets the image start its import.
+    pub turn: bool,
+}
+
+/// One write. Deletes have the UID as a precondition, so that they cannot hit a successor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Adds the finalizer.
+    Protect,
+    /// Removes the finalizer.
+    Unprotect,
+    /// Creates the DataVolume, which starts the import. An existing one that belongs to the image is a success.
+    CreateDataVolume,
+    /// Tells CDI not to fill a new claim of the DataVolume on its own.
+    MarkPrepopulated {
+        /// UID of the DataVolume.
+        uid: String,
+    },
+    /// Deletes the DataVolume, and with it its claim.
+    DeleteDataVolume {
+        /// Its UID.
+        uid: String,
+    },
+    /// Creates the snapshot of the claim.
+    CreateSnapshot,
+    /// Deletes the snapshot.
+    DeleteSnapshot {
+        /// Its UID.
+        uid: String,
+    },
+    /// Creates the DataSource or corrects it.
+    ApplyDataSource {
+        /// What it points to.
+        target: DataTarget,
+    },
+    /// Deletes the DataSource.
+    DeleteDataSource {
+        /// Its UID.
+        uid: String,
+    },
+    /// Deletes the image because its time to live is over. The version is a precondition, too: any write to the image since
+    /// the plan cancels the deletion.
+    Expire {
+        /// UID of the image.
+        uid: String,
+        /// The version of the image that the plan used.
+        resource_version: String,
+    },
+}
+
+/// What the shell must read from the API server before the next plan of this pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// All objects that may refer to the image. A list that fails is no answer: the pass then ends with this plan.
+    pub references: bool,
+    /// The objects with the data of the image.
+    pub backing: bool,
+}
+
+/// An event on the image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Whether it is a warning.
+    pub warning: bool,
+    /// The reason.
+    pub reason: &'static str,
+    /// The text.
+    pub message: String,
+}
+
+/// What a pass does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The writes, in their order. If one fails, the shell leaves out the rest.
+    pub actions: Vec<Action>,
+    /// The status to publish after the writes.
+    pub status: Status,
+    /// What to read before the writes. If anything, `actions` contains only writes that do not depend on it.
+    pub reads: Reads,
+    /// After which time to look again, if no event comes earlier.
+    pub again: Option<Duration>,
+    /// The events.
+    pub events: Vec<Event>,
+}

@@ -1,0 +1,106 @@
+use super::*;
+use crate::model::Status;
+use crate::testing;
+
+fn image(name: &str, phase: ImagePhase, reason: Reason, queued: i64) -> Image {
+    let status = Status {
+        phase: Some(phase),
+        reason: Some(reason),
+        queued_at: Some(Timestamp::from_second(queued).unwrap()),
+        ..Status::default()
+    };
+    Image { key: Key::new("images", name), status, ..testing::image() }
+}
+
+fn waiting(name: &str, queued: i64) -> Image {
+    image(name, ImagePhase::Queued, Reason::Queued, queued)
+}
+
+fn queue(images: &[Image]) -> Queue {
+    let mut queue = Queue::default();
+    for image in images {
+        queue.observe(image);
+    }
+    queue
+}
+
+fn turn(queue: &mut Queue, name: &str) -> bool {
+    queue.turn(&Key::new("images", name), 2)
+}
+
+#[test]
+fn the_longest_waiting_images_start_first() {
+    let mut queue = queue(&[waiting("a", 30), waiting("b", 10), waiting("c", 20), waiting("d", 20)]);
+    assert!(!turn(&mut queue, "a"));
+    assert!(!turn(&mut queue, "d"), "the name decides between equal times");
+    assert!(turn(&mut queue, "b"));
+    assert!(turn(&mut queue, "c"));
+    assert!(!turn(&mut queue, "d"));
+    assert_eq!((queue.transferring(), queue.len()), (2, 2));
+}
+
+#[test]
+fn the_limit_holds_while_the_cache_is_behind() {
+    let images = [waiting("a", 1), waiting("b", 2), waiting("c", 3)];
+    let mut queue = queue(&images);
+    assert!(turn(&mut queue, "a") && turn(&mut queue, "b"));
+    // The cache still shows all three as queued.
+    for image in &images {
+        queue.observe(image);
+    }
+    assert!(!turn(&mut queue, "c"));
+    assert!(turn(&mut queue, "a"), "its pass is repeated");
+}
+
+#[test]
+fn a_new_leader_counts_the_running_imports() {
+    let mut queue = queue(&[
+        image("a", ImagePhase::Syncing, Reason::Syncing, 1),
+        image("b", ImagePhase::Syncing, Reason::Syncing, 2),
+        waiting("c", 3),
+    ]);
+    assert!(!turn(&mut queue, "c"));
+    queue.observe(&image("a", ImagePhase::RetryableFailure, Reason::UnknownSyncFailure, 1));
+    assert!(turn(&mut queue, "c"));
+}
+
+#[test]
+fn only_transfers_take_a_place() {
+    let mut queue = queue(&[
+        image("a", ImagePhase::Syncing, Reason::SnapshotPending, 1),
+        image("b", ImagePhase::Syncing, Reason::SnapshotLost, 1),
+        image("c", ImagePhase::Queued, Reason::NameConflict, 1),
+        image("d", ImagePhase::Queued, Reason::ResourceCreationFailed, 1),
+        image("e", ImagePhase::Ready, Reason::Synced, 1),
+        image("f", ImagePhase::Failed, Reason::SyncDeadlineExceeded, 1),
+        waiting("g", 9),
+        waiting("h", 9),
+    ]);
+    assert!(turn(&mut queue, "g") && turn(&mut queue, "h"));
+    assert!(!turn(&mut queue, "c"), "an image that cannot start gets no turn");
+}
+
+#[test]
+fn lost_data_is_imported_through_the_queue() {
+    let mut queue = queue(&[image("a", ImagePhase::Queued, Reason::BackingDataLost, 1)]);
+    assert!(turn(&mut queue, "a"));
+}
+
+#[test]
+fn a_turn_that_is_not_used_is_free_again() {
+    let mut queue = queue(&[waiting("a", 1), waiting("b", 2), waiting("c", 3)]);
+    assert!(turn(&mut queue, "a") && turn(&mut queue, "b"));
+    queue.take_back(&Key::new("images", "a"));
+    queue.remove(&Key::new("images", "b"));
+    assert_eq!(queue.transferring(), 0);
+    assert_eq!(queue.next(2), [Key::new("images", "c")]);
+    assert!(turn(&mut queue, "c"));
+}
+
+#[test]
+fn an_image_that_is_deleted_during_its_import_keeps_its_place() {
+    let deleted = Image { deleting: true, ..image("a", ImagePhase::Syncing, Reason::Syncing, 1) };
+    assert_eq!(queue(&[deleted]).transferring(), 1);
+    let waiting = Image { deleting: true, ..waiting("b", 1) };
+    assert!(queue(&[waiting]).is_empty());
+}

@@ -1,0 +1,197 @@
+//! Which objects refer to which images.
+//!
+//! The objects of an image have its name, so a reference to its DataSource, snapshot or claim names the image. The [`Index`]
+//! keeps the referrers by the images that they name, so that counting does not read every machine of the cluster. A count is
+//! always made from the referrers, never by adding and subtracting.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::clone_permission::Account;
+use crate::grants::{Grant, Origin, may_refer};
+use crate::model::{Counts, Image, Key, Reference, References, ReferrerKind};
+
+#[cfg(test)]
+mod tests;
+
+/// The image that a wrapper holds on to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Namespace and name of the image.
+    pub image: Key,
+    /// UID of the image.
+    pub uid: String,
+}
+
+/// An object that may refer to images.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Referrer {
+    /// The kind.
+    pub kind: ReferrerKind,
+    /// Namespace and name.
+    pub key: Key,
+    /// The UID.
+    pub uid: String,
+    /// The images that its spec names. A wrapper names one; the others name the sources of their DataVolumes.
+    pub images: BTreeSet<Key>,
+    /// On wrappers: the image in its status.
+    pub mark: Option<Mark>,
+    /// UID of the wrapper that controls a machine, or of the machine that owns a DataVolume.
+    pub owner: Option<String>,
+    /// On DataVolumes: whether the clone has ended.
+    pub finished: bool,
+    /// The service account on whose behalf KubeVirt clones. None on DataVolumes: their creators have their own permission.
+    pub service_account: Option<String>,
+}
+
+impl Referrer {
+    fn names(&self) -> impl Iterator<Item = &Key> {
+        self.images.iter().chain(self.mark.iter().map(|mark| &mark.image))
+    }
+}
+
+/// What the referrers of an image say about it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// The references that count.
+    pub references: References,
+    /// How many referrers of other namespaces no grant permits.
+    pub denied: usize,
+    /// The service accounts of other namespaces that may clone the image.
+    pub accounts: BTreeSet<Account>,
+}
+
+/// The referrers, by their UID and by the images that they name.
+#[derive(Clone, Debug, Default)]
+pub struct Index {
+    referrers: BTreeMap<String, Referrer>,
+    by_image: BTreeMap<Key, BTreeSet<String>>,
+    by_owner: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Index {
+    /// The index of a list.
+    pub fn new(referrers: impl IntoIterator<Item = Referrer>) -> Self {
+        let mut index = Self::default();
+        for referrer in referrers {
+            index.update(referrer);
+        }
+        index
+    }
+
+    /// Adds or replaces a referrer. Returns the images whose count may change: those that it names now, and those that it
+    /// named before.
+    pub fn update(&mut self, referrer: Referrer) -> BTreeSet<Key> {
+        let mut affected = self.remove(&referrer.uid);
+        for image in referrer.names() {
+            affected.insert(image.clone());
+            self.by_image.entry(image.clone()).or_default().insert(referrer.uid.clone());
+        }
+        if let Some(owner) = &referrer.owner {
+            self.by_owner.entry(owner.clone()).or_default().insert(referrer.uid.clone());
+        }
+        self.add_owned(&referrer.uid, &mut affected);
+        self.referrers.insert(referrer.uid.clone(), referrer);
+        affected
+    }
+
+    /// Removes a referrer. Returns the images whose count may change.
+    pub fn remove(&mut self, uid: &str) -> BTreeSet<Key> {
+        let Some(referrer) = self.referrers.remove(uid) else { return BTreeSet::new() };
+        let mut affected: BTreeSet<Key> = referrer.names().cloned().collect();
+        for image in &affected {
+            remove_from(&mut self.by_image, image, uid);
+        }
+        if let Some(owner) = &referrer.owner {
+            remove_from(&mut self.by_owner, owner, uid);
+        }
+        self.add_owned(uid, &mut affected);
+        affected
+    }
+
+    /// The count of an owned object depends on whether its owner counts.
+    fn add_owned(&self, owner: &str, affected: &mut BTreeSet<Key>) {
+        let owned = self.by_owner.get(owner).into_iter().flatten();
+        let owned = owned.filter_map(|uid| self.referrers.get(uid));
+        affected.extend(owned.flat_map(Referrer::names).cloned());
+    }
+
+    /// Counts the references to an image. `labels` are those of all namespaces.
+    pub fn count(
+        &self,
+        image: &Image,
+        grants: &[Grant],
+        labels: &BTreeMap<String, BTreeMap<String, String>>,
+    ) -> Counted {
+        let none = BTreeMap::new();
+        let mut counted = Counted::default();
+        let named = self.by_image.get(&image.key).into_iter().flatten();
+        for referrer in named.filter_map(|uid| self.referrers.get(uid)) {
+            if !self.counts(referrer, image) {
+                continue;
+            }
+            let namespace = &referrer.key.namespace;
+            let origin = Origin { namespace, labels: labels.get(namespace).unwrap_or(&none) };
+            if !may_refer(grants, &image.key, origin, referrer.kind) {
+                counted.denied += 1;
+                continue;
+            }
+            if let Some(name) =
+                referrer.service_account.as_ref().filter(|_| *namespace != image.key.namespace)
+            {
+                counted.accounts.insert(Account { namespace: namespace.clone(), name: name.clone() });
+            }
+            add(&mut counted.references.counts, referrer.kind);
+            let reference =
+                Reference { key: referrer.key.clone(), kind: referrer.kind, uid: referrer.uid.clone() };
+            counted.references.list.push(reference);
+        }
+        counted.references.list.sort();
+        counted
+    }
+
+    fn counts(&self, referrer: &Referrer, image: &Image) -> bool {
+        let names = referrer.images.contains(&image.key);
+        match referrer.kind {
+            ReferrerKind::Wrapper => {
+                names && referrer.mark.as_ref().is_some_and(|mark| mark.uid == image.uid)
+            }
+            // Its wrapper counts in its place. The machine counts if the wrapper is gone or does not count.
+            ReferrerKind::Machine => names && !self.has_counted_wrapper(referrer, image),
+            ReferrerKind::Pool => names,
+            ReferrerKind::DataVolume => {
+                let machine = self.owner(referrer, ReferrerKind::Machine);
+                let covers =
+                    |machine| self.counts(machine, image) || self.has_counted_wrapper(machine, image);
+                names && !referrer.finished && !machine.is_some_and(covers)
+            }
+        }
+    }
+
+    fn has_counted_wrapper(&self, machine: &Referrer, image: &Image) -> bool {
+        let wrapper = self.owner(machine, ReferrerKind::Wrapper);
+        wrapper.is_some_and(|wrapper| self.counts(wrapper, image))
+    }
+
+    /// The owner, if it has the kind that owners of such objects have. Users can write owner references of any kind, also
+    /// ones that form a circle.
+    fn owner(&self, referrer: &Referrer, kind: ReferrerKind) -> Option<&Referrer> {
+        let owner = referrer.owner.as_ref().and_then(|uid| self.referrers.get(uid));
+        owner.filter(|owner| owner.kind == kind)
+    }
+}
+
+fn add(counts: &mut Counts, kind: ReferrerKind) {
+    match kind {
+        ReferrerKind::Wrapper | ReferrerKind::Machine => counts.machines += 1,
+        ReferrerKind::Pool => counts.pools += 1,
+        ReferrerKind::DataVolume => counts.clones += 1,
+    }
+}
+
+fn remove_from<K: Ord>(map: &mut BTreeMap<K, BTreeSet<String>>, key: &K, uid: &str) {
+    let Some(set) = map.get_mut(key) else { return };
+    set.remove(uid);
+    if set.is_empty() {
+        map.remove(key);
+    }
+}

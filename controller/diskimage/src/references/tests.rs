@@ -1,0 +1,163 @@
+use rstest::rstest;
+
+use super::*;
+use crate::grants::{Grantee, Namespaces};
+use crate::model::ReferrerKind::{DataVolume, Machine, Pool};
+use crate::testing;
+
+fn image() -> Image {
+    testing::image()
+}
+
+fn key() -> Key {
+    image().key
+}
+
+fn referrer(kind: ReferrerKind, namespace: &str, name: &str) -> Referrer {
+    Referrer {
+        kind,
+        key: Key::new(namespace, name),
+        uid: format!("uid-{namespace}-{name}"),
+        images: BTreeSet::from([key()]),
+        mark: None,
+        owner: None,
+        finished: false,
+        service_account: (kind != DataVolume).then(|| "default".to_owned()),
+    }
+}
+
+fn wrapper(name: &str, uid: &str) -> Referrer {
+    let mark = Some(Mark { image: key(), uid: uid.to_owned() });
+    Referrer { mark, ..referrer(ReferrerKind::Wrapper, "images", name) }
+}
+
+fn owned(kind: ReferrerKind, name: &str, owner: &Referrer) -> Referrer {
+    Referrer { owner: Some(owner.uid.clone()), ..referrer(kind, "images", name) }
+}
+
+fn counts(referrers: Vec<Referrer>) -> (usize, usize, usize) {
+    let found = Index::new(referrers).count(&image(), &[], &BTreeMap::new()).references;
+    assert_eq!(found.list.len(), found.counts.machines + found.counts.pools + found.counts.clones);
+    (found.counts.machines, found.counts.pools, found.counts.clones)
+}
+
+#[rstest]
+#[case::none(vec![], (0, 0, 0))]
+#[case::a_bound_wrapper(vec![wrapper("a", "uid-image")], (1, 0, 0))]
+#[case::a_wrapper_without_a_mark(vec![referrer(ReferrerKind::Wrapper, "images", "a")], (0, 0, 0))]
+#[case::a_wrapper_of_a_former_image(vec![wrapper("a", "uid-former")], (0, 0, 0))]
+#[case::a_machine(vec![referrer(Machine, "images", "a")], (1, 0, 0))]
+#[case::a_machine_of_another_image(
+    vec![Referrer { images: BTreeSet::from([Key::new("images", "other")]), ..referrer(Machine, "images", "a") }],
+    (0, 0, 0)
+)]
+#[case::a_wrapper_and_its_machine(
+    vec![wrapper("a", "uid-image"), owned(Machine, "b", &wrapper("a", "uid-image"))],
+    (1, 0, 0)
+)]
+#[case::a_machine_whose_wrapper_is_gone(vec![owned(Machine, "b", &wrapper("a", "uid-image"))], (1, 0, 0))]
+#[case::a_machine_whose_wrapper_has_no_mark(
+    vec![
+        referrer(ReferrerKind::Wrapper, "images", "a"),
+        owned(Machine, "b", &referrer(ReferrerKind::Wrapper, "images", "a")),
+    ],
+    (1, 0, 0)
+)]
+#[case::a_pool(vec![referrer(Pool, "images", "a")], (0, 1, 0))]
+#[case::an_unfinished_clone(vec![referrer(DataVolume, "images", "a")], (0, 0, 1))]
+#[case::a_finished_clone(vec![Referrer { finished: true, ..referrer(DataVolume, "images", "a") }], (0, 0, 0))]
+#[case::a_clone_of_a_counted_machine(
+    vec![referrer(Machine, "images", "a"), owned(DataVolume, "b", &referrer(Machine, "images", "a"))],
+    (1, 0, 0)
+)]
+#[case::a_clone_of_a_machine_of_a_counted_wrapper(
+    vec![
+        wrapper("a", "uid-image"),
+        owned(Machine, "b", &wrapper("a", "uid-image")),
+        owned(DataVolume, "c", &referrer(Machine, "images", "b")),
+    ],
+    (1, 0, 0)
+)]
+#[case::a_clone_whose_machine_names_another_image(
+    vec![
+        Referrer { images: BTreeSet::new(), ..referrer(Machine, "images", "a") },
+        owned(DataVolume, "b", &referrer(Machine, "images", "a")),
+    ],
+    (0, 0, 1)
+)]
+#[case::all(
+    vec![
+        wrapper("a", "uid-image"),
+        referrer(Machine, "images", "b"),
+        referrer(Pool, "images", "c"),
+        referrer(DataVolume, "images", "d"),
+    ],
+    (2, 1, 1)
+)]
+fn each_object_counts_once_and_in_its_count(
+    #[case] referrers: Vec<Referrer>,
+    #[case] expected: (usize, usize, usize),
+) {
+    assert_eq!(counts(referrers.clone()), expected);
+    // The order of events does not matter, nor does a repetition.
+    let reversed = referrers.iter().rev().cloned().collect();
+    assert_eq!(counts(reversed), expected);
+    assert_eq!(counts(referrers.iter().chain(&referrers).cloned().collect()), expected);
+}
+
+#[test]
+fn a_reference_from_another_namespace_counts_with_a_grant_only() {
+    let index = Index::new([referrer(Machine, "team-a", "a")]);
+    let grant = Grant {
+        namespace: "images".to_owned(),
+        from: vec![Grantee { namespaces: Namespaces::Name("team-a".to_owned()), kinds: Vec::new() }],
+        to: Vec::new(),
+        create: None,
+    };
+    let counted = index.count(&image(), &[], &BTreeMap::new());
+    assert_eq!((counted.references.counts.machines, counted.denied), (0, 1));
+    assert_eq!(counted.accounts, BTreeSet::new(), "nor may it clone the image");
+    let counted = index.count(&image(), &[grant], &BTreeMap::new());
+    assert_eq!((counted.references.counts.machines, counted.denied), (1, 0));
+    let account = Account { namespace: "team-a".to_owned(), name: "default".to_owned() };
+    assert_eq!(counted.accounts, BTreeSet::from([account]));
+}
+
+#[test]
+fn the_list_is_sorted_by_namespace_and_name() {
+    let referrers =
+        [("images", "b"), ("images", "a")].map(|(namespace, name)| referrer(Machine, namespace, name));
+    let counted = Index::new(referrers).count(&image(), &[], &BTreeMap::new());
+    assert_eq!(counted.accounts, BTreeSet::new(), "in its own namespace an account needs no permission");
+    let references = counted.references;
+    let names: Vec<&str> = references.list.iter().map(|reference| reference.key.name.as_str()).collect();
+    assert_eq!(names, ["a", "b"]);
+}
+
+#[test]
+fn a_change_affects_the_images_before_and_after_it() {
+    let other = Key::new("images", "other");
+    let mut index = Index::default();
+    assert_eq!(index.update(referrer(Machine, "images", "a")), BTreeSet::from([key()]));
+    let moved = Referrer { images: BTreeSet::from([other.clone()]), ..referrer(Machine, "images", "a") };
+    assert_eq!(index.update(moved), BTreeSet::from([key(), other.clone()]));
+    assert_eq!(index.remove("uid-images-a"), BTreeSet::from([other]));
+    assert_eq!(index.remove("uid-images-a"), BTreeSet::new());
+    assert!(index.by_image.is_empty() && index.by_owner.is_empty() && index.referrers.is_empty());
+}
+
+#[test]
+fn a_change_of_a_machine_affects_the_image_that_its_clone_names() {
+    let machine = Referrer { images: BTreeSet::new(), ..referrer(Machine, "images", "a") };
+    let mut index = Index::new([owned(DataVolume, "b", &machine)]);
+    assert_eq!(index.update(machine), BTreeSet::from([key()]));
+    assert_eq!(index.remove("uid-images-a"), BTreeSet::from([key()]));
+}
+
+#[test]
+fn owner_references_that_form_a_circle_hide_no_machine() {
+    let one = Referrer { owner: Some("uid-images-b".to_owned()), ..referrer(Machine, "images", "a") };
+    let two = Referrer { owner: Some("uid-images-a".to_owned()), ..referrer(Machine, "images", "b") };
+    let itself = Referrer { owner: Some("uid-images-c".to_owned()), ..referrer(DataVolume, "images", "c") };
+    assert_eq!(counts(vec![one, two, itself]), (2, 0, 1));
+}

@@ -1,0 +1,279 @@
+//! One pass of a wrapper: the image first, then the machine.
+//!
+//! **No machine is created before the image is ready and the wrapper is bound to it.** Binding takes two steps, so that a
+//! wrapper never begins to use an image that is being deleted, and neither controller waits for the other one:
+//!
+//! ```text
+//!   wrapper                                        image
+//!   1. reads the image: not being deleted
+//!   2. writes its mark: the UID of the image       1. the API server sets the deletion timestamp
+//!   3. reads the image again                       2. the controller lists all wrappers
+//!      not being deleted ──> bound                    a mark ──> the deletion waits
+//!      being deleted ──────> removes the mark         none ────> the data is removed
+//! ```
+//!
+//! Each side writes before it reads. So at least one of them sees the other one.
+
+#[cfg(test)]
+mod tests;
+mod types;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use vmpool_api::diskimage::values::{ImagePhase, Mode, WrapperPhase};
+
+pub use self::types::{
+    Action, ImageReason, MachineReason, Plan, SeenDisk, SeenImage, SeenMachine, Source, Status, World,
+    Wrapper,
+};
+use crate::model::{Found, Key};
+use crate::references::Mark;
+
+/// A kick waits this long after the clone stopped, and after the former kick.
+const STUCK_AFTER: Duration = Duration::from_mins(5);
+const BETWEEN_KICKS: Duration = Duration::from_mins(10);
+const MAX_KICKS: u32 = 3;
+const RECHECK: Duration = Duration::from_mins(1);
+
+/// Plans a pass.
+pub fn plan(world: &World<'_>) -> Plan {
+    let status = world.wrapper.status.clone();
+    let mut plan = Plan { actions: Vec::new(), status, read_image: false, again: None };
+    if world.wrapper.deleting {
+        // The mark stays: a wrapper that is being deleted refers to the image until it is gone.
+        return plan;
+    }
+    plan.status.phase = plan.status.phase.or(Some(WrapperPhase::Provisioning));
+    plan.status.message = String::new();
+    let image = observe_image(world, &mut plan);
+    if plan.read_image {
+        return plan;
+    }
+    let failed = observe_machine(world, &mut plan, image).is_err();
+    settle_phase(world, &mut plan, failed);
+    plan
+}
+
+/// Binds the wrapper. Returns the image if a machine may be created from it.
+fn observe_image<'a>(world: &World<'a>, plan: &mut Plan) -> Option<&'a SeenImage> {
+    if !world.may_refer {
+        // The same whether the image exists or not.
+        plan.status.differences = None;
+        set_image(plan, ImageReason::RefNotPermitted, not_permitted(&world.wrapper.image));
+        return None;
+    }
+    let marked = plan.status.mark.as_ref().map(|mark| mark.uid.as_str());
+    let known = world.image.is_some_and(|image| marked == Some(image.uid.as_str()));
+    let bound = known && plan.status.bound;
+    if !bound && !world.image_is_live {
+        plan.read_image = true;
+        return None;
+    }
+    let Some(image) = world.image else {
+        clear_mark(plan);
+        plan.status.differences = None;
+        create_image(world, plan);
+        return None;
+    };
+    let template = world.wrapper.template.as_ref();
+    plan.status.differences = template.map(|template| Source::differences(template, &image.source));
+    if !bound {
+        if image.deleting {
+            clear_mark(plan);
+            let text = format!("the image {} is being deleted", world.wrapper.image);
+            set_image(plan, ImageReason::ImageTerminating, text);
+            return None;
+        }
+        // Only a read after the mark was stored shows that the image stays.
+        plan.status.bound = known;
+        plan.status.mark = Some(Mark { image: world.wrapper.image.clone(), uid: image.uid.clone() });
+        if !known {
+            plan.again = Some(Duration::from_secs(1));
+        }
+    }
+    let name = &world.wrapper.image;
+    match (image.usable, image.phase) {
+        (true, _) => set_image(plan, ImageReason::ImageReady, String::new()),
+        (false, Some(ImagePhase::Failed)) => {
+            set_image(plan, ImageReason::ImageFailed, format!("the image {name} failed: {}", image.message));
+        }
+        (false, _) => {
+            set_image(
+                plan,
+                ImageReason::ImageSyncing,
+                format!("the image {name} is not ready: {}", image.message),
+            );
+        }
+    }
+    Some(image).filter(|image| image.usable && plan.status.bound)
+}
+
+fn create_image(world: &World<'_>, plan: &mut Plan) {
+    let name = &world.wrapper.image;
+    let creates = world.wrapper.mode == Mode::CreateIfNotExist && world.wrapper.template.is_some();
+    if !creates {
+        let text = format!(
+            "the image {name} does not exist; create it, or set the mode CreateIfNotExist and a template"
+        );
+        return set_image(plan, ImageReason::ImageNotFound, text);
+    }
+    match world.may_create {
+        Ok(()) => {
+            plan.actions.push(Action::CreateImage);
+            plan.again = Some(RECHECK);
+            set_image(
+                plan,
+                ImageReason::ImageCreated,
+                format!("the image {name} did not exist, and is created"),
+            );
+        }
+        Err(refused) => set_image(plan, ImageReason::CreateNotPermitted, refused.to_string()),
+    }
+}
+
+fn not_permitted(image: &Key) -> String {
+    format!(
+        "no VMDiskImageGrant in the namespace {} permits to use the image {} from here",
+        image.namespace, image.name
+    )
+}
+
+fn clear_mark(plan: &mut Plan) {
+    plan.status.mark = None;
+    plan.status.bound = false;
+}
+
+fn set_image(plan: &mut Plan, reason: ImageReason, message: String) {
+    plan.status.image = Some(reason);
+    plan.status.message = message;
+}
+
+fn set_machine(plan: &mut Plan, reason: MachineReason, message: String) {
+    plan.status.virtual_machine = Some(reason);
+    if plan.status.message.is_empty() {
+        plan.status.message = message;
+    }
+}
+
+/// A user must do something, which the message of the status describes.
+struct Stopped;
+
+fn observe_machine(world: &World<'_>, plan: &mut Plan, image: Option<&SeenImage>) -> Result<(), Stopped> {
+    let name = &world.wrapper.key;
+    match world.machine {
+        Found::Foreign => {
+            let text =
+                format!("a machine {name} exists and does not belong to this wrapper; delete or rename it");
+            plan.again = Some(RECHECK);
+            set_machine(plan, MachineReason::NameConflict, text);
+            Err(Stopped)
+        }
+        Found::Missing => {
+            forget_machine(plan);
+            set_machine(plan, MachineReason::NotCreated, "the machine does not exist yet".to_owned());
+            image.map_or(Ok(()), |image| create_machine(world, plan, image))
+        }
+        Found::Ours(machine) => {
+            if plan.status.machine.as_ref() != Some(&machine.uid) {
+                forget_machine(plan);
+                plan.status.machine = Some(machine.uid.clone());
+            }
+            plan.status.started |= machine.started;
+            if !machine.current && !machine.deleting {
+                plan.actions.push(Action::UpdateMachine { uid: machine.uid.clone() });
+            }
+            let populated = world.disk.is_some_and(|disk| disk.populated && !disk.deleting);
+            let (reason, text) = match (machine.ready, populated, machine.off) {
+                (true, ..) | (false, true, true) => (MachineReason::MachineReady, ""),
+                (false, false, _) => (MachineReason::DiskNotReady, "the disk of the machine is not ready"),
+                (false, true, false) => (MachineReason::MachineNotReady, "the machine is not ready"),
+            };
+            set_machine(plan, reason, text.to_owned());
+            kick(world, plan, image)
+        }
+    }
+}
+
+/// Another machine has started never, and was kicked never.
+fn forget_machine(plan: &mut Plan) {
+    plan.status.machine = None;
+    plan.status.started = false;
+    plan.status.kicks = 0;
+    plan.status.last_kick = None;
+}
+
+fn create_machine(world: &World<'_>, plan: &mut Plan, image: &SeenImage) -> Result<(), Stopped> {
+    let size = world.wrapper.disk_size.as_ref();
+    let too_small =
+        size.filter(|size| size.compare(&image.source.disk_size).is_ok_and(std::cmp::Ordering::is_lt));
+    if let Some(size) = too_small {
+        let (size, needed) = (size.as_str(), image.source.disk_size.as_str());
+        let text = format!(
+            "resources.diskSize is {size}, and the image needs at least {needed}; create a wrapper with a larger disk"
+        );
+        return stop(plan, text);
+    }
+    plan.actions.push(Action::CreateMachine);
+    Ok(())
+}
+
+fn stop(plan: &mut Plan, message: String) -> Result<(), Stopped> {
+    plan.status.message = message;
+    plan.status.virtual_machine = Some(MachineReason::DiskNotReady);
+    Err(Stopped)
+}
+
+/// Deletes a disk whose clone does not begin although the data is there. A disk of a machine that has ever started contains
+/// data of its guest, and is never deleted.
+fn kick(world: &World<'_>, plan: &mut Plan, image: Option<&SeenImage>) -> Result<(), Stopped> {
+    let Some(disk) = world.disk.filter(|disk| !disk.deleting) else { return Ok(()) };
+    if image.is_none() || plan.status.started {
+        return Ok(());
+    }
+    let since = |moment: Timestamp| Duration::try_from(world.now.duration_since(moment)).unwrap_or_default();
+    let stuck_for = disk.stuck_since.map(since);
+    if !disk.failed && stuck_for.is_none() {
+        return Ok(());
+    }
+    let ripe =
+        if disk.failed { Duration::ZERO } else { STUCK_AFTER.saturating_sub(stuck_for.unwrap_or_default()) };
+    let rest = plan.status.last_kick.map_or(Duration::ZERO, |last| BETWEEN_KICKS.saturating_sub(since(last)));
+    let wait = ripe.max(rest);
+    if wait > Duration::ZERO {
+        plan.again = Some(wait);
+        return Ok(());
+    }
+    if plan.status.kicks >= MAX_KICKS {
+        let text = format!(
+            "the disk of the machine was made {MAX_KICKS} times again, and its clone does not begin; see its DataVolume"
+        );
+        return stop(plan, text);
+    }
+    plan.actions.push(Action::Kick { uid: disk.uid.clone() });
+    plan.status.kicks += 1;
+    plan.status.last_kick = Some(world.now);
+    plan.again = Some(BETWEEN_KICKS);
+    Ok(())
+}
+
+/// A wrapper that was ready once stays in that phase: conditions describe what its machine lacks.
+fn settle_phase(world: &World<'_>, plan: &mut Plan, failed: bool) {
+    let image = plan.status.image;
+    let machine = plan.status.virtual_machine;
+    plan.status.ready =
+        image == Some(ImageReason::ImageReady) && machine == Some(MachineReason::MachineReady);
+    let was_ready = world.wrapper.status.phase == Some(WrapperPhase::Ready);
+    let provisioned = was_ready && world.machine.ours().is_some();
+    let image_failed =
+        matches!(image, Some(ImageReason::ImageFailed | ImageReason::ImageNotFound)) && !provisioned;
+    plan.status.phase = Some(if plan.status.ready {
+        WrapperPhase::Ready
+    } else if failed || image_failed || machine == Some(MachineReason::NameConflict) {
+        WrapperPhase::Failed
+    } else if was_ready {
+        WrapperPhase::Ready
+    } else {
+        WrapperPhase::Provisioning
+    });
+}

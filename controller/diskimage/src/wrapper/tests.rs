@@ -1,0 +1,433 @@
+use rstest::rstest;
+
+use vmpool_api::Quantity;
+
+use super::*;
+use crate::grants::Refused;
+use crate::testing::at;
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+fn source() -> Source {
+    Source { source_type: "blank".to_owned(), disk_size: Quantity::new("10Gi"), ..Source::default() }
+}
+
+fn image() -> SeenImage {
+    SeenImage {
+        uid: "uid-image".to_owned(),
+        deleting: false,
+        phase: Some(ImagePhase::Ready),
+        usable: true,
+        message: "busy".to_owned(),
+        source: source(),
+    }
+}
+
+fn machine() -> SeenMachine {
+    SeenMachine {
+        uid: "uid-machine".to_owned(),
+        deleting: false,
+        current: true,
+        ready: true,
+        off: false,
+        started: true,
+    }
+}
+
+fn disk() -> SeenDisk {
+    SeenDisk {
+        uid: "uid-disk".to_owned(),
+        deleting: false,
+        populated: true,
+        failed: false,
+        stuck_since: None,
+    }
+}
+
+fn mark(uid: &str) -> Option<Mark> {
+    Some(Mark { image: Key::new("images", "debian"), uid: uid.to_owned() })
+}
+
+#[derive(Clone)]
+struct Case {
+    now: Timestamp,
+    wrapper: Wrapper,
+    image: Option<SeenImage>,
+    live: bool,
+    may_refer: bool,
+    may_create: Result<(), Refused>,
+    machine: Found<SeenMachine>,
+    disk: Option<SeenDisk>,
+}
+
+impl Case {
+    /// A wrapper that the controller sees for the first time, and a ready image.
+    fn new() -> Self {
+        let wrapper = Wrapper {
+            key: Key::new("team-a", "web"),
+            uid: "uid-wrapper".to_owned(),
+            deleting: false,
+            image: Key::new("images", "debian"),
+            template: Some(source()),
+            mode: Mode::CreateIfNotExist,
+            disk_size: None,
+            status: Status::default(),
+        };
+        Self {
+            now: at(10_000),
+            wrapper,
+            image: Some(image()),
+            live: true,
+            may_refer: true,
+            may_create: Ok(()),
+            machine: Found::Missing,
+            disk: None,
+        }
+    }
+
+    /// A wrapper that is bound to the image, without a machine.
+    fn bound() -> Self {
+        let mut case = Self::new();
+        case.wrapper.status.mark = mark("uid-image");
+        case.wrapper.status.bound = true;
+        case.wrapper.status.phase = Some(WrapperPhase::Provisioning);
+        case.live = false;
+        case
+    }
+
+    /// A wrapper with a running machine.
+    fn ready() -> Self {
+        let mut case = Self::bound();
+        case.machine = Found::Ours(machine());
+        case.disk = Some(disk());
+        case.wrapper.status = case.plan().status;
+        case
+    }
+
+    /// A wrapper whose machine waits for its disk.
+    fn with_disk(disk: SeenDisk) -> Self {
+        let mut case = Self::bound();
+        case.machine = Found::Ours(SeenMachine { ready: false, started: false, ..machine() });
+        case.wrapper.status.machine = Some("uid-machine".to_owned());
+        case.disk = Some(disk);
+        case
+    }
+
+    fn plan(&self) -> Plan {
+        plan(&World {
+            now: self.now,
+            wrapper: &self.wrapper,
+            image: self.image.as_ref(),
+            image_is_live: self.live,
+            may_refer: self.may_refer,
+            may_create: &self.may_create,
+            machine: &self.machine,
+            disk: self.disk.as_ref(),
+        })
+    }
+
+    fn step(&mut self) -> Plan {
+        let plan = self.plan();
+        self.wrapper.status = plan.status.clone();
+        plan
+    }
+}
+
+fn failed(change: impl FnOnce(&mut SeenDisk)) -> SeenDisk {
+    let mut disk = SeenDisk { populated: false, ..disk() };
+    change(&mut disk);
+    disk
+}
+
+#[test]
+fn a_wrapper_marks_the_image_reads_it_again_and_then_creates_the_machine() {
+    let mut case = Case::new();
+    case.live = false;
+    let plan = case.plan();
+    assert!(plan.read_image, "a cache may be behind");
+    assert_eq!(plan.actions, []);
+
+    case.live = true;
+    let plan = case.step();
+    assert_eq!((plan.status.mark.clone(), plan.status.bound), (mark("uid-image"), false));
+    assert_eq!(plan.actions, [], "a mark that is not stored protects nothing");
+
+    case.live = false;
+    assert!(case.plan().read_image);
+    case.live = true;
+    let plan = case.step();
+    assert!(plan.status.bound);
+    assert_eq!(plan.actions, [Action::CreateMachine]);
+}
+
+#[rstest]
+#[case::before_the_mark(None)]
+#[case::after_the_mark(mark("uid-image"))]
+fn an_image_that_is_being_deleted_is_not_used(#[case] before: Option<Mark>) {
+    let mut case = Case::new();
+    case.wrapper.status.mark = before;
+    case.image = Some(SeenImage { deleting: true, ..image() });
+    let plan = case.plan();
+    assert_eq!((plan.status.mark, plan.actions), (None, vec![]));
+    assert_eq!(plan.status.image, Some(ImageReason::ImageTerminating));
+}
+
+#[test]
+fn a_bound_wrapper_uses_an_image_whose_deletion_waits_for_it() {
+    let mut case = Case::bound();
+    case.image = Some(SeenImage { deleting: true, ..image() });
+    let plan = case.plan();
+    assert_eq!((plan.status.bound, plan.actions), (true, vec![Action::CreateMachine]));
+}
+
+#[test]
+fn another_image_of_that_name_is_bound_anew() {
+    let mut case = Case::bound();
+    case.wrapper.status.mark = mark("uid-former");
+    assert!(case.plan().read_image);
+    case.live = true;
+    let plan = case.plan();
+    assert_eq!((plan.status.mark, plan.status.bound), (mark("uid-image"), false));
+    assert_eq!(plan.actions, []);
+}
+
+#[rstest]
+#[case::syncing(Some(ImagePhase::Syncing), ImageReason::ImageSyncing, WrapperPhase::Provisioning)]
+#[case::queued(Some(ImagePhase::Queued), ImageReason::ImageSyncing, WrapperPhase::Provisioning)]
+#[case::retried(Some(ImagePhase::RetryableFailure), ImageReason::ImageSyncing, WrapperPhase::Provisioning)]
+#[case::new(None, ImageReason::ImageSyncing, WrapperPhase::Provisioning)]
+#[case::failed(Some(ImagePhase::Failed), ImageReason::ImageFailed, WrapperPhase::Failed)]
+fn no_machine_is_created_before_the_image_is_ready(
+    #[case] phase: Option<ImagePhase>,
+    #[case] reason: ImageReason,
+    #[case] expected: WrapperPhase,
+) {
+    let mut case = Case::bound();
+    case.image = Some(SeenImage { phase, usable: false, ..image() });
+    let plan = case.step();
+    assert_eq!(plan.actions, []);
+    assert_eq!((plan.status.image, plan.status.phase), (Some(reason), Some(expected)));
+    // It recovers with the image.
+    case.image = Some(image());
+    assert_eq!(case.plan().actions, [Action::CreateMachine]);
+}
+
+#[test]
+fn a_missing_image_is_created_from_the_template() {
+    let mut case = Case::new();
+    case.image = None;
+    case.live = false;
+    assert!(case.plan().read_image);
+    case.live = true;
+    let plan = case.plan();
+    assert_eq!(plan.actions, [Action::CreateImage]);
+    assert_eq!(plan.status.image, Some(ImageReason::ImageCreated));
+    assert_eq!(plan.status.phase, Some(WrapperPhase::Provisioning));
+}
+
+#[rstest]
+#[case::by_mode(Mode::FailIfNotExist, Some(source()))]
+#[case::without_a_template(Mode::CreateIfNotExist, None)]
+fn a_missing_image_is_a_failure_that_ends_with_the_image(
+    #[case] mode: Mode,
+    #[case] template: Option<Source>,
+) {
+    let mut case = Case::new();
+    (case.wrapper.mode, case.wrapper.template, case.image) = (mode, template, None);
+    let plan = case.step();
+    assert_eq!((plan.actions, plan.status.phase), (vec![], Some(WrapperPhase::Failed)));
+    assert_eq!(plan.status.image, Some(ImageReason::ImageNotFound));
+    case.image = Some(image());
+    assert_eq!(case.plan().status.phase, Some(WrapperPhase::Provisioning));
+}
+
+#[rstest]
+#[case::creates(Mode::CreateIfNotExist, vec![Action::CreateImage], ImageReason::ImageCreated)]
+#[case::waits(Mode::FailIfNotExist, vec![], ImageReason::ImageNotFound)]
+fn a_provisioned_wrapper_stays_ready_without_its_image(
+    #[case] mode: Mode,
+    #[case] actions: Vec<Action>,
+    #[case] reason: ImageReason,
+) {
+    let mut case = Case::ready();
+    (case.wrapper.mode, case.image, case.live) = (mode, None, true);
+    let plan = case.plan();
+    assert_eq!((plan.actions, plan.status.image), (actions, Some(reason)));
+    assert_eq!((plan.status.phase, plan.status.ready), (Some(WrapperPhase::Ready), false));
+    assert_eq!(plan.status.mark, None);
+}
+
+#[rstest]
+#[case::the_image_exists(Some(image()))]
+#[case::it_does_not(None)]
+fn without_a_grant_the_answer_does_not_tell_whether_the_image_exists(#[case] found: Option<SeenImage>) {
+    let mut case = Case::new();
+    case.may_refer = false;
+    case.may_create = Err(Refused::NoGrant("images".to_owned()));
+    case.image = found;
+    let plan = case.plan();
+    assert_eq!((plan.actions.clone(), plan.read_image), (vec![], false));
+    let mut expected = Case { image: None, ..case }.plan();
+    expected.status.message.clone_from(&plan.status.message);
+    assert_eq!(plan, expected);
+    assert_eq!(plan.status.image, Some(ImageReason::RefNotPermitted));
+    assert_eq!(plan.status.phase, Some(WrapperPhase::Provisioning));
+}
+
+#[test]
+fn without_a_grant_to_create_nothing_is_created() {
+    let mut case = Case::new();
+    (case.image, case.may_create) = (None, Err(Refused::NoGrant("images".to_owned())));
+    let plan = case.plan();
+    assert_eq!((plan.actions, plan.status.image), (vec![], Some(ImageReason::CreateNotPermitted)));
+}
+
+#[test]
+fn after_a_grant_is_removed_the_machine_runs_on() {
+    let mut case = Case::ready();
+    case.may_refer = false;
+    let plan = case.plan();
+    assert_eq!((plan.actions, plan.status.phase), (vec![], Some(WrapperPhase::Ready)));
+    assert_eq!(plan.status.image, Some(ImageReason::RefNotPermitted));
+    case.machine = Found::Missing;
+    assert_eq!(case.plan().actions, [], "but no machine is created");
+}
+
+#[rstest]
+#[case::equal(source(), vec![])]
+#[case::size_by_value(Source { disk_size: Quantity::new("10240Mi"), ..source() }, vec![])]
+#[case::size(Source { disk_size: Quantity::new("11Gi"), ..source() }, vec!["diskSize"])]
+#[case::unset(Source { checksum: None, ..source() }, vec![])]
+#[case::several(
+    Source { url: Some("http://h/a".into()), storage_class: Some("fast".into()), ..source() },
+    vec!["url", "storageClass"]
+)]
+#[case::type_of_the_source(Source { source_type: "http".into(), ..source() }, vec!["sourceType"])]
+fn an_existing_image_wins_over_the_template(
+    #[case] template: Source,
+    #[case] differences: Vec<&'static str>,
+) {
+    let mut case = Case::bound();
+    case.wrapper.template = Some(template);
+    let plan = case.plan();
+    assert_eq!(plan.status.differences, Some(differences));
+    assert_eq!(plan.actions, [Action::CreateMachine]);
+}
+
+#[rstest]
+#[case::by_default(None, true)]
+#[case::equal(Some("10Gi"), true)]
+#[case::larger(Some("20Gi"), true)]
+#[case::smaller(Some("9Gi"), false)]
+fn a_disk_must_not_be_smaller_than_the_image(#[case] size: Option<&str>, #[case] fits: bool) {
+    let mut case = Case::bound();
+    case.wrapper.disk_size = size.map(Quantity::new);
+    let plan = case.plan();
+    assert_eq!(plan.actions.len(), usize::from(fits));
+    if !fits {
+        assert_eq!(plan.status.phase, Some(WrapperPhase::Failed));
+        assert!(plan.status.message.contains("9Gi"), "{}", plan.status.message);
+    }
+}
+
+#[test]
+fn a_wrapper_is_ready_with_its_machine_and_stays_in_that_phase() {
+    let mut case = Case::ready();
+    assert_eq!((case.wrapper.status.phase, case.wrapper.status.ready), (Some(WrapperPhase::Ready), true));
+    let settled = case.plan();
+    assert_eq!((settled.actions, settled.status, settled.again), (vec![], case.wrapper.status.clone(), None));
+    case.machine = Found::Ours(SeenMachine { ready: false, ..machine() });
+    let plan = case.plan();
+    assert_eq!((plan.status.phase, plan.status.ready), (Some(WrapperPhase::Ready), false));
+    assert_eq!(plan.status.virtual_machine, Some(MachineReason::MachineNotReady));
+}
+
+#[test]
+fn a_machine_that_is_meant_to_be_off_is_ready_with_its_disk() {
+    let mut case = Case::ready();
+    case.machine = Found::Ours(SeenMachine { ready: false, off: true, ..machine() });
+    assert!(case.plan().status.ready);
+    case.disk = Some(SeenDisk { populated: false, ..disk() });
+    assert_eq!(case.plan().status.virtual_machine, Some(MachineReason::DiskNotReady));
+}
+
+#[test]
+fn a_deleted_machine_is_created_again() {
+    let mut case = Case::ready();
+    case.machine = Found::Missing;
+    let plan = case.plan();
+    assert_eq!(plan.actions, [Action::CreateMachine]);
+    assert_eq!((plan.status.machine, plan.status.started, plan.status.kicks), (None, false, 0));
+}
+
+#[test]
+fn a_foreign_machine_is_left_alone() {
+    let mut case = Case::bound();
+    case.machine = Found::Foreign;
+    let plan = case.plan();
+    assert_eq!((plan.actions, plan.status.phase), (vec![], Some(WrapperPhase::Failed)));
+    assert_eq!(plan.status.virtual_machine, Some(MachineReason::NameConflict));
+}
+
+#[test]
+fn a_changed_template_is_applied() {
+    let mut case = Case::ready();
+    case.machine = Found::Ours(SeenMachine { current: false, ..machine() });
+    assert_eq!(case.plan().actions, [Action::UpdateMachine { uid: "uid-machine".to_owned() }]);
+    case.machine = Found::Ours(SeenMachine { current: false, deleting: true, ..machine() });
+    assert_eq!(case.plan().actions, []);
+}
+
+#[test]
+fn a_wrapper_that_is_being_deleted_keeps_its_mark_and_writes_nothing() {
+    let mut case = Case::ready();
+    (case.wrapper.deleting, case.machine, case.image) = (true, Found::Missing, None);
+    let plan = case.plan();
+    assert_eq!((plan.actions, plan.status), (vec![], case.wrapper.status.clone()));
+}
+
+#[rstest]
+#[case::failed(failed(|disk| disk.failed = true), true)]
+#[case::stuck(failed(|disk| disk.stuck_since = Some(at(10_000 - 300))), true)]
+#[case::not_long_enough(failed(|disk| disk.stuck_since = Some(at(10_000 - 299))), false)]
+#[case::in_progress(failed(|_| ()), false)]
+#[case::being_deleted(failed(|disk| (disk.failed, disk.deleting) = (true, true)), false)]
+fn a_disk_whose_clone_does_not_begin_is_made_again(#[case] disk: SeenDisk, #[case] kicked: bool) {
+    let plan = Case::with_disk(disk).plan();
+    assert_eq!(plan.actions.len(), usize::from(kicked));
+    assert_eq!(plan.status.kicks, u32::from(kicked));
+}
+
+#[rstest]
+#[case::seen_now(true, false)]
+#[case::seen_earlier(false, true)]
+fn the_disk_of_a_machine_that_has_ever_started_is_never_deleted(#[case] now: bool, #[case] earlier: bool) {
+    let mut case = Case::with_disk(failed(|disk| disk.failed = true));
+    case.machine = Found::Ours(SeenMachine { ready: false, started: now, ..machine() });
+    case.wrapper.status.started = earlier;
+    let plan = case.plan();
+    assert_eq!(plan.actions, []);
+    assert!(plan.status.started);
+}
+
+#[test]
+fn no_disk_is_made_again_while_the_image_is_not_ready() {
+    let mut case = Case::with_disk(failed(|disk| disk.failed = true));
+    case.image = Some(SeenImage { usable: false, phase: Some(ImagePhase::Syncing), ..image() });
+    assert_eq!(case.plan().actions, []);
+}
+
+#[test]
+fn three_kicks_ten_minutes_apart_are_enough() {
+    let mut case = Case::with_disk(failed(|disk| disk.failed = true));
+    for kicks in 1..=3 {
+        assert_eq!(case.step().actions, [Action::Kick { uid: "uid-disk".to_owned() }]);
+        assert_eq!(case.wrapper.status.kicks, kicks);
+        case.now = case.now.checked_add(9 * MINUTE).unwrap();
+        assert_eq!(case.plan().actions, []);
+        case.now = case.now.checked_add(MINUTE).unwrap();
+    }
+    let plan = case.step();
+    assert_eq!((plan.actions, plan.status.phase), (vec![], Some(WrapperPhase::Failed)));
+    assert_eq!(case.step().status.phase, Some(WrapperPhase::Failed), "it stays so");
+}

@@ -1,0 +1,246 @@
+//! What a pass of a wrapper knows and what it decides.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use vmpool_api::Quantity;
+use vmpool_api::diskimage::values::{ImagePhase, Mode, WrapperPhase};
+
+use crate::grants::Refused;
+use crate::model::{Found, Key};
+use crate::references::Mark;
+
+/// The fields of an image that a template can set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// `name`.
+    pub name: Option<String>,
+    /// `url`.
+    pub url: Option<String>,
+    /// `sourceType`.
+    pub source_type: String,
+    /// `diskSize`.
+    pub disk_size: Quantity,
+    /// `storageClass`.
+    pub storage_class: Option<String>,
+    /// `snapshotClass`.
+    pub snapshot_class: Option<String>,
+    /// `secretRef`.
+    pub secret_ref: Option<String>,
+    /// `certConfigMap`.
+    pub cert_config_map: Option<String>,
+    /// `checksum`.
+    pub checksum: Option<String>,
+}
+
+impl Source {
+    /// The names of the fields that the template sets and the image has with another value. Sizes are compared by value.
+    pub fn differences(template: &Self, image: &Self) -> Vec<&'static str> {
+        let differs = |wanted: &Option<String>, found: &Option<String>| wanted.is_some() && wanted != found;
+        let size_differs = match template.disk_size.compare(&image.disk_size) {
+            Ok(order) => order.is_ne(),
+            Err(_unreadable) => template.disk_size != image.disk_size,
+        };
+        let fields = [
+            ("name", differs(&template.name, &image.name)),
+            ("url", differs(&template.url, &image.url)),
+            ("sourceType", template.source_type != image.source_type),
+            ("diskSize", size_differs),
+            ("storageClass", differs(&template.storage_class, &image.storage_class)),
+            ("snapshotClass", differs(&template.snapshot_class, &image.snapshot_class)),
+            ("secretRef", differs(&template.secret_ref, &image.secret_ref)),
+            ("certConfigMap", differs(&template.cert_config_map, &image.cert_config_map)),
+            ("checksum", differs(&template.checksum, &image.checksum)),
+        ];
+        fields.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+    }
+}
+
+/// The image that the wrapper names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenImage {
+    /// Its UID.
+    pub uid: String,
+    /// Whether it has a deletion timestamp.
+    pub deleting: bool,
+    /// Its phase.
+    pub phase: Option<ImagePhase>,
+    /// Whether its data can be cloned.
+    pub usable: bool,
+    /// The message of its status.
+    pub message: String,
+    /// Its fields.
+    pub source: Source,
+}
+
+/// The machine of the wrapper.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub struct SeenMachine {
+    /// Its UID.
+    pub uid: String,
+    /// Whether it has a deletion timestamp.
+    pub deleting: bool,
+    /// Whether its spec is what the wrapper wants.
+    pub current: bool,
+    /// Whether its condition Ready is True.
+    pub ready: bool,
+    /// Whether users or its run strategy keep it off.
+    pub off: bool,
+    /// Whether an instance of it exists or existed.
+    pub started: bool,
+}
+
+/// The DataVolume with the disk of the machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenDisk {
+    /// Its UID.
+    pub uid: String,
+    /// Whether it has a deletion timestamp.
+    pub deleting: bool,
+    /// Whether the data is there, or comes with the first consumer.
+    pub populated: bool,
+    /// Whether CDI reports that it failed.
+    pub failed: bool,
+    /// Since when it waits because CDI does not find the source, if it does.
+    pub stuck_since: Option<Timestamp>,
+}
+
+/// A wrapper, as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrapper {
+    /// Namespace and name. The machine has the same.
+    pub key: Key,
+    /// The UID.
+    pub uid: String,
+    /// Whether it has a deletion timestamp.
+    pub deleting: bool,
+    /// The image that it names.
+    pub image: Key,
+    /// The image that the controller creates.
+    pub template: Option<Source>,
+    /// Whether it creates a missing image.
+    pub mode: Mode,
+    /// Size of the machine's disk, if the wrapper sets it.
+    pub disk_size: Option<Quantity>,
+    /// The stored status.
+    pub status: Status,
+}
+
+/// Reason of the condition `ImageReady`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ImageReason {
+    /// The condition is True.
+    ImageReady,
+    /// The image does not exist.
+    ImageNotFound,
+    /// The controller created it.
+    ImageCreated,
+    /// Its data is not there yet.
+    ImageSyncing,
+    /// Its import failed.
+    ImageFailed,
+    /// It is being deleted.
+    ImageTerminating,
+    /// No grant permits the reference.
+    RefNotPermitted,
+    /// No grant permits to create it.
+    CreateNotPermitted,
+}
+
+/// Reason of the condition `VirtualMachineReady`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MachineReason {
+    /// The condition is True.
+    MachineReady,
+    /// The machine does not exist.
+    NotCreated,
+    /// A machine of that name does not belong to the wrapper.
+    NameConflict,
+    /// Its disk is not ready.
+    DiskNotReady,
+    /// Its own condition Ready is not True.
+    MachineNotReady,
+}
+
+/// The status of a wrapper.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// The phase. None before the first pass.
+    pub phase: Option<WrapperPhase>,
+    /// Details for users.
+    pub message: String,
+    /// The image that it holds on to, and whether it was read again since.
+    pub mark: Option<Mark>,
+    /// Whether the wrapper is bound to that image.
+    pub bound: bool,
+    /// UID of the machine.
+    pub machine: Option<String>,
+    /// Whether this machine has ever started.
+    pub started: bool,
+    /// How often its disk was deleted because the clone did not begin.
+    pub kicks: u32,
+    /// When that was done last.
+    pub last_kick: Option<Timestamp>,
+    /// Reason of the condition `ImageReady`.
+    pub image: Option<ImageReason>,
+    /// Reason of the condition `VirtualMachineReady`.
+    pub virtual_machine: Option<MachineReason>,
+    /// The fields in which template and image differ. None without a template or image.
+    pub differences: Option<Vec<&'static str>>,
+    /// Whether the condition `Ready` is True.
+    pub ready: bool,
+}
+
+/// All that one pass may know.
+#[derive(Clone, Copy, Debug)]
+pub struct World<'a> {
+    /// When the pass began.
+    pub now: Timestamp,
+    /// The wrapper.
+    pub wrapper: &'a Wrapper,
+    /// The image that it names. None if it does not exist.
+    pub image: Option<&'a SeenImage>,
+    /// Whether the image was read from the API server in this pass, after the wrapper.
+    pub image_is_live: bool,
+    /// Whether the wrapper may refer to the image.
+    pub may_refer: bool,
+    /// Whether the wrapper may create the image.
+    pub may_create: &'a Result<(), Refused>,
+    /// The machine of that name.
+    pub machine: &'a Found<SeenMachine>,
+    /// The DataVolume of the machine.
+    pub disk: Option<&'a SeenDisk>,
+}
+
+/// One write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Creates the image from the template. An existing one is a success.
+    CreateImage,
+    /// Creates the machine.
+    CreateMachine,
+    /// Applies the template to the machine.
+    UpdateMachine {
+        /// UID of the machine.
+        uid: String,
+    },
+    /// Deletes the DataVolume, so that KubeVirt makes it again. Only before the machine has ever started.
+    Kick {
+        /// UID of the DataVolume.
+        uid: String,
+    },
+}
+
+/// What a pass does. The status is written before the actions if its mark differs from the stored one, else after them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The writes, in their order.
+    pub actions: Vec<Action>,
+    /// The status to publish.
+    pub status: Status,
+    /// Whether the image must be read from the API server, and the pass planned again.
+    pub read_image: bool,
+    /// After which time to look again, if no event comes earlier.
+    pub again: Option<Duration>,
+}
