@@ -1,6 +1,6 @@
 //! The scripts of the recipes, with stand-ins for kubectl and ssh that play the aggregated API and a machine.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use vmpool_installation::workspace_root;
@@ -20,7 +20,7 @@ impl Stage {
     }
 
     fn run(&self, script: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
-        let root: PathBuf = workspace_root();
+        let root = workspace_root();
         let stubs = root.join("e2e/tests/docs/stubs");
         let path = format!("{}:{}", stubs.display(), std::env::var("PATH").unwrap());
         let mut command = Command::new("sh");
