@@ -98,6 +98,36 @@ pub(crate) struct Context<P: Platform> {
 }
 
 impl<P: Platform> Context<P> {
+    /// A context with empty caches and without memory.
+    pub(crate) fn new(
+        env: Env,
+        client: Client,
+        (writer, events): (Writer, Events),
+        live_updates: Arc<AtomicBool>,
+        settings: Settings,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self {
+            queue: Queue::new(env.clone(), settings.debounce, metrics.queue.clone()),
+            env,
+            client,
+            writer,
+            events,
+            pools: Arc::default(),
+            machines: Arc::default(),
+            disks: Arc::default(),
+            attachments: Arc::default(),
+            revisions: Arc::default(),
+            instances: Arc::default(),
+            states: Mutex::new(HashMap::new()),
+            settings,
+            status_is_pruned: AtomicBool::default(),
+            live_updates,
+            metrics,
+            pool_counts: PoolCounts::default(),
+        }
+    }
+
     /// The pool with this UID in the cache.
     pub(crate) fn pool(&self, uid: &Uid) -> Option<Arc<PoolEntry<P>>> {
         self.pools.by_key(&Key::Pool(uid.clone())).pop()

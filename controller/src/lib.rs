@@ -22,7 +22,7 @@
 //! 4. `context`: the state that all passes share;
 //! 5. `live` (reads from the API server), the functions of `revisions`, `watches`;
 //! 6. the steps of a pass: `observe`, then `apply`, then `report`;
-//! 7. `reconcile`: a pass;
+//! 7. `reconcile`: a pass; `preview`: its plan without writes;
 //! 8. `lead`, `rival`, `platforms`, [`options`] and `run`: a leadership, and the process.
 
 mod apply;
@@ -38,6 +38,7 @@ mod observe;
 pub mod options;
 mod platforms;
 mod pool_entry;
+mod preview;
 mod queue;
 mod reconcile;
 mod rejection;
@@ -58,7 +59,9 @@ pub use vmpool_platforms as platform;
 
 pub use events::Reason;
 pub use lead::{Dependencies, LeaderHealth, lead};
+pub use live::ReadError;
 pub use platforms::lead_all;
+pub use preview::{Preview, preview};
 pub use run::{RunError, run, serve};
 pub use settings::Settings;
 pub use write::{WriteError, Writer};

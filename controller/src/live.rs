@@ -21,11 +21,28 @@ const ALL: &str = "(all)";
 
 /// The error of a live read.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ReadError {
+pub enum ReadError {
+    /// The API server rejected the read, or its response cannot be read.
     #[error("reading {kind} {name}")]
-    Failed { kind: String, name: String, source: Box<kube::Error> },
+    Failed {
+        /// The kind of the object.
+        kind: String,
+        /// The name of the object, or `(all)` for a list.
+        name: String,
+        /// The reason.
+        source: Box<kube::Error>,
+    },
+    /// The response did not arrive before the deadline.
     #[error("reading {kind} {name}: {source}")]
-    TooLate { kind: String, name: String, source: vmpool_runtime::env::Elapsed },
+    TooLate {
+        /// The kind of the object.
+        kind: String,
+        /// The name of the object, or `(all)` for a list.
+        name: String,
+        /// The deadline.
+        source: vmpool_runtime::env::Elapsed,
+    },
+    /// The read was not sent.
     #[error("not sent: the backoff after a failed read has not ended")]
     InBackoff,
 }

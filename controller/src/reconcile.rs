@@ -165,13 +165,13 @@ async fn publish<P: Platform>(
     let (_, terminating) = machine_counts(snapshot, &pool.facts);
     let disks = disk_counts(snapshot, &pool.facts);
     let names = Names { context, namespace: &pool.facts.namespace };
-    let status_conflict = state.status_conflict.failure();
-    let failure = status_conflict.as_ref().or(state.memory.failure()).or(plan_failure.as_ref());
+    let failures = [state.status_conflict.failure(), state.memory.failure(), plan_failure];
+    let failure = Failure::combine(failures.iter().flatten());
     let (status, detached, problem, availability) = {
         let settings = context.settings.of_plans();
         let observed = Observed::new(snapshot, &pool.facts, &[], settings, &state.memory, &names);
         let availability = Availability::of(&observed);
-        (status(&observed, failure), detached(&observed), problem(&observed), availability)
+        (status(&observed, failure.as_ref()), detached(&observed), problem(&observed), availability)
     };
     applied.events.extend(detached_disk_events(&pool.facts, detached, &mut state.detached));
     let problem = problem.filter(|_| status.summary.ready < pool.facts.desired);

@@ -131,7 +131,9 @@ fn every_condition_and_reason_is_documented() {
     same(POOLS, failures.into_iter().map(|(_, reason)| reason), words);
     let mut reasons = constants("controller/engine/src/condition.rs");
     reasons.retain(|word| !types.contains(word));
-    same(POOLS, others.into_iter().map(|(_, reason)| reason), reasons);
+    // `Ready` is the name of a phase, too.
+    let others = others.into_iter().map(|(_, reason)| reason).filter(|word| !types.contains(word));
+    same(POOLS, others, reasons);
 }
 
 #[test]

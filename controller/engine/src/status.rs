@@ -4,6 +4,7 @@ mod availability;
 mod blocked;
 mod counts;
 mod detached;
+mod phase;
 mod problem;
 mod protection;
 mod synced;
@@ -13,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::condition::{self, Condition, Wanted};
-use crate::failure::Failure;
+use crate::failure::{Failure, summarize};
 use crate::ids::Uid;
 use crate::model::{Machine, ScaleDownPolicy, StatusScope};
 use crate::plan::observed::Observed;
@@ -23,6 +24,7 @@ pub use availability::Availability;
 use blocked::Blocked;
 use counts::MachineCounts;
 pub use detached::{Detached, detached};
+pub use phase::Phase;
 pub use problem::{Problem, problem};
 use text::{are, join, machines};
 
@@ -86,20 +88,13 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
             message: summarize(&pool.invalid_settings),
         });
     }
-    wanted.extend(protection::blocked(observed));
+    let protected = protection::blocked(observed);
+    let waits = protected.iter().map(|condition| condition.message.clone()).collect();
+    wanted.extend(phase::conditions(observed, &counts, failure, waits));
+    wanted.extend(protected);
     let conditions =
         condition::merge(wanted, &pool.published.conditions, observed.now, summary.observed_generation);
     Status { summary, conditions }
-}
-
-/// The invalid settings in one message, limited to a number that the API server accepts.
-fn summarize(settings: &[String]) -> String {
-    const SHOWN: usize = 10;
-    let shown = settings.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
-    match settings.len().checked_sub(SHOWN) {
-        Some(more @ 1..) => format!("{shown}; and {more} more"),
-        Some(0) | None => shown,
-    }
 }
 
 fn available(observed: &Observed<'_>, summary: &Summary, blocked: &Blocked) -> Wanted {
@@ -124,9 +119,7 @@ fn progressing(observed: &Observed<'_>, counts: &MachineCounts, blocked: &Blocke
     let pool = observed.pool;
     let MachineCounts { total, live, .. } = *counts;
     let desired = pool.desired;
-    let named: BTreeSet<&Uid> = pool.record.accepted().map(|target| &target.uid).collect();
-    let leaving = |machine: &&Arc<Machine>| !machine.terminating && named.contains(&machine.id.uid);
-    let staying = live - observed.pool_machines().filter(leaving).count();
+    let staying = staying(observed, counts);
     let message = if total < desired {
         format!("creating machines: {total} of {desired} exist")
     } else if pool.scale_down_policy == ScaleDownPolicy::Explicit && staying > desired {
@@ -139,6 +132,13 @@ fn progressing(observed: &Observed<'_>, counts: &MachineCounts, blocked: &Blocke
     };
     let message = join(std::iter::once(message).chain(blocked.count(observed, total)));
     Wanted { kind: condition::PROGRESSING, holds: true, reason: condition::REPLICAS_PROGRESSING, message }
+}
+
+/// Number of live machines that are no targets of accepted removals.
+fn staying(observed: &Observed<'_>, counts: &MachineCounts) -> usize {
+    let named: BTreeSet<&Uid> = observed.pool.record.accepted().map(|target| &target.uid).collect();
+    let leaving = |machine: &&Arc<Machine>| !machine.terminating && named.contains(&machine.id.uid);
+    counts.live - observed.pool_machines().filter(leaving).count()
 }
 
 /// What to do about the surplus of an Explicit pool. A targeted removal lowers `replicas`, but not below 0.

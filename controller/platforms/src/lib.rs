@@ -5,6 +5,8 @@
 //! If code outside this crate needs a `match platform`, a trait of the seams lacks a method.
 
 pub mod admission;
+#[cfg(test)]
+mod argocd_tests;
 mod attachment;
 pub mod contract;
 mod decode;
@@ -29,7 +31,7 @@ pub use kubevirt::KubeVirt;
 pub use meta::{controller_of, controller_reference, slim_metadata};
 pub use seam::{
     ApiObject, AttachmentOf, ClaimOf, DefaultWording, DiskOf, Disks, Finalizers, InstanceOf, Instances,
-    NoDisks, NoFinalizers, NoInstances, NoObject, NoRival, NoStorage, PatchBody, Platform, RestartRequest,
-    Revisions, Rival, StatusFields, Storage, Transition, VolumeOf, Wording,
+    MachineView, NoDisks, NoFinalizers, NoInstances, NoObject, NoRival, NoStorage, PatchBody, Platform,
+    RestartRequest, Revisions, Rival, StatusFields, Storage, Transition, View, VolumeOf, Wording,
 };
 pub use text::Text;

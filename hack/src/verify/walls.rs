@@ -67,6 +67,11 @@ const WALLS: &[Wall] = &[
         barred: &[],
     },
     Wall {
+        package: "vmpool-cli",
+        ours: &["vmpool-controller", "vmpool-engine", "vmpool-platforms", "vmpool-runtime"],
+        barred: &[],
+    },
+    Wall {
         package: "vmpool-webhook",
         ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-platforms", "vmpool-runtime"],
         barred: &[],

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::condition::Condition;
-use crate::failure::{Failure, FailureReason};
+use crate::failure::{Failure, FailureReason, summarize};
 use crate::ids::ObjectId;
 use crate::model::machine::{Machine, Selectable};
 use crate::names::NameBlock;
@@ -338,9 +338,12 @@ impl Pool {
         }
     }
 
-    /// The validation error that prevents the controller from creating machines of this pool.
+    /// The validation errors that prevent the controller from creating machines of this pool, as one failure.
     pub(crate) fn invalid_spec(&self) -> Option<Failure> {
-        let message = format!("the spec of the pool is invalid: {}", self.validation_errors.first()?);
+        if self.validation_errors.is_empty() {
+            return None;
+        }
+        let message = format!("the spec of the pool is invalid: {}", summarize(&self.validation_errors));
         Some(Failure { reason: FailureReason::FailedCreate, message })
     }
 

@@ -8,6 +8,7 @@ mod read;
 pub mod removal;
 mod template;
 mod update;
+mod view;
 mod write;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

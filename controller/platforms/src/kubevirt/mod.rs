@@ -39,6 +39,7 @@ mod spelling;
 pub mod storage;
 pub mod template;
 pub mod update;
+mod view;
 
 pub use objects::{InstanceObject, MachineObject, PoolObject};
 pub use platform::KubeVirt;

@@ -13,6 +13,7 @@ mod platform;
 mod revisions;
 mod rival;
 mod storage;
+mod view;
 mod wording;
 
 pub use api_object::ApiObject;
@@ -25,4 +26,5 @@ pub use platform::{PatchBody, Platform, StatusFields};
 pub use revisions::Revisions;
 pub use rival::{NoRival, Rival};
 pub use storage::{NoStorage, Storage};
+pub use view::{MachineView, View};
 pub use wording::{DefaultWording, Transition, Wording};
