@@ -5,6 +5,11 @@ use vmpool_platforms::removal::RemovalApi;
 /// The name of the subresource for targeted removal.
 pub const REMOVAL: &str = "scaledownwith";
 
+/// The name of the subresource for claims.
+pub const CLAIM: &str = "claim";
+/// The name of the subresource for releases of claimed machines.
+pub const RELEASE: &str = "release";
+
 /// The served API groups.
 pub type Apis = &'static [RemovalApi];
 

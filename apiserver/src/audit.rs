@@ -84,6 +84,31 @@ impl AuditInfo {
             "targeted removal"
         );
     }
+
+    /// Writes the log line of a claim or a release.
+    pub(crate) fn log_claim(
+        &self,
+        pool: &PoolName,
+        id: &str,
+        machine: Option<&str>,
+        verdict: &'static str,
+        error: Option<&Error>,
+        duration: Duration,
+    ) {
+        tracing::info!(
+            user = ?self.user.name,
+            groups = self.user.groups.len(),
+            request = ?self.request,
+            namespace = pool.namespace,
+            pool = pool.name,
+            claim = id,
+            machine,
+            verdict,
+            error = error.map(|error| tracing::field::debug(error.to_string())),
+            milliseconds = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+            "claim of a machine"
+        );
+    }
 }
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ pub(crate) struct RemovalRequest {
     pub(crate) pool_uid: Option<String>,
     /// Whether the request is only checked.
     pub(crate) dry_run: bool,
+    /// Whether protected machines are removed as well.
+    pub(crate) force: bool,
 }
 
 #[derive(Deserialize)]
@@ -50,6 +52,7 @@ struct Body {
     target_uids: Option<Vec<String>>,
     preconditions: Option<Preconditions>,
     dry_run: Option<Vec<String>>,
+    force: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -70,7 +73,7 @@ pub(crate) fn read(
 ) -> Result<RemovalRequest, Error> {
     let read = |body| -> Result<RemovalRequest, String> {
         let dry_run_in_query = has_dry_run(query)?;
-        let Body { api_version, kind, metadata, targets, target_uids, preconditions, dry_run } =
+        let Body { api_version, kind, metadata, targets, target_uids, preconditions, dry_run, force } =
             parse(body, api.removal_kind)?;
         check_kind(apis, api, api_version.as_deref(), kind.as_deref())?;
         if let Some(metadata) = metadata {
@@ -83,6 +86,7 @@ pub(crate) fn read(
             targets: distinct(api.removal_kind, targets.unwrap_or_default(), target_uids)?,
             pool_uid: preconditions.and_then(|preconditions| preconditions.uid),
             dry_run: dry_run_in_query || !dry_run.is_empty(),
+            force: force.unwrap_or_default(),
         })
     };
     read(body).map_err(Error::BadRequest)
@@ -144,7 +148,7 @@ fn check_dry_run(value: &str) -> Result<(), String> {
     }
 }
 
-fn has_dry_run(query: &str) -> Result<bool, String> {
+pub(crate) fn has_dry_run(query: &str) -> Result<bool, String> {
     let mut dry_run = false;
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {
         if key == "dryRun" {

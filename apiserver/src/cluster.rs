@@ -9,14 +9,15 @@ use http_body_util::BodyExt;
 use k8s_openapi::api::authorization::v1::{SubjectAccessReview, SubjectAccessReviewStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::Client;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::request::Request as Path;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use vmpool_engine::ObjectId;
-use vmpool_platforms::removal::{Stored, StoredResource};
+use vmpool_platforms::removal::{Stored, StoredResource, instance_addresses};
 use vmpool_runtime::{Env, telemetry};
 
 /// Why a request failed.
@@ -120,6 +121,8 @@ const WEBHOOK_FAILURE: &str = "failed calling webhook";
 const READ_ATTEMPTS: u32 = 3;
 /// The maximum pause between two attempts of a read.
 const READ_PAUSE: Duration = Duration::from_millis(200);
+/// The number of machines in one page of a list.
+const PAGE: u32 = 500;
 /// The maximum number of requests in flight. A removal of a thousand machines then does not delay all others.
 const IN_FLIGHT: usize = 64;
 /// The field manager in `managedFields`.
@@ -162,6 +165,72 @@ impl Cluster {
         self.read(&path(&stored.machines, namespace), name, true).await
     }
 
+    /// Reads the stored machine with this name, with spec and status.
+    pub(crate) async fn whole_machine(
+        &self,
+        stored: &Stored,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Box<RawValue>, CallError> {
+        self.read(&path(&stored.machines, namespace), name, false).await
+    }
+
+    /// Lists a page of the stored machines of a namespace. `next` is where the page begins.
+    pub(crate) async fn machines(
+        &self,
+        stored: &Stored,
+        namespace: &str,
+        selector: Option<&str>,
+        next: Option<&str>,
+    ) -> Result<Box<RawValue>, CallError> {
+        let mut params = ListParams::default().limit(PAGE);
+        params.label_selector = selector.map(str::to_owned);
+        params.continue_token = next.map(str::to_owned);
+        let mut attempts = 1;
+        loop {
+            let request = Path::new(path(&stored.machines, namespace)).list(&params);
+            match self.send(request).await {
+                Err(error) if error.is_transient() && attempts < READ_ATTEMPTS => {
+                    attempts += 1;
+                    self.env.sleep(self.env.jitter(READ_PAUSE)).await;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// The IP addresses of the instance of a machine; none on a platform whose machines have no instances.
+    pub(crate) async fn instance_addresses(
+        &self,
+        stored: &Stored,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Vec<String>, CallError> {
+        let Some(instances) = &stored.instances else { return Ok(Vec::new()) };
+        let body: Box<RawValue> = self.read(&path(instances, namespace), name, false).await?;
+        instance_addresses(&body).map_err(|error| unconfirmed(&error))
+    }
+
+    /// Applies a merge patch to a machine.
+    pub(crate) async fn patch_machine(
+        &self,
+        stored: &Stored,
+        namespace: &str,
+        name: &str,
+        patch: &Value,
+    ) -> Result<Box<RawValue>, CallError> {
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let path = Path::new(path(&stored.machines, namespace));
+        self.send(path.patch(name, &params, &Patch::Merge(patch))).await
+    }
+
+    /// Creates an event in a namespace.
+    pub(crate) async fn create_event(&self, namespace: &str, event: &Value) -> Result<(), CallError> {
+        let body = serde_json::to_vec(event).map_err(|error| unconfirmed(&error))?;
+        let path = Path::new(format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events"));
+        self.send::<IgnoredAny>(path.create(&PostParams::default(), body)).await.map(|_| ())
+    }
+
     /// Applies a merge patch to a pool.
     pub(crate) async fn patch_pool(
         &self,
@@ -174,15 +243,17 @@ impl Cluster {
         self.send(Path::new(path(&stored.pools, namespace)).patch(name, &params, &Patch::Merge(patch))).await
     }
 
-    /// Deletes the machine with this name and UID, with background propagation.
+    /// Deletes the machine with this name and UID, and with this version if there is one, with background propagation.
     pub(crate) async fn delete_machine(
         &self,
         stored: &Stored,
         namespace: &str,
         machine: &ObjectId,
+        version: Option<&str>,
     ) -> Result<(), CallError> {
         let uid = Some(machine.uid.as_str().to_owned());
-        let params = DeleteParams::background().preconditions(Preconditions { uid, resource_version: None });
+        let resource_version = version.map(str::to_owned);
+        let params = DeleteParams::background().preconditions(Preconditions { uid, resource_version });
         let request = Path::new(path(&stored.machines, namespace)).delete(&machine.name, &params);
         self.send::<IgnoredAny>(request).await.map(|_| ())
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use vmpool_platforms::removal::RemovalApi;
 
-use crate::api::{Apis, REMOVAL};
+use crate::api::{Apis, CLAIM, RELEASE, REMOVAL};
 
 /// `/apis/GROUP/VERSION`.
 pub(crate) fn resources(api: &RemovalApi, enabled: bool) -> APIResourceList {
@@ -22,6 +22,8 @@ pub(crate) fn resources(api: &RemovalApi, enabled: bool) -> APIResourceList {
             singular_name: api.singular.to_owned(),
             ..resource(api.plural.to_owned(), api.kind, "get")
         },
+        resource(format!("{}/{CLAIM}", api.plural), api.claim_kind, "create"),
+        resource(format!("{}/{RELEASE}", api.plural), api.release_kind, "create"),
         resource(format!("{}/{REMOVAL}", api.plural), api.removal_kind, "create"),
     ];
     APIResourceList {
@@ -50,11 +52,11 @@ fn group(api: &RemovalApi, enabled: bool) -> Value {
         "scope": "Namespaced",
         "singularResource": api.singular,
         "verbs": ["get"],
-        "subresources": [{
-            "subresource": REMOVAL,
-            "responseKind": kind(api.removal_kind),
-            "verbs": ["create"],
-        }],
+        "subresources": [
+            { "subresource": CLAIM, "responseKind": kind(api.claim_kind), "verbs": ["create"] },
+            { "subresource": RELEASE, "responseKind": kind(api.release_kind), "verbs": ["create"] },
+            { "subresource": REMOVAL, "responseKind": kind(api.removal_kind), "verbs": ["create"] },
+        ],
     }]);
     json!({
         "metadata": { "name": group },

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use http::{HeaderValue, Response, StatusCode, header};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusDetails};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 use vmpool_platforms::removal::{Stored, StoredResource};
 
 /// Why a request failed.
@@ -85,6 +85,59 @@ pub enum Error {
         /// The reason.
         why: String,
     },
+    /// Targets of a removal are protected.
+    #[error(
+        "Operation cannot be fulfilled on {}.{} \"{pool}\": {}; wait until the protection ends, or send the request with \
+         force: true",
+        stored.pools.plural, stored.pools.group, protected(targets)
+    )]
+    MachineProtected {
+        /// The stored objects.
+        stored: &'static Stored,
+        /// The name of the pool.
+        pool: String,
+        /// The protected targets.
+        targets: Vec<ProtectedTarget>,
+    },
+    /// No machine of the pool can be claimed now.
+    #[error("no machine of pool \"{pool}\" is free; try again later, or scale the pool up")]
+    NoMachineAvailable {
+        /// The stored objects.
+        stored: &'static Stored,
+        /// The name of the pool.
+        pool: String,
+    },
+    /// The claim to renew does not exist any more.
+    #[error(
+        "the claim of a machine of pool \"{pool}\" has ended, and the machine may be in use by another client"
+    )]
+    ClaimLost {
+        /// The stored objects.
+        stored: &'static Stored,
+        /// The name of the pool.
+        pool: String,
+    },
+    /// Another user holds a claim with this id.
+    #[error("another user holds a claim with this id in pool \"{pool}\"; choose another id")]
+    ClaimHeld {
+        /// The stored objects.
+        stored: &'static Stored,
+        /// The name of the pool.
+        pool: String,
+    },
+    /// The claim to release does not exist, or was released before.
+    #[error(
+        "pool \"{pool}\" has no such claim of this machine: it was released before, or has ended and was claimed again"
+    )]
+    ClaimNotFound {
+        /// The stored objects.
+        stored: &'static Stored,
+        /// The name of the pool.
+        pool: String,
+    },
+    /// The deadline of a claim or a release passed. The text says how to find out its result.
+    #[error("no result within {0:?}: repeat the request with the same id")]
+    ClaimTimeout(Duration),
     /// Writes to the pool failed, and the removal was not applied. The text contains the last failure.
     #[error("writing pool \"{pool}\" failed, so no machine was removed: {why}; try again later")]
     Unavailable {
@@ -128,6 +181,33 @@ pub enum Error {
     },
 }
 
+/// A protected target of a removal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProtectedTarget {
+    /// Its position in the targets of the request.
+    pub index: usize,
+    /// The name of the machine.
+    pub machine: String,
+    /// When the protection ends; `None` if it cannot be read.
+    pub until: Option<String>,
+}
+
+impl ProtectedTarget {
+    fn sentence(&self) -> String {
+        let until = self.until.as_ref().map(|until| format!(" until {until}")).unwrap_or_default();
+        format!("virtual machine \"{}\" is protected{until}", self.machine)
+    }
+}
+
+/// The first of these targets in words, and the number of the others.
+fn protected(targets: &[ProtectedTarget]) -> String {
+    let first = targets.first().map(ProtectedTarget::sentence).unwrap_or_default();
+    match targets.len() {
+        0 | 1 => first,
+        more => format!("{first}, and {} more targets are protected", more - 1),
+    }
+}
+
 /// The `Retry-After` of errors that a later attempt can avoid.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
@@ -137,7 +217,10 @@ impl Error {
         match self {
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
-            Self::UnknownPath | Self::PoolNotFound { .. } => StatusCode::NOT_FOUND,
+            Self::UnknownPath
+            | Self::PoolNotFound { .. }
+            | Self::ClaimLost { .. }
+            | Self::ClaimNotFound { .. } => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
             Self::NotAcceptable => StatusCode::NOT_ACCEPTABLE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -146,11 +229,14 @@ impl Error {
             | Self::BadRequest(_)
             | Self::TargetNotFound { .. }
             | Self::TargetNotInPool { .. } => StatusCode::BAD_REQUEST,
-            Self::Conflict { .. } => StatusCode::CONFLICT,
+            Self::Conflict { .. }
+            | Self::MachineProtected { .. }
+            | Self::NoMachineAvailable { .. }
+            | Self::ClaimHeld { .. } => StatusCode::CONFLICT,
             Self::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::RecordFull { .. } | Self::Overloaded => StatusCode::TOO_MANY_REQUESTS,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Timeout(_) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Timeout(_) | Self::ClaimTimeout(_) => StatusCode::GATEWAY_TIMEOUT,
             Self::Forwarded { code, .. } => {
                 StatusCode::from_u16(*code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
             }
@@ -171,20 +257,27 @@ impl Error {
             | Self::BadRequest(_)
             | Self::TargetNotFound { .. }
             | Self::TargetNotInPool { .. } => "BadRequest",
-            Self::Conflict { .. } => "Conflict",
+            Self::Conflict { .. } | Self::MachineProtected { .. } => "Conflict",
+            Self::NoMachineAvailable { .. } => "NoMachineAvailable",
+            Self::ClaimLost { .. } => "ClaimLost",
+            Self::ClaimHeld { .. } => "ClaimHeld",
+            Self::ClaimNotFound { .. } => "ClaimNotFound",
             Self::Unavailable { .. } => "ServiceUnavailable",
             Self::RecordFull { .. } | Self::Overloaded => "TooManyRequests",
             Self::Internal(_) => "InternalError",
-            Self::Timeout(_) => "Timeout",
+            Self::Timeout(_) | Self::ClaimTimeout(_) => "Timeout",
             Self::Forwarded { reason, .. } => reason,
         }
     }
 
     fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Unavailable { .. } | Self::RecordFull { .. } | Self::Overloaded | Self::Timeout(_) => {
-                Some(RETRY_AFTER)
-            }
+            Self::Unavailable { .. }
+            | Self::RecordFull { .. }
+            | Self::Overloaded
+            | Self::NoMachineAvailable { .. }
+            | Self::Timeout(_)
+            | Self::ClaimTimeout(_) => Some(RETRY_AFTER),
             _ => None,
         }
     }
@@ -203,7 +296,20 @@ impl Error {
             Self::PoolNotFound { plural, group, pool } => named(group, plural, pool),
             Self::Conflict { stored, pool, .. }
             | Self::Unavailable { stored, pool, .. }
-            | Self::RecordFull { stored, pool, .. } => of_resource(&stored.pools, pool),
+            | Self::RecordFull { stored, pool, .. }
+            | Self::NoMachineAvailable { stored, pool }
+            | Self::ClaimLost { stored, pool }
+            | Self::ClaimHeld { stored, pool }
+            | Self::ClaimNotFound { stored, pool } => of_resource(&stored.pools, pool),
+            Self::MachineProtected { stored, pool, targets } => {
+                let cause = |target: &ProtectedTarget| StatusCause {
+                    field: Some(format!("targets[{}]", target.index)),
+                    message: Some(target.sentence()),
+                    reason: Some("MachineProtected".to_owned()),
+                };
+                let causes = Some(targets.iter().map(cause).collect());
+                StatusDetails { causes, ..of_resource(&stored.pools, pool) }
+            }
             Self::TargetNotFound { stored, target, .. } | Self::TargetNotInPool { stored, target, .. } => {
                 of_resource(&stored.machines, target)
             }

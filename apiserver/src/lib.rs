@@ -1,4 +1,4 @@
-//! The aggregated API of vmpool: targeted removal of machines from a pool.
+//! The aggregated API of vmpool: targeted removal of machines from a pool, and claims of machines.
 //!
 //! ```text
 //!  caller ──> kube-apiserver ──(front proxy certificate, headers)──> router: authentication, authorization
@@ -15,7 +15,8 @@
 //! 1. [`api`], `error`, `metrics`, `request_info`, `negotiation`: names, errors and requests
 //! 2. `cluster`: requests to kube-apiserver
 //! 3. `authentication`, `authorization`, `body`: what a caller may do and asks for
-//! 4. `audit`, `removal`, `response`: the removal. `audit` uses only the types of `removal::model`
+//! 4. `audit`, `removal`, `claims`, `response`: removals and claims. `audit` uses only the types of `removal::model`, and
+//!    `claims` uses `removal`
 //! 5. `discovery`, `openapi`, `documents`: the documents of the API
 //! 6. `state`, `router`: the handling of a request
 //! 7. [`options`], `run`: the process
@@ -25,10 +26,12 @@ mod audit;
 mod authentication;
 mod authorization;
 mod body;
+mod claims;
 mod cluster;
 mod discovery;
 mod documents;
 mod error;
+mod forced;
 mod metrics;
 mod negotiation;
 mod openapi;

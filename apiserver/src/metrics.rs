@@ -14,7 +14,7 @@ use vmpool_runtime::label_set;
 use vmpool_runtime::metrics::{Description, Page, Registry};
 
 use label_values::Code;
-pub(crate) use label_values::{CheckSource, Outcome, Resource, Verb};
+pub(crate) use label_values::{CheckSource, ClaimOutcome, Outcome, Resource, Verb};
 
 /// From a response from memory to the deadline of a removal, in seconds.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 2.5, 10.0, 30.0];
@@ -34,6 +34,10 @@ struct Inner {
     targets: Counter,
     batch_sizes: Histogram,
     conflicts: Counter,
+    claims: Family<ClaimLabels, Counter>,
+    claim_duration: Histogram,
+    claim_batch_sizes: Histogram,
+    claim_conflicts: Counter,
     checks: Family<CheckLabels, Counter>,
     page: Page,
 }
@@ -41,6 +45,7 @@ struct Inner {
 label_set!(RequestLabels { verb: Verb, resource: Resource, code: Code });
 label_set!(DurationLabels { verb: Verb, resource: Resource });
 label_set!(RemovalLabels { result: Outcome });
+label_set!(ClaimLabels { result: ClaimOutcome });
 label_set!(CheckLabels { source: CheckSource });
 
 fn histogram() -> Histogram {
@@ -96,6 +101,30 @@ impl Metrics {
                 "Writes to pools that the API server repeated, because another client had changed the pool or the response was lost",
                 Counter::default(),
             ),
+            claims: registry.register(
+                "vmpool_claims_total",
+                "requests",
+                "Valid and authorized claims and releases of machines, by result",
+                Family::default(),
+            ),
+            claim_duration: registry.register(
+                "vmpool_claim_duration_seconds",
+                "seconds",
+                "Duration of a claim or a release, including the time in which it waited for a free machine",
+                histogram(),
+            ),
+            claim_batch_sizes: registry.register(
+                "vmpool_claim_batch_requests",
+                "requests",
+                "Claims of machines of one pool in one batch, which share one list of its machines",
+                Histogram::new(BATCH_SIZES),
+            ),
+            claim_conflicts: registry.register(
+                "vmpool_claim_conflicts_total",
+                "writes",
+                "Writes to machines that the API server refused, because another client had changed the machine",
+                Counter::default(),
+            ),
             checks: registry.register(
                 "vmpool_authorization_checks_total",
                 "questions",
@@ -109,6 +138,9 @@ impl Metrics {
         };
         for &result in Outcome::ALL {
             drop(inner.removals.get_or_create(&RemovalLabels { result }));
+        }
+        for &result in ClaimOutcome::ALL {
+            drop(inner.claims.get_or_create(&ClaimLabels { result }));
         }
         for &source in CheckSource::ALL {
             drop(inner.checks.get_or_create(&CheckLabels { source }));
@@ -145,6 +177,20 @@ impl Metrics {
 
     pub(crate) fn pool_conflict(&self) {
         self.0.conflicts.inc();
+    }
+
+    pub(crate) fn claim(&self, result: ClaimOutcome, took: Duration) {
+        self.0.claims.get_or_create(&ClaimLabels { result }).inc();
+        self.0.claim_duration.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn claim_batch(&self, requests: usize) {
+        #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^53 requests wait")]
+        self.0.claim_batch_sizes.observe(requests as f64);
+    }
+
+    pub(crate) fn claim_conflict(&self) {
+        self.0.claim_conflicts.inc();
     }
 
     pub(crate) fn authorization(&self, source: CheckSource) {

@@ -6,7 +6,7 @@ mod schemas;
 use serde_json::{Value, json};
 use vmpool_platforms::removal::RemovalApi;
 
-use crate::api::REMOVAL;
+use crate::api::{CLAIM, RELEASE, REMOVAL};
 use names::{gvk, reference, schema_name};
 
 /// `/openapi/v3/apis/GROUP/VERSION`.
@@ -22,6 +22,10 @@ pub(crate) fn v3(api: &RemovalApi, enabled: bool) -> Value {
         let pool = format!("/apis/{group}/{version}/namespaces/{{namespace}}/{plural}/{{name}}");
         document["paths"][&pool] = read(api);
         document["paths"][format!("{pool}/{REMOVAL}")] = removal(api);
+        let claim = "claim a machine of a pool for a time, or renew a claim";
+        document["paths"][format!("{pool}/{CLAIM}")] = write(api, api.claim_kind, claim, "201");
+        let release = "release a claimed machine";
+        document["paths"][format!("{pool}/{RELEASE}")] = write(api, api.release_kind, release, "200");
         document["components"]["schemas"] = schemas::all(api);
     }
     document
@@ -93,6 +97,28 @@ fn removal(api: &RemovalApi) -> Value {
             "responses": answers("201", schemas::STATUS),
             "x-kubernetes-action": "post",
             "x-kubernetes-group-version-kind": gvk(api, api.removal_kind),
+        },
+        "parameters": parameters(),
+    })
+}
+
+/// A request whose response has the kind of its body.
+fn write(api: &RemovalApi, kind: &str, description: &str, success: &str) -> Value {
+    json!({
+        "post": {
+            "tags": [tag(api)],
+            "description": description,
+            "operationId": format!("createNamespaced{kind}"),
+            "parameters": [{ "name": "dryRun", "in": "query",
+                "description": "With All, the request is checked and nothing is changed. There are no other values.",
+                "schema": { "type": "string", "uniqueItems": true } }],
+            "requestBody": {
+                "content": { "application/json": { "schema": reference(&schema_name(api, kind)) } },
+                "required": true,
+            },
+            "responses": answers(success, &schema_name(api, kind)),
+            "x-kubernetes-action": "post",
+            "x-kubernetes-group-version-kind": gvk(api, kind),
         },
         "parameters": parameters(),
     })

@@ -31,6 +31,11 @@
 //! attempt carries a newer resource version, so only one of the two attempts can succeed. If a reservation is missing and
 //! is too young to be dropped by the controller, the unconfirmed write ended it.
 //!
+//! # Protected machines
+//!
+//! A request that names a protected machine is refused, unless it is forced. The machines are checked in *observe* and
+//! again in *verify*. A machine that becomes protected after *verify* is removed nevertheless.
+//!
 //! If a caller disconnects, a request that has started runs to its end. A request that waits in the queue is dropped.
 
 mod batch;
@@ -121,12 +126,13 @@ impl Remover {
         caller: Weak<()>,
     ) -> Result<Accepted, Error> {
         let start = self.env.uptime();
-        let RemovalRequest { targets, pool_uid, dry_run } = request;
+        let RemovalRequest { targets, pool_uid, dry_run, force } = request;
         if dry_run {
-            return observe::dry_run(&self.cluster, pool, &targets, pool_uid.as_deref()).await;
+            return observe::dry_run(&self.cluster, &self.env, pool, (&targets, force), pool_uid.as_deref())
+                .await;
         }
         let (reply, result) = oneshot::channel();
-        self.queue.submit(pool, Job { user, targets, pool_uid, caller, reply })?;
+        self.queue.submit(pool, Job { user, targets, pool_uid, force, caller, reply })?;
         let accepted = result.await.map_err(|oneshot::Canceled| interrupted())??;
         deletes::delete(&self.cluster, &self.env, pool, &accepted.targets, start + DELETES).await?;
         Ok(accepted)

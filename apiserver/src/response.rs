@@ -1,7 +1,11 @@
-//! The response to an accepted removal.
+//! The responses to removals, claims and releases.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
+use serde_json::{Value, json};
+use vmpool_engine::protection::text_of;
+use vmpool_platforms::removal::RemovalApi;
 
+use crate::claims::{Claimed, Released};
 use crate::removal::{Accepted, PoolName};
 
 /// The maximum number of names in the message. The details contain all names.
@@ -49,4 +53,30 @@ fn message(pool: &str, accepted: &Accepted, dry_run: bool) -> String {
         None => String::new(),
     };
     format!("{}{more} {verb} from pool \"{pool}\"{replicas}", names.join(", "))
+}
+
+/// The response to a claim.
+pub(crate) fn claimed(api: &RemovalApi, claimed: &Claimed) -> Value {
+    json!({
+        "kind": api.claim_kind,
+        "apiVersion": api.api_version(),
+        "id": claimed.id,
+        "machine": {
+            "name": &*claimed.machine.name,
+            "uid": claimed.machine.uid.as_str(),
+            "addresses": claimed.addresses,
+        },
+        "expiresAt": text_of(claimed.expires),
+    })
+}
+
+/// The response to a release.
+pub(crate) fn released(api: &RemovalApi, released: &Released) -> Value {
+    json!({
+        "kind": api.release_kind,
+        "apiVersion": api.api_version(),
+        "machine": { "name": &*released.machine.name, "uid": released.machine.uid.as_str() },
+        "then": released.then.as_str(),
+        "replicas": released.replicas,
+    })
 }

@@ -1,7 +1,7 @@
 //! The handling of one request.
 //!
 //! ```text
-//!  request ─> health? ─> authentication ─> valid path? ─> authorization ─> document, pool or removal ─> response
+//!  request ─> health? ─> authentication ─> valid path? ─> authorization ─> document, pool, removal or claim ─> response
 //!                             401             404              403               404, 405, 406 ...
 //!                                                    (if the gate is on)
 //! ```
@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
@@ -21,16 +21,18 @@ use vmpool_platforms::removal::RemovalApi;
 use vmpool_runtime::health::Health;
 use vmpool_runtime::https::Peer;
 
-use crate::api::{self, Apis, REMOVAL};
+use crate::api::{self, Apis, CLAIM, RELEASE, REMOVAL};
 use crate::audit::{AUDIT_ID, AuditInfo, request_id};
 use crate::authentication::User;
 use crate::body::{self, MAX_LENGTH};
+use crate::claims::{read_claim, read_release};
 use crate::error::{Error, json};
+use crate::forced;
 use crate::metrics::{Resource, Verb};
 use crate::negotiation::{accepted, check_content_type};
 use crate::removal::PoolName;
 use crate::request_info::{RequestInfo, ResourceRequest};
-use crate::response::success;
+use crate::response::{self, success};
 use crate::state::State;
 
 /// The API as a service for [`vmpool_runtime::https`].
@@ -87,10 +89,10 @@ impl State {
             }
             RequestInfo::Resource(request) => {
                 let api = served(self.apis, &request).filter(|_| self.enabled).ok_or(Error::UnknownPath)?;
-                if request.subresource.is_empty() {
-                    self.read(api, request, &parts).await
-                } else {
-                    self.remove(api, request, user, id, parts, body).await
+                match &*request.subresource {
+                    "" => self.read(api, request, &parts).await,
+                    REMOVAL => self.remove(api, request, user, id, parts, body).await,
+                    _ => self.claim_or_release(api, request, user, id, parts, body).await,
                 }
             }
         }
@@ -136,27 +138,68 @@ impl State {
         parts: Parts,
         body: Body,
     ) -> Result<Response<Body>, Error> {
-        if request.verb != "create" {
-            return Err(Error::MethodNotAllowed { allowed: "POST" });
-        }
-        accepted(&parts.headers, false)?;
-        check_content_type(&parts.headers)?;
-        let body = Limited::new(body, MAX_LENGTH).collect().await.map_err(|error| {
-            if error.is::<LengthLimitError>() {
-                Error::TooLarge { limit: MAX_LENGTH }
-            } else {
-                Error::IncompleteBody
-            }
-        })?;
-        let ResourceRequest { namespace, name, .. } = request;
+        let body = content(&request, &parts, body).await?;
         let query = parts.uri.query().unwrap_or_default();
-        let removal = body::read(&body.to_bytes(), query, (self.apis, api), (&namespace, &name))?;
-        let dry_run = removal.dry_run;
+        let names = (&*request.namespace, &*request.name);
+        let removal = body::read(&body, query, (self.apis, api), names)?;
+        let (dry_run, force) = (removal.dry_run, removal.force);
+        if force {
+            let forced = RequestInfo::Resource(ResourceRequest { verb: "force", ..request.clone() });
+            self.authorizer.authorize(&user, &forced).await?;
+        }
+        let ResourceRequest { namespace, name, .. } = request;
         let audit = AuditInfo { user, request: id.to_owned() };
         let pool = PoolName { stored: api.stored, namespace, name };
-        let accepted = self.remover.remove(pool.clone(), removal, audit).await?;
+        let accepted = self.remover.remove(pool.clone(), removal, audit.clone()).await?;
+        if force && !dry_run {
+            forced::report(&self.cluster, &self.env, api, &pool, &accepted, &audit.user.name).await;
+        }
         Ok(json(StatusCode::CREATED, &success(&pool, &accepted, dry_run)))
     }
+
+    /// Handles a claim of a machine, or the release of a claimed one.
+    async fn claim_or_release(
+        &self,
+        api: &RemovalApi,
+        request: ResourceRequest,
+        user: User,
+        id: &str,
+        parts: Parts,
+        body: Body,
+    ) -> Result<Response<Body>, Error> {
+        let body = content(&request, &parts, body).await?;
+        let dry_run = body::has_dry_run(parts.uri.query().unwrap_or_default()).map_err(Error::BadRequest)?;
+        let ResourceRequest { namespace, name, subresource, .. } = request;
+        let audit = AuditInfo { user, request: id.to_owned() };
+        let pool = PoolName { stored: api.stored, namespace, name };
+        if subresource == CLAIM {
+            let claimed = self.claims.claim(pool, read_claim(&body, dry_run)?, audit).await?;
+            let code = if claimed.renewed { StatusCode::OK } else { StatusCode::CREATED };
+            return Ok(json(code, &response::claimed(api, &claimed)));
+        }
+        let released = self.claims.release(pool, read_release(&body, dry_run)?, audit).await?;
+        Ok(json(StatusCode::OK, &response::released(api, &released)))
+    }
+}
+
+/// The body of a request that creates something.
+///
+/// # Errors
+/// The error about the method, the media types or the length.
+async fn content(request: &ResourceRequest, parts: &Parts, body: Body) -> Result<Bytes, Error> {
+    if request.verb != "create" {
+        return Err(Error::MethodNotAllowed { allowed: "POST" });
+    }
+    accepted(&parts.headers, false)?;
+    check_content_type(&parts.headers)?;
+    let body = Limited::new(body, MAX_LENGTH).collect().await.map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            Error::TooLarge { limit: MAX_LENGTH }
+        } else {
+            Error::IncompleteBody
+        }
+    })?;
+    Ok(body.to_bytes())
 }
 
 /// Checks that an object with these names can exist.
@@ -185,7 +228,7 @@ fn served(apis: Apis, request: &ResourceRequest) -> Option<&'static RemovalApi> 
         && !request.has_more_segments
         && match &*request.subresource {
             "" => true,
-            REMOVAL => !request.name.is_empty(),
+            REMOVAL | CLAIM | RELEASE => !request.name.is_empty(),
             _ => false,
         };
     known.then_some(api)
@@ -208,6 +251,8 @@ fn labels(apis: Apis, info: Option<&RequestInfo>) -> Labels {
         Some(RequestInfo::Resource(request)) => {
             let resource = match (served(apis, request), &*request.subresource) {
                 (Some(_), "") => Resource::Pools,
+                (Some(_), CLAIM) => Resource::Claim,
+                (Some(_), RELEASE) => Resource::Release,
                 (Some(_), _) => Resource::Removal,
                 (None, _) => Resource::Other,
             };

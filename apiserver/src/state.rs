@@ -11,6 +11,7 @@ use vmpool_runtime::tls::ClientCas;
 use crate::api::Apis;
 use crate::authentication::{Authenticator, follow};
 use crate::authorization::Authorizer;
+use crate::claims::Claims;
 use crate::cluster::Cluster;
 use crate::documents::Documents;
 use crate::metrics::Metrics;
@@ -28,6 +29,7 @@ pub struct State {
     pub(crate) apis: Apis,
     pub(crate) documents: Documents,
     pub(crate) remover: Arc<Remover>,
+    pub(crate) claims: Arc<Claims>,
 }
 
 /// The settings of a server.
@@ -53,6 +55,7 @@ impl State {
             let authenticator = authenticator.clone();
             move || authenticator.check()
         });
+        let remover = Remover::new(cluster.clone(), env.clone(), accept_within, metrics.clone());
         Arc::new(Self {
             enabled,
             health,
@@ -60,7 +63,8 @@ impl State {
             authorizer: Authorizer::new(cluster.clone(), env.clone(), metrics.clone()),
             documents: Documents::new(apis, enabled),
             apis,
-            remover: Remover::new(cluster.clone(), env.clone(), accept_within, metrics.clone()),
+            claims: Claims::new(cluster.clone(), env.clone(), metrics.clone(), Arc::clone(&remover)),
+            remover,
             metrics,
             cluster,
             env,

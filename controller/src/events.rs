@@ -77,6 +77,8 @@ pub enum Reason {
     FailedRead,
     /// The platform does not start a machine.
     MachineNotStarted,
+    /// Another controller may reconcile the pool, so this one does not.
+    OtherControllerActive,
 }
 
 impl Reason {
@@ -104,6 +106,7 @@ impl Reason {
             Self::InvalidSettings => "InvalidSettings",
             Self::FailedRead => "FailedRead",
             Self::MachineNotStarted => "MachineNotStarted",
+            Self::OtherControllerActive => "OtherControllerActive",
         }
     }
 
@@ -123,6 +126,7 @@ impl Reason {
             Self::ReservationExpired => "Remove",
             Self::InvalidSettings | Self::FailedRead => "Read",
             Self::MachineNotStarted => "Start",
+            Self::OtherControllerActive => "Reconcile",
         }
     }
 
@@ -142,6 +146,7 @@ impl Reason {
                 | Self::InvalidSettings
                 | Self::FailedRead
                 | Self::MachineNotStarted
+                | Self::OtherControllerActive
         )
     }
 }

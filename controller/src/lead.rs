@@ -21,6 +21,7 @@ use vmpool_runtime::lease::Fence;
 use crate::context::Context;
 use crate::events::Events;
 use crate::metrics::{Live, Metrics, PassResult, WatchResource};
+use crate::platform_state::{PlatformStates, ShownState};
 use crate::queue::Requeue;
 use crate::reconcile::reconcile;
 use crate::settings::Settings;
@@ -55,6 +56,7 @@ pub struct LeaderHealth {
     env: Env,
     /// The state of each platform that is reconciled.
     states: Arc<Mutex<Vec<Arc<LeaderState>>>>,
+    platforms: PlatformStates,
 }
 
 struct LeaderState {
@@ -65,7 +67,7 @@ struct LeaderState {
 impl LeaderHealth {
     /// Creates the health of a standby.
     pub fn new(env: &Env) -> Self {
-        Self { env: env.clone(), states: Arc::default() }
+        Self { env: env.clone(), states: Arc::default(), platforms: PlatformStates::default() }
     }
 
     /// Whether the first lists of the caches are complete, so that passes run. A standby reports success, because it
@@ -77,7 +79,7 @@ impl LeaderHealth {
         if self.states.lock().iter().all(|state| (state.synced)()) {
             Ok(())
         } else {
-            Err("the first list of pools, machines, disks, attachments and instances is not complete".into())
+            Err("the first list of definitions, pools, machines, disks, attachments and instances is not complete".into())
         }
     }
 
@@ -92,6 +94,16 @@ impl LeaderHealth {
         if stuck == 0 { Ok(()) } else { Err(format!("{stuck} workers are stuck in a pass for {limit:?}")) }
     }
 
+    /// What this leader does with the pools of each platform, for people.
+    pub fn platforms(&self) -> String {
+        self.platforms.text()
+    }
+
+    /// A leader without workers is synced if `synced` returns so, until the guard is dropped.
+    pub(crate) fn listing(&self, synced: impl Fn() -> bool + Send + Sync + 'static) -> Leading {
+        self.begin(LeaderState { synced: Arc::new(synced), workers: Vec::new() })
+    }
+
     fn begin(&self, state: LeaderState) -> Leading {
         let state = Arc::new(state);
         self.states.lock().push(state.clone());
@@ -101,7 +113,7 @@ impl LeaderHealth {
 
 /// Resets the health when the leadership ends. If the lease is lost, the workers are dropped in the middle of a pass,
 /// and they must not count as stuck while this instance is a standby.
-struct Leading {
+pub(crate) struct Leading {
     health: LeaderHealth,
     state: Arc<LeaderState>,
 }
@@ -149,6 +161,26 @@ impl Shared {
     /// The client of the API server.
     pub(crate) fn client(&self) -> &Client {
         &self.dependencies.client
+    }
+
+    /// The health of this leader.
+    pub(crate) fn leader_health(&self) -> &LeaderHealth {
+        &self.leader_health
+    }
+
+    /// The events of this leader.
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// The namespace to reconcile; `None` means all namespaces.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.dependencies.namespace.as_deref()
+    }
+
+    /// Begins to show the state of a platform, until the result is dropped.
+    pub(crate) fn show_state<P: Platform>(&self) -> ShownState {
+        self.leader_health.platforms.begin(P::NAME, self.dependencies.metrics.clone())
     }
 
     /// Records whether the platform applies changes of live parts to running instances.

@@ -18,16 +18,17 @@
 //!
 //! 1. `settings`, `object`, `rejection`, `list`, `response_body`, `status_conflict`, and [`metrics`];
 //! 2. `write`, `queue`, `cache`;
-//! 3. `events`, `pool_entry`, the data of `revisions`, `watch`;
+//! 3. `events`, `pool_entry`, the data of `revisions`, `watch`, then `definitions`;
 //! 4. `context`: the state that all passes share;
 //! 5. `live` (reads from the API server), the functions of `revisions`, `watches`;
 //! 6. the steps of a pass: `observe`, then `apply`, then `report`;
 //! 7. `reconcile`: a pass; `preview`: its plan without writes;
-//! 8. `lead`, `rival`, `platforms`, [`options`] and `run`: a leadership, and the process.
+//! 8. `platform_state`, `lead`, then `other_controller`, `platforms`, [`options`] and `run`: a leadership, and the process.
 
 mod apply;
 mod cache;
 mod context;
+mod definitions;
 mod events;
 mod lead;
 mod list;
@@ -36,6 +37,8 @@ pub mod metrics;
 mod object;
 mod observe;
 pub mod options;
+mod other_controller;
+mod platform_state;
 mod platforms;
 mod pool_entry;
 mod preview;
@@ -45,7 +48,6 @@ mod rejection;
 mod report;
 mod response_body;
 mod revisions;
-mod rival;
 mod run;
 mod settings;
 mod status_conflict;

@@ -1,24 +1,21 @@
 //! The platforms of one process. Each is reconciled while the cluster serves its pools.
 
-use std::time::Duration;
-
 use futures::FutureExt;
 use futures::future::{Either, OptionFuture, join, select};
-use kube::Resource;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use vmpool_platforms::{Dvp, KubeVirt, Platform, Rival};
+use vmpool_platforms::{Dvp, KubeVirt, OtherController, Platform};
 use vmpool_runtime::lease::Fence;
 
+use crate::definitions::{self, Known};
 use crate::lead::{Dependencies, LeaderHealth, Shared, reconcile_platform};
+use crate::metrics::PlatformState;
 use crate::options::PlatformName;
-use crate::rival::{self, RivalState};
+use crate::other_controller::{self, OtherControllerState};
+use crate::platform_state::ShownState;
 
-/// Time between two checks whether the cluster serves the pools of a platform.
-const CHECK: Duration = Duration::from_secs(10);
-
-/// Reconciles the pools of these platforms until `stop`. If a platform stops early, the leadership ends, so that the next
-/// leader starts with new caches.
+/// Reconciles the pools of these platforms until `stop`, each while the cluster has the CustomResourceDefinitions of the
+/// platform. If a platform stops early, the leadership ends, so that the next leader starts with new caches.
 ///
 /// The caller must hold the lease of `fence`, and must drop the future when the lease is lost.
 pub async fn lead_all(
@@ -31,45 +28,111 @@ pub async fn lead_all(
     let stop = stop.child_token();
     let (shared, events) = Shared::new(dependencies, fence, leader_health);
     let named = |name| platforms.contains(&name);
-    // A single platform needs no check: without its CRDs its watches fail and are repeated.
-    let checks = platforms.len() > 1;
-    let dvp = named(PlatformName::Dvp)
-        .then(|| while_served::<Dvp>(shared.for_platform(), checks, stop.clone()).boxed());
-    let kubevirt = named(PlatformName::Kubevirt)
-        .then(|| while_served::<KubeVirt>(shared.for_platform(), checks, stop.clone()).boxed());
-    let (dvp, kubevirt) = (OptionFuture::from(dvp), OptionFuture::from(kubevirt));
-    let platforms = join(dvp, kubevirt);
-    match select(std::pin::pin!(platforms), std::pin::pin!(events.join())).await {
+    let (is_dvp, is_kubevirt) = (named(PlatformName::Dvp), named(PlatformName::Kubevirt));
+    let mut names = Vec::new();
+    names.extend(is_dvp.then(definitions::of_platform::<Dvp>).into_iter().flatten());
+    names.extend(is_kubevirt.then(definitions::of_platform::<KubeVirt>).into_iter().flatten());
+    let (sender, known) = watch::channel(None);
+    let observe = definitions::observe(shared.client().clone(), shared.env().clone(), names, sender);
+    let observe = shared.env().spawn("watch of definitions", observe);
+    let _listing = shared.leader_health().listing({
+        let known = known.clone();
+        move || known.borrow().is_some()
+    });
+    let dvp = is_dvp.then(|| while_served::<Dvp>(shared.for_platform(), known.clone(), stop.clone()).boxed());
+    let kubevirt = is_kubevirt
+        .then(|| while_served::<KubeVirt>(shared.for_platform(), known.clone(), stop.clone()).boxed());
+    let platforms = join(OptionFuture::from(dvp), OptionFuture::from(kubevirt));
+    let tasks = select(events.join().boxed(), observe.join().boxed());
+    match select(std::pin::pin!(platforms), tasks).await {
         Either::Left(_) => {}
         Either::Right((ended, platforms)) => {
+            let (Either::Left((ended, _)) | Either::Right((ended, _))) = ended;
             let error = ended.err().map(|error| error.to_string());
-            tracing::error!(error, "the sender of events ended: this leadership ends too");
+            tracing::error!(
+                error,
+                "the sender of events or the watch of definitions ended: this leadership ends too"
+            );
             stop.cancel();
             platforms.await;
         }
     }
 }
 
-/// Reconciles the pools of a platform; with `checks` as soon as the cluster serves them. While another controller may
-/// reconcile the same pools, it reconciles none.
-async fn while_served<P: Platform>(shared: Shared, checks: bool, stop: CancellationToken) {
-    if checks && !until_served::<P>(&shared, &stop).await {
-        return;
+/// Reconciles the pools of a platform while the cluster has its definitions. If one of them disappears, or is replaced by
+/// another one of the same name, the caches are dropped.
+async fn while_served<P: Platform>(shared: Shared, mut known: Known, stop: CancellationToken) {
+    let shown = shared.show_state::<P>();
+    while let Some(served) = until_served::<P>(&mut known, &shown, &stop).await {
+        let turn = stop.child_token();
+        let reconciling = while_alone::<P>(shared.clone(), known.clone(), &shown, turn.clone()).boxed();
+        let is_other = |known: &Option<definitions::Definitions>| {
+            known.as_ref().is_some_and(|known| known.served::<P>().as_ref() != Ok(&served))
+        };
+        let vanishes = known.wait_for(is_other).map(drop).boxed();
+        match select(reconciling, vanishes).await {
+            Either::Left(_) => return stop.cancel(),
+            Either::Right(((), reconciling)) => {
+                tracing::info!(
+                    platform = P::NAME,
+                    "a definition of this platform is gone: reconciling stops"
+                );
+                turn.cancel();
+                reconciling.await;
+            }
+        }
     }
-    if !P::Rival::EXISTS {
-        tracing::info!(platform = P::NAME, "reconciling the pools of this platform");
-        reconcile_platform::<P>(shared, Vec::new(), stop.clone()).await;
-        return stop.cancel();
+}
+
+/// Waits until the cluster has all definitions that a platform requires, and returns their UIDs; `None` if `stop` came
+/// first.
+async fn until_served<P: Platform>(
+    known: &mut Known,
+    shown: &ShownState,
+    stop: &CancellationToken,
+) -> Option<Vec<String>> {
+    loop {
+        let served = known.borrow_and_update().as_ref().map(definitions::Definitions::served::<P>);
+        match served {
+            Some(Ok(served)) => return Some(served),
+            Some(Err(missing)) => {
+                tracing::info!(platform = P::NAME, missing, "waiting for a definition of this platform");
+                let why = format!("the cluster has no CustomResourceDefinition {missing}");
+                shown.set(PlatformState::Waiting, why);
+            }
+            None => {}
+        }
+        if is_stopped(known, stop).await {
+            return None;
+        }
     }
-    let (sender, mut rival) = watch::channel(RivalState::Unknown);
-    let _observer = shared.env().spawn("rival", rival::observe::<P>(shared.clone(), sender));
-    while until_off::<P>(&mut rival, &stop).await {
+}
+
+/// Waits for a change. Returns whether `stop` came first, or there will be no change.
+async fn is_stopped<T>(changes: &mut watch::Receiver<T>, stop: &CancellationToken) -> bool {
+    let changed = std::pin::pin!(changes.changed());
+    !matches!(select(changed, std::pin::pin!(stop.cancelled())).await, Either::Left((Ok(()), _)))
+}
+
+/// Reconciles the pools of a platform while no other controller may reconcile them.
+async fn while_alone<P: Platform>(shared: Shared, known: Known, shown: &ShownState, stop: CancellationToken) {
+    if !P::OtherController::EXISTS {
         tracing::info!(platform = P::NAME, "reconciling the pools of this platform");
+        shown.set(PlatformState::Reconciling, String::new());
+        return reconcile_platform::<P>(shared, Vec::new(), stop).await;
+    }
+    let (sender, mut state) = watch::channel(OtherControllerState::Unknown);
+    let observe = other_controller::observe::<P>(shared.clone(), known, sender);
+    let _observer = shared.env().spawn("watch of another controller", observe);
+    while until_off::<P>(&shared, &mut state, shown, &stop).await {
+        tracing::info!(platform = P::NAME, "reconciling the pools of this platform");
+        shown.set(PlatformState::Reconciling, String::new());
         let turn = stop.child_token();
         let reconciling = reconcile_platform::<P>(shared.clone(), Vec::new(), turn.clone()).boxed();
-        let returns = rival.wait_for(|state| matches!(state, RivalState::MayRun(_))).map(drop).boxed();
+        let returns =
+            state.wait_for(|state| matches!(state, OtherControllerState::MayRun(_))).map(drop).boxed();
         match select(reconciling, returns).await {
-            Either::Left(_) => return stop.cancel(),
+            Either::Left(_) => return,
             Either::Right(((), reconciling)) => {
                 turn.cancel();
                 reconciling.await;
@@ -79,59 +142,34 @@ async fn while_served<P: Platform>(shared: Shared, checks: bool, stop: Cancellat
 }
 
 /// Waits until the other controller is off. Returns whether it is, or `stop` came first.
-async fn until_off<P: Platform>(rival: &mut watch::Receiver<RivalState>, stop: &CancellationToken) -> bool {
-    let mut known = rival.borrow_and_update().clone();
+async fn until_off<P: Platform>(
+    shared: &Shared,
+    state: &mut watch::Receiver<OtherControllerState>,
+    shown: &ShownState,
+    stop: &CancellationToken,
+) -> bool {
+    let mut events = None;
     loop {
-        match &known {
-            RivalState::Off => return true,
-            RivalState::MayRun(why) => {
+        let now = state.borrow_and_update().clone();
+        match &now {
+            OtherControllerState::Off => return true,
+            OtherControllerState::MayRun(why) => {
                 tracing::error!(
                     platform = P::NAME,
                     why,
                     "another controller may reconcile the pools of this platform: this one reconciles none"
                 );
+                shown.set(PlatformState::Blocked, why.clone());
+                let report = || other_controller::report::<P>(shared.clone(), state.clone());
+                events.get_or_insert_with(|| shared.env().spawn("events of blocked pools", report()));
             }
-            RivalState::Unknown => {}
+            OtherControllerState::Unknown => {}
         }
-        let is_stopped = {
-            let changed = std::pin::pin!(rival.changed());
-            matches!(select(changed, std::pin::pin!(stop.cancelled())).await, Either::Right(_))
-        };
-        if is_stopped {
-            return false;
-        }
-        known = rival.borrow_and_update().clone();
-    }
-}
-
-/// Waits until the cluster serves the pools of a platform. Returns whether it does, or `stop` came first.
-async fn until_served<P: Platform>(shared: &Shared, stop: &CancellationToken) -> bool {
-    let mut is_told = false;
-    loop {
-        match is_served::<P>(shared).await {
-            Ok(true) => return true,
-            Ok(false) if !is_told => {
-                tracing::info!(platform = P::NAME, "the cluster does not serve the pools of this platform");
-                is_told = true;
-            }
-            Ok(false) => {}
-            Err(error) => {
-                tracing::warn!(platform = P::NAME, %error, "asking whether the cluster serves pools");
-            }
-        }
-        select(shared.env().sleep(CHECK), std::pin::pin!(stop.cancelled())).await;
-        if stop.is_cancelled() {
+        if is_stopped(state, stop).await {
             return false;
         }
     }
 }
 
-/// Whether the cluster serves the pools of a platform.
-async fn is_served<P: Platform>(shared: &Shared) -> kube::Result<bool> {
-    let version = P::Pool::api_version(&()).into_owned();
-    match shared.client().list_api_group_resources(&version).await {
-        Ok(list) => Ok(list.resources.iter().any(|resource| resource.name == P::Pool::plural(&()))),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(false),
-        Err(error) => Err(error),
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -90,6 +90,10 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         let leader_health = leader_health.clone();
         move || leader_health.synced()
     });
+    health.detail("platforms", {
+        let leader_health = leader_health.clone();
+        move || leader_health.platforms()
+    });
     health.ready("lease", move || contact.check(OUT_OF_TOUCH));
     let probes = server.run(health, &env, stop.clone());
     let leadership_changes =

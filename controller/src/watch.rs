@@ -1,12 +1,15 @@
 //! Lists and watches that keep the caches up to date.
 
+use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use kube::Api;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::{Request, Status};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
 use vmpool_engine::ledger::Seen;
 use vmpool_platforms::{ApiObject, intern};
 use vmpool_runtime::Env;
@@ -70,18 +73,32 @@ pub(crate) struct Scope {
     pub(crate) metadata_only: bool,
 }
 
-/// Watches the objects of `api` forever. `read` converts an object into facts. `wake` gets the keys of changed facts.
+/// An object of any scope that can be watched.
+pub(crate) trait Watched:
+    Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static
+{
+}
+
+impl<K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static> Watched for K {}
+
+/// What a watch keeps up to date.
+pub(crate) trait Sink<K> {
+    /// A list begins. It replaces all objects when it is complete.
+    fn list_begins(&mut self);
+    /// The list contains this object.
+    fn listed(&mut self, object: K);
+    /// The list is complete.
+    fn list_ends(&mut self);
+    /// An object changed.
+    fn changed(&mut self, change: Change<K>);
+    /// A list or a watch failed.
+    fn broke_off(&mut self) {}
+}
+
+/// Watches the objects of `api` forever.
 ///
 /// The initial list is consistent (never resourceVersion 0), so that it contains the last writes of the former leader.
-pub(crate) async fn watch<K: ApiObject, T: Cached>(
-    api: Api<K>,
-    env: Env,
-    (metrics, resource): (Arc<Metrics>, WatchResource),
-    scope: Scope,
-    cache: Arc<Cache<T>>,
-    read: fn(K) -> T,
-    wake: impl Fn(Concerned) + Send,
-) {
+pub(crate) async fn watch<K: Watched>(api: Api<K>, env: Env, scope: Scope, mut sink: impl Sink<K>) {
     let what = K::plural(&()).into_owned();
     let mut pause = FIRST_PAUSE;
     // The version at which the next watch starts; `None` if a list is necessary.
@@ -89,11 +106,10 @@ pub(crate) async fn watch<K: ApiObject, T: Cached>(
     loop {
         let broken = match &mut version {
             None => {
-                metrics.list_begins(resource);
-                cache.begin_list(env.uptime());
-                match list(&api, scope, |object| cache.listed(locate(object, read))).await {
+                sink.list_begins();
+                match list(&api, scope, |object| sink.listed(object)).await {
                     Ok(listed) => {
-                        wake(cache.end_list());
+                        sink.list_ends();
                         pause = FIRST_PAUSE;
                         version = Some(listed);
                         continue;
@@ -102,12 +118,9 @@ pub(crate) async fn watch<K: ApiObject, T: Cached>(
                 }
             }
             Some(version) => {
-                let show = |event| {
+                let show = |change| {
                     pause = FIRST_PAUSE;
-                    match event {
-                        Change::Applied(object) => wake(cache.applied(locate(object, read))),
-                        Change::Deleted(object) => wake(cache.deleted(&locate(object, read), env.uptime())),
-                    }
+                    sink.changed(change);
                 };
                 match follow(&api, &env, scope, version, show).await {
                     Ok(()) => continue,
@@ -115,7 +128,7 @@ pub(crate) async fn watch<K: ApiObject, T: Cached>(
                 }
             }
         };
-        metrics.watch_broke_off(resource);
+        sink.broke_off();
         tracing::warn!(resource = what, error = with_causes(&broken), ?pause, "the watch broke off");
         if broken.is_too_old() {
             version = None;
@@ -125,8 +138,92 @@ pub(crate) async fn watch<K: ApiObject, T: Cached>(
     }
 }
 
+/// A cache that a watch fills.
+pub(crate) struct CacheSink<K, T: Cached, W> {
+    pub(crate) cache: Arc<Cache<T>>,
+    pub(crate) env: Env,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) resource: WatchResource,
+    /// Converts an object into facts.
+    pub(crate) read: fn(K) -> T,
+    /// Gets the keys of changed facts.
+    pub(crate) wake: W,
+}
+
+impl<K: ApiObject, T: Cached, W: Fn(Concerned)> Sink<K> for CacheSink<K, T, W> {
+    fn list_begins(&mut self) {
+        self.metrics.list_begins(self.resource);
+        self.cache.begin_list(self.env.uptime());
+    }
+    fn listed(&mut self, object: K) {
+        self.cache.listed(locate(object, self.read));
+    }
+    fn list_ends(&mut self) {
+        (self.wake)(self.cache.end_list());
+    }
+    fn changed(&mut self, change: Change<K>) {
+        (self.wake)(match change {
+            Change::Applied(object) => self.cache.applied(locate(object, self.read)),
+            Change::Deleted(object) => self.cache.deleted(&locate(object, self.read), self.env.uptime()),
+        });
+    }
+    fn broke_off(&mut self) {
+        self.metrics.watch_broke_off(self.resource);
+    }
+}
+
+/// What `read` takes from the objects of a watch. `show` gets all of it after the first list and after each change.
+pub(crate) struct MapSink<T, R, F> {
+    objects: Objects<T>,
+    listing: Objects<T>,
+    read: R,
+    show: F,
+}
+
+/// Facts of objects by namespace and name.
+pub(crate) type Objects<T> = BTreeMap<(String, String), T>;
+
+impl<T, R, F: FnMut(&Objects<T>)> MapSink<T, R, F> {
+    /// Objects for which `read` returns `None` are ignored.
+    pub(crate) fn new(read: R, show: F) -> Self {
+        Self { objects: BTreeMap::new(), listing: BTreeMap::new(), read, show }
+    }
+}
+
+impl<K: Watched, T, R: FnMut(K) -> Option<T>, F: FnMut(&Objects<T>)> Sink<K> for MapSink<T, R, F> {
+    fn list_begins(&mut self) {
+        self.listing.clear();
+    }
+    fn listed(&mut self, object: K) {
+        let key = key(&object);
+        self.listing.extend((self.read)(object).map(|facts| (key, facts)));
+    }
+    fn list_ends(&mut self) {
+        self.objects = std::mem::take(&mut self.listing);
+        (self.show)(&self.objects);
+    }
+    fn changed(&mut self, change: Change<K>) {
+        let (Change::Applied(object) | Change::Deleted(object)) = &change;
+        let key = key(object);
+        let facts = match change {
+            Change::Applied(object) => (self.read)(object),
+            Change::Deleted(_) => None,
+        };
+        match facts {
+            Some(facts) => drop(self.objects.insert(key, facts)),
+            None => drop(self.objects.remove(&key)),
+        }
+        (self.show)(&self.objects);
+    }
+}
+
+fn key<K: Resource>(object: &K) -> (String, String) {
+    let metadata = object.meta();
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
 /// Lists all objects, page by page. Returns the version of the list.
-async fn list<K: ApiObject>(api: &Api<K>, scope: Scope, mut visit: impl FnMut(K)) -> Result<String, Broken> {
+async fn list<K: Watched>(api: &Api<K>, scope: Scope, mut visit: impl FnMut(K)) -> Result<String, Broken> {
     let mut wanted = ListParams::default().limit(PAGE);
     if let Some(label) = scope.label {
         wanted = wanted.labels(label);
@@ -147,13 +244,13 @@ async fn list<K: ApiObject>(api: &Api<K>, scope: Scope, mut visit: impl FnMut(K)
 }
 
 /// A change in an event of a watch.
-enum Change<K> {
+pub(crate) enum Change<K> {
     Applied(K),
     Deleted(K),
 }
 
 /// Watches from `version` on until the watch ends, and advances `version`.
-async fn follow<K: ApiObject>(
+async fn follow<K: Watched>(
     api: &Api<K>,
     env: &Env,
     scope: Scope,

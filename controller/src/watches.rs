@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::metrics::WatchResource;
 use crate::pool_entry::PoolEntry;
 use crate::revisions::stored::{RevisionFacts, RevisionMetadata};
-use crate::watch::{Scope, watch};
+use crate::watch::{CacheSink, Scope, watch};
 
 /// Whether the first lists of all watches are complete.
 pub(crate) fn is_synced<P: Platform>(context: &Context<P>) -> bool {
@@ -86,19 +86,20 @@ fn follow<P: Platform, K: ApiObject, T: Cached>(
 ) -> Task {
     let Context { env, client, metrics, .. } = &**context;
     let woken = context.clone();
-    let watch = watch::<K, T>(
-        api(client, namespace),
-        env.clone(),
-        (metrics.clone(), resource),
-        match resource {
-            // Many other controllers store ControllerRevisions, and their contents are large.
-            WatchResource::Revisions => Scope { label: P::Revisions::LABEL, metadata_only: true },
-            _ => Scope::default(),
-        },
-        cache.clone(),
+    let scope = match resource {
+        // Many other controllers store ControllerRevisions, and their contents are large.
+        WatchResource::Revisions => Scope { label: P::Revisions::LABEL, metadata_only: true },
+        _ => Scope::default(),
+    };
+    let sink = CacheSink {
+        cache: cache.clone(),
+        env: env.clone(),
+        metrics: metrics.clone(),
+        resource,
         read,
-        move |concerned| wake(&woken, &concerned),
-    );
+        wake: move |concerned| wake(&woken, &concerned),
+    };
+    let watch = watch::<K>(api(client, namespace), env.clone(), scope, sink);
     env.spawn(task(resource), watch)
 }
 
@@ -114,7 +115,8 @@ fn task(resource: WatchResource) -> &'static str {
     }
 }
 
-fn api<K: ApiObject>(client: &Client, namespace: Option<&str>) -> Api<K> {
+/// The objects of `namespace`, or of all namespaces.
+pub(crate) fn api<K: ApiObject>(client: &Client, namespace: Option<&str>) -> Api<K> {
     match namespace {
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),

@@ -18,6 +18,9 @@ use vmpool_installation::workspace_root;
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::Kind;
 
+#[path = "docs/recipes.rs"]
+mod recipes;
+
 const POOLS: &str = "docs/pools.md";
 const OPERATIONS: &str = "docs/operations.md";
 const ALERTS: &str = "docs/alerts.md";
@@ -141,7 +144,7 @@ fn every_event_is_documented_with_its_type() {
     let documented = table(POOLS, "Reason").into_iter().map(|row| (code(&row[0]).concat(), row[1].clone()));
     let reasons = all!(Reason: RestartRequested, SuccessfulCreate, FailedCreate, SuccessfulDelete, FailedDelete, DiskCreated, DiskReused,
         DiskDetached, DiskDetachedByHand, DiskDeleted, DiskResized, FailedDisk, FailedRepair, FailedRevisionPruning, ReservationExpired, TemplateApplied,
-        FailedTemplateUpdate, InvalidSettings, FailedRead, MachineNotStarted, ProtectionShortened);
+        FailedTemplateUpdate, InvalidSettings, FailedRead, MachineNotStarted, OtherControllerActive, ProtectionShortened);
     let kind = |reason: Reason| if reason.is_warning() { "Warning" } else { "Normal" };
     let existing = reasons.map(|reason| (reason.as_str().to_owned(), kind(reason).to_owned()));
     same(POOLS, documented, existing);

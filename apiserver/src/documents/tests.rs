@@ -56,6 +56,8 @@ fn unaggregated_discovery() {
             resources,
             [
                 ("virtualmachinepools", "VirtualMachinePool", vec!["get"]),
+                ("virtualmachinepools/claim", "VirtualMachinePoolClaim", vec!["create"]),
+                ("virtualmachinepools/release", "VirtualMachinePoolRelease", vec!["create"]),
                 ("virtualmachinepools/scaledownwith", "VirtualMachinePoolScaleDownWith", vec!["create"]),
             ]
         );
@@ -73,8 +75,10 @@ fn aggregated_discovery() {
     let version = &list.items[1].versions[0];
     assert_eq!(version.version.as_deref(), Some("v1alpha1"));
     assert_eq!(version.resources[0].resource.as_deref(), Some("virtualmachinepools"));
-    assert_eq!(version.resources[0].subresources[0].subresource.as_deref(), Some("scaledownwith"));
-    assert_eq!(version.resources[0].subresources[0].verbs, ["create"]);
+    let subresources = &version.resources[0].subresources;
+    let names: Vec<_> = subresources.iter().map(|known| known.subresource.as_deref().unwrap()).collect();
+    assert_eq!(names, ["claim", "release", "scaledownwith"]);
+    assert!(subresources.iter().all(|known| known.verbs == ["create"]));
     insta::assert_json_snapshot!("aggregated", serde_json::from_slice::<Value>(&aggregated(true)).unwrap());
 }
 

@@ -6,6 +6,8 @@ use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 use vmpool_runtime::label_values;
 use vmpool_runtime::metrics::{LabelValue, Values};
 
+use crate::error::Error;
+
 label_values!(
     /// The verb of a request.
     pub(crate) Verb {
@@ -25,6 +27,10 @@ label_values!(
         Pools => "virtualmachinepools",
         /// A targeted removal.
         Removal => "virtualmachinepools/scaledownwith",
+        /// A claim of a machine.
+        Claim => "virtualmachinepools/claim",
+        /// A release of a claimed machine.
+        Release => "virtualmachinepools/release",
         /// Discovery, OpenAPI and the version.
         Documents => "documents",
         /// Health checks.
@@ -51,6 +57,45 @@ label_values!(
         Failed => "failed",
     }
 );
+
+label_values!(
+    /// The result of a claim or a release.
+    pub(crate) ClaimOutcome {
+        /// A machine was claimed.
+        Claimed => "claimed",
+        /// A claim was renewed.
+        Renewed => "renewed",
+        /// A machine was released.
+        Released => "released",
+        /// The request was a dry run and would have succeeded.
+        DryRun => "dry_run",
+        /// No machine was free in time.
+        NoMachine => "no_machine",
+        /// The claim does not exist any more.
+        Lost => "lost",
+        /// The request is invalid, or conflicts with the pool, another user or admission.
+        Refused => "refused",
+        /// Too many requests wait.
+        Full => "full",
+        /// A request to kube-apiserver failed, or the deadline passed.
+        Failed => "failed",
+    }
+);
+
+impl ClaimOutcome {
+    /// The result of a request that failed.
+    pub(crate) fn of(error: &Error) -> Self {
+        match error {
+            Error::NoMachineAvailable { .. } => Self::NoMachine,
+            Error::ClaimLost { .. } | Error::ClaimNotFound { .. } => Self::Lost,
+            error => match error.code().as_u16() {
+                429 => Self::Full,
+                500.. => Self::Failed,
+                _ => Self::Refused,
+            },
+        }
+    }
+}
 
 label_values!(
     /// The source of an authorization decision.

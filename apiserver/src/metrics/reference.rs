@@ -11,7 +11,14 @@ use super::Metrics;
 pub(super) const SECTIONS: &[Section] = &[
     (
         "The API server for removals",
-        &["vmpool_apiserver_", "vmpool_removals_", "vmpool_removal_", "vmpool_authorization_"],
+        &[
+            "vmpool_apiserver_",
+            "vmpool_removals_",
+            "vmpool_removal_",
+            "vmpool_claims_",
+            "vmpool_claim_",
+            "vmpool_authorization_",
+        ],
     ),
     ("Certificates and HTTPS, of webhook and API server", &["vmpool_tls_", "vmpool_https_"]),
 ];

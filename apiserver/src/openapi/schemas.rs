@@ -21,6 +21,8 @@ pub(super) fn all(api: &RemovalApi) -> Value {
     let mut schemas = serde_json::Map::new();
     schemas.insert(schema_name(api, api.kind), pool(api));
     schemas.insert(schema_name(api, api.removal_kind), removal(api));
+    schemas.insert(schema_name(api, api.claim_kind), claim(api));
+    schemas.insert(schema_name(api, api.release_kind), release(api));
     for (name, schema) in [
         (STATUS, status()),
         (STATUS_DETAILS, status_details()),
@@ -112,11 +114,60 @@ fn removal(api: &RemovalApi) -> Value {
             "targetUIDs": texts("UIDs that the machines must have, one for each target and in the same order. An empty UID is no condition."),
             "preconditions": preconditions,
             "dryRun": texts("With All, the request is checked and nothing is changed. There are no other values."),
+            "force": flag("Whether protected machines are removed as well. The user needs the verb force on this subresource."),
         }),
     );
     let mut schema = of_kind(schema, &gvk(api, api.removal_kind));
     schema["additionalProperties"] = json!(false);
     schema
+}
+
+fn claim(api: &RemovalApi) -> Value {
+    let schema = object(
+        "Claims a machine of a pool for a time. Until then it is protected. The same user and id find the same claim again, so requests can be repeated.",
+        &["id"],
+        &json!({
+            "metadata": another(OBJECT_META, "Ignored."),
+            "id": text("The id of the claim, which the caller chooses: 1 to 128 letters, digits and the characters -_.:/"),
+            "durationSeconds": number("int64", "How long the machine is claimed, in seconds, at most the maximum of the pool. Required in a request."),
+            "reason": text("Why the machine is claimed, for users. At most 256 bytes."),
+            "waitSeconds": number("int64", "How long the request waits for a free machine, in seconds, from 0 to 25. The default is 0."),
+            "machine": machine("In a request, the name of the only machine that is accepted. In a response, the claimed machine."),
+            "renew": flag("Whether the request only renews a claim and never claims another machine."),
+            "dryRun": texts("With All, the request is checked and nothing is changed. There are no other values."),
+            "expiresAt": another(TIME, "When the claim ends. Only in a response."),
+        }),
+    );
+    of_kind(schema, &gvk(api, api.claim_kind))
+}
+
+fn release(api: &RemovalApi) -> Value {
+    let mut then = text(
+        "What happens to the machine. Keep: it stays and can be claimed again. Remove: it is removed, and replicas is decremented. Replace: it is deleted, and the controller creates another one.",
+    );
+    then["enum"] = json!(["Keep", "Remove", "Replace"]);
+    let schema = object(
+        "Releases a claimed machine.",
+        &["then"],
+        &json!({
+            "metadata": another(OBJECT_META, "Ignored."),
+            "id": text("The id of the claim. Required in a request."),
+            "machineUID": text("The UID of the machine. Required in a request."),
+            "then": then,
+            "dryRun": texts("With All, the request is checked and nothing is changed. There are no other values."),
+            "machine": machine("The released machine. Only in a response."),
+            "replicas": number("int64", "The replicas of the pool after the release. Only in a response."),
+        }),
+    );
+    of_kind(schema, &gvk(api, api.release_kind))
+}
+
+fn machine(description: &str) -> Value {
+    json!({ "description": description, "x-kubernetes-preserve-unknown-fields": true })
+}
+
+fn flag(description: &str) -> Value {
+    json!({ "type": "boolean", "description": description })
 }
 
 fn status() -> Value {

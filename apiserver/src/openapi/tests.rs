@@ -42,10 +42,10 @@ fn the_schema_contains_the_fields_of_a_request() {
     let fields: Vec<&str> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(
         fields,
-        ["apiVersion", "dryRun", "kind", "metadata", "preconditions", "targetUIDs", "targets"]
+        ["apiVersion", "dryRun", "force", "kind", "metadata", "preconditions", "targetUIDs", "targets"]
     );
     // A request with all fields is valid.
-    let body = br#"{"apiVersion":"subresources.vmpool.dev/v1alpha1","dryRun":["All"],"kind":"VirtualMachinePoolScaleDownWith",
+    let body = br#"{"apiVersion":"subresources.vmpool.dev/v1alpha1","dryRun":["All"],"force":true,"kind":"VirtualMachinePoolScaleDownWith",
         "metadata":{},"preconditions":{"uid":"u"},"targetUIDs":["u"],"targets":["a"]}"#;
     crate::body::read(body, "", (APIS, &APIS[1]), ("n", "p")).unwrap();
 }

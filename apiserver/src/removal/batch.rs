@@ -88,7 +88,7 @@ impl Batch<'_> {
             reservations.iter().flat_map(Reservation::open).map(|target| target.name.to_string()).collect();
         let machines = read_machines(cluster, name, names).await;
         for reservation in &mut reservations {
-            reservation.verify(&machines, &pool.metadata.uid, name);
+            reservation.verify(&machines, &pool.metadata.uid, name, self.writer.env.now());
         }
         self.accept(pool, reservations, reserved_at, attempts).await
     }
@@ -98,7 +98,9 @@ impl Batch<'_> {
         let pool_uid = &observed.pool.metadata.uid;
         let mut reservations = Vec::new();
         for job in jobs {
-            match observed.targets(self.writer.pool, &job.targets, job.pool_uid.as_deref()) {
+            let requested = (&job.targets[..], job.force);
+            let now = self.writer.env.now();
+            match observed.targets(self.writer.pool, requested, job.pool_uid.as_deref(), now) {
                 Ok(targets) => {
                     let id = format!("{:016x}", self.writer.env.random());
                     let reservation = Reservation::new(job, id, targets);

@@ -56,7 +56,7 @@ async fn delete_one(
     deadline: Duration,
 ) -> Result<(), String> {
     loop {
-        match cluster.delete_machine(pool.stored, &pool.namespace, machine).await {
+        match cluster.delete_machine(pool.stored, &pool.namespace, machine, None).await {
             Ok(()) => return Ok(()),
             // The machine is gone, or another machine has its name.
             Err(error) if error.is_not_found() || error.is_conflict() => return Ok(()),

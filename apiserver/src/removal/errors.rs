@@ -2,7 +2,7 @@
 
 use super::model::PoolName;
 use crate::cluster::CallError;
-use crate::error::Error;
+use crate::error::{Error, ProtectedTarget};
 
 /// The pool does not exist.
 pub(super) fn pool_not_found(pool: &PoolName) -> Error {
@@ -13,6 +13,11 @@ pub(super) fn pool_not_found(pool: &PoolName) -> Error {
 /// The state of the pool or of a target prevents the removal.
 pub(super) fn conflict(pool: &PoolName, why: impl Into<String>) -> Error {
     Error::Conflict { stored: pool.stored, pool: pool.name.clone(), why: why.into() }
+}
+
+/// Targets are protected.
+pub(super) fn machines_protected(pool: &PoolName, targets: Vec<ProtectedTarget>) -> Error {
+    Error::MachineProtected { stored: pool.stored, pool: pool.name.clone(), targets }
 }
 
 /// The pool is being deleted.

@@ -28,6 +28,8 @@ pub(super) struct Job {
     pub(super) targets: Vec<RequestedTarget>,
     /// The UID that the pool must have.
     pub(super) pool_uid: Option<String>,
+    /// Whether protected machines are removed as well.
+    pub(super) force: bool,
     /// Cannot be upgraded any more when the caller has disconnected.
     pub(super) caller: Weak<()>,
     pub(super) reply: oneshot::Sender<Result<Accepted, Error>>,

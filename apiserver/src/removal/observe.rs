@@ -3,14 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{StreamExt, stream};
+use jiff::Timestamp;
 use vmpool_engine::ObjectId;
+use vmpool_engine::protection::{Protection, text_of};
 use vmpool_engine::removal::RemovalRecord;
+use vmpool_runtime::Env;
 
-use super::errors::{conflict, pool_deleting, pool_not_found, target_not_found};
+use super::errors::{conflict, machines_protected, pool_deleting, pool_not_found, target_not_found};
 use super::model::{Accepted, PoolName, Target};
 use crate::body::RequestedTarget;
 use crate::cluster::{Cluster, Machine, Pool};
-use crate::error::Error;
+use crate::error::{Error, ProtectedTarget};
 
 /// Reads of machines that one batch has in flight.
 const CONCURRENT_READS: usize = 16;
@@ -110,6 +113,19 @@ pub(super) fn owned_machine<'a>(
     Ok(Some(machine))
 }
 
+/// The machine with this name as a protected target, if it is protected.
+pub(super) fn protected_target(
+    machines: &Machines,
+    index: usize,
+    name: &str,
+    now: Timestamp,
+) -> Option<ProtectedTarget> {
+    let Some(Ok(Some(machine))) = machines.get(name) else { return None };
+    let protection = Protection::read(Some(&machine.metadata.annotations))?;
+    let until = protection.end().map(text_of);
+    protection.protects(now).then(|| ProtectedTarget { index, machine: name.to_owned(), until })
+}
+
 impl Observed {
     /// The targets of a request, each once, including those that earlier requests removed.
     ///
@@ -118,8 +134,9 @@ impl Observed {
     pub(super) fn targets(
         &self,
         name: &PoolName,
-        requested: &[RequestedTarget],
+        (requested, force): (&[RequestedTarget], bool),
         pool_uid: Option<&str>,
+        now: Timestamp,
     ) -> Result<Vec<Target>, Error> {
         let meta = &self.pool.metadata;
         if let Some(required) = pool_uid.filter(|required| *required != meta.uid) {
@@ -130,13 +147,17 @@ impl Observed {
         }
         let mut known = BTreeSet::new();
         let mut targets = Vec::with_capacity(requested.len());
-        for requested in requested {
+        let mut protected = Vec::new();
+        for (index, requested) in requested.iter().enumerate() {
             let target = self.target(name, requested)?;
+            if !(force || target.already_removed || target.deleted) {
+                protected.extend(protected_target(&self.machines, index, &target.id.name, now));
+            }
             if known.insert(target.id.uid.clone()) {
                 targets.push(target);
             }
         }
-        Ok(targets)
+        if protected.is_empty() { Ok(targets) } else { Err(machines_protected(name, protected)) }
     }
 
     fn target(&self, name: &PoolName, requested: &RequestedTarget) -> Result<Target, Error> {
@@ -177,13 +198,14 @@ fn uid_mismatch(required: &str, found: &str) -> String {
 /// The error with which the removal would fail, as far as reads can show it.
 pub(super) async fn dry_run(
     cluster: &Cluster,
+    env: &Env,
     name: &PoolName,
-    requested: &[RequestedTarget],
+    requested: (&[RequestedTarget], bool),
     pool_uid: Option<&str>,
 ) -> Result<Accepted, Error> {
-    let names = requested.iter().map(|target| target.name.clone()).collect();
+    let names = requested.0.iter().map(|target| target.name.clone()).collect();
     let mut observed = observe(cluster, name, names).await?;
-    let targets = observed.targets(name, requested, pool_uid)?;
+    let targets = observed.targets(name, requested, pool_uid, env.now())?;
     let open: Vec<ObjectId> =
         targets.iter().filter(|target| !target.already_removed).map(|target| target.id.clone()).collect();
     observed.record.reserve("dry-run", &open).map_err(|full| Error::RecordFull {

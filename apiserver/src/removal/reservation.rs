@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::{ObjectId, Uid};
 
-use super::errors::{target_not_found, unconfirmed};
+use super::errors::{machines_protected, target_not_found, unconfirmed};
 use super::model::{Accepted, Job, PoolName, Target};
-use super::observe::{Machines, owned_machine};
-use crate::error::Error;
+use super::observe::{Machines, owned_machine, protected_target};
+use crate::error::{Error, ProtectedTarget};
 
 /// What a write does with a reservation.
 #[derive(Clone, Debug)]
@@ -65,7 +66,7 @@ impl Reservation {
     }
 
     /// Checks the reserved targets against a later read.
-    pub(super) fn verify(&mut self, machines: &Machines, pool_uid: &str, pool: &PoolName) {
+    pub(super) fn verify(&mut self, machines: &Machines, pool_uid: &str, pool: &PoolName, now: Timestamp) {
         self.invalid.clear();
         for target in self.targets.iter_mut().filter(|target| !target.already_removed) {
             let found = match owned_machine(machines, &target.id.name, pool_uid, pool) {
@@ -82,6 +83,27 @@ impl Reservation {
                 }
             }
         }
+        if !self.job.force {
+            self.verify_protection(machines, pool, now);
+        }
+    }
+
+    /// Finds the targets that have become protected since they were observed.
+    fn verify_protection(&mut self, machines: &Machines, pool: &PoolName, now: Timestamp) {
+        let open = |target: &&Target| !target.already_removed && !target.deleted;
+        let protected: Vec<(Uid, ProtectedTarget)> = self
+            .targets
+            .iter()
+            .filter(open)
+            .filter_map(|target| {
+                let name = &*target.id.name;
+                let index = self.job.targets.iter().position(|requested| requested.name == name)?;
+                Some((target.id.uid.clone(), protected_target(machines, index, name, now)?))
+            })
+            .collect();
+        let (uids, targets): (Vec<Uid>, Vec<ProtectedTarget>) = protected.into_iter().unzip();
+        let error = machines_protected(pool, targets);
+        self.invalid.extend(uids.into_iter().map(|uid| (uid, error.clone())));
     }
 
     /// Accept, if each target is valid or was removed by another request in the meantime.

@@ -176,7 +176,7 @@ impl FaultInjector for Server {
 /// Checks that a write has a UID precondition, and a write to a pool also a resource version.
 fn check(call: &Call) {
     let named = match call.verb {
-        Verb::Get | Verb::Create => return,
+        Verb::Get | Verb::List | Verb::Create => return,
         Verb::Delete => {
             assert_eq!(call.body["propagationPolicy"], "Background");
             &call.body["preconditions"]["uid"]

@@ -8,6 +8,7 @@ pub mod admission;
 #[cfg(test)]
 mod argocd_tests;
 mod attachment;
+mod claim_facts;
 pub mod contract;
 mod decode;
 pub mod dvp;
@@ -31,7 +32,7 @@ pub use kubevirt::KubeVirt;
 pub use meta::{controller_of, controller_reference, slim_metadata};
 pub use seam::{
     ApiObject, AttachmentOf, ClaimOf, DefaultWording, DiskOf, Disks, Finalizers, InstanceOf, Instances,
-    MachineView, NoDisks, NoFinalizers, NoInstances, NoObject, NoRival, NoStorage, PatchBody, Platform,
-    RestartRequest, Revisions, Rival, StatusFields, Storage, Transition, View, VolumeOf, Wording,
+    MachineView, NoDisks, NoFinalizers, NoInstances, NoObject, NoOtherController, NoStorage, OtherController,
+    PatchBody, Platform, RestartRequest, Revisions, StatusFields, Storage, Transition, View, VolumeOf, Wording,
 };
 pub use text::Text;

@@ -15,6 +15,10 @@ pub struct RemovalApi {
     pub kind: &'static str,
     /// The kind of a removal request.
     pub removal_kind: &'static str,
+    /// The kind of a claim.
+    pub claim_kind: &'static str,
+    /// The kind of a release.
+    pub release_kind: &'static str,
     /// The stored objects.
     pub stored: &'static Stored,
 }
@@ -26,13 +30,26 @@ impl RemovalApi {
     }
 }
 
+/// A platform, for the functions that read its stored objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PlatformOf {
+    /// Deckhouse DVP.
+    Dvp,
+    /// KubeVirt.
+    KubeVirt,
+}
+
 /// The stored objects that a removal reads and writes.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Stored {
+    /// The platform.
+    pub platform: PlatformOf,
     /// Pools.
     pub pools: StoredResource,
     /// Machines.
     pub machines: StoredResource,
+    /// Instances of machines, if they are objects. They contain the addresses.
+    pub instances: Option<StoredResource>,
     /// The annotation of a pool that contains its removal record.
     pub record: &'static str,
     /// The number of machines that a missing `spec.replicas` of a pool stands for.

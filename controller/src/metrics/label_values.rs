@@ -12,6 +12,18 @@ use vmpool_runtime::words;
 pub(crate) use disks::{ClaimOutcome, Collection, DiskUse};
 
 words!(
+    /// What the leader does with the pools of a platform.
+    pub(crate) PlatformState {
+        /// The cluster lacks a CustomResourceDefinition of the platform.
+        Waiting => "waiting",
+        /// Another controller may reconcile the pools, so this one reconciles none.
+        Blocked => "blocked",
+        /// The leader reconciles the pools.
+        Reconciling => "reconciling",
+    }
+);
+
+words!(
     /// The verb of a request to the API server.
     pub(crate) Verb {
         /// Read one object.

@@ -12,6 +12,7 @@ mod label_values;
 mod labels;
 mod live;
 mod passes;
+mod platforms;
 mod pool_series;
 mod pools;
 pub mod reference;
@@ -32,7 +33,8 @@ pub use api::{ApiMetrics, RequestLayer};
 pub(crate) use disks::{DiskCounts, DiskMetrics};
 pub use label_values::WriteKind;
 pub(crate) use label_values::{
-    ClaimOutcome, LeadershipChange, LedgerResource, PassResult, PassStep, WatchResource, WriteOutcome,
+    ClaimOutcome, LeadershipChange, LedgerResource, PassResult, PassStep, PlatformState, WatchResource,
+    WriteOutcome,
 };
 pub(crate) use live::{Live, QueueState};
 pub(crate) use passes::{PassMetrics, PassTimer, QueueMetrics};
@@ -41,6 +43,7 @@ pub use writes::WriteMetrics;
 
 use labels::{LeadershipLabels, LedgerLabels, WatchLabels, each};
 use live::LiveGauges;
+use platforms::PlatformGauges;
 use removals::RemovalMetrics;
 
 /// All metrics of one controller.
@@ -62,6 +65,7 @@ pub struct Metrics {
     leadership_changes: Family<LeadershipLabels, Counter>,
     watch_restarts: Family<WatchLabels, Counter>,
     watch_lists: Family<WatchLabels, Counter>,
+    platforms: PlatformGauges,
     leader: Gauge,
     lease_remaining: FloatGauge,
     live: LiveGauges,
@@ -93,6 +97,7 @@ impl Metrics {
                 "Changes of the leadership of this process",
                 each(LeadershipChange::ALL.iter().map(|&event| LeadershipLabels { event })),
             ),
+            platforms: PlatformGauges::new(registry),
             queue: QueueMetrics::new(registry),
             passes: PassMetrics::new(registry),
             api: ApiMetrics::new(registry, env),
@@ -132,6 +137,11 @@ impl Metrics {
     /// Counts a change of leadership.
     pub(crate) fn leadership_changed(&self, event: LeadershipChange) {
         self.leadership_changes.get_or_create(&LeadershipLabels { event }).inc();
+    }
+
+    /// Shows the state of a platform; `None` removes its series.
+    pub(crate) fn platform_is(&self, platform: &'static str, now: Option<PlatformState>) {
+        self.platforms.show(platform, now);
     }
 
     /// Reads queue, caches and census from `source` until the guard is dropped.

@@ -46,7 +46,7 @@ label!(
 );
 label!(
     /// The platform of a pool. Pools of two platforms can have the same name.
-    PlatformName, "the platform of the pool, such as `dvp`, or `(others)`"
+    PlatformName, "the platform, such as `dvp`, or `(others)`"
 );
 
 label_set!(pub(super) PoolMachineLabels {

@@ -29,7 +29,7 @@ A histogram has the series `NAME_bucket`, `NAME_sum` and `NAME_count`.
 
 /// The sections, each with the prefixes of its metrics.
 const SECTIONS: &[Section] = &[
-    ("Leadership", &["vmpool_leader", "vmpool_lease_"]),
+    ("Leadership", &["vmpool_leader", "vmpool_lease_", "vmpool_platform_"]),
     ("Pools and machines", &["vmpool_pools", "vmpool_members", "vmpool_pool_"]),
     ("Removal", &["vmpool_deletions_", "vmpool_removal_"]),
     ("Retained disks", &["vmpool_disk"]),

@@ -43,7 +43,9 @@ where
 
 impl Server {
     pub(crate) fn new(env: &Env) -> Self {
-        let model = vmpool_model::Server::new(env, vmpool_model::platform_resources());
+        let resources = vmpool_model::platform_resources().chain(vmpool_model::kubevirt_resources());
+        let model = vmpool_model::Server::new(env, resources);
+        model.install_definitions().unwrap();
         let server = Self { model, log: Arc::default() };
         server.behave();
         server
@@ -113,6 +115,11 @@ impl Server {
         self.model.delete_now(&full_name(resource), NAMESPACE, name, Value::Null).unwrap();
     }
 
+    /// Another client deletes an object without a namespace.
+    pub(crate) fn delete_of_cluster(&self, resource: &str, name: &str) {
+        self.model.delete_now(&full_name(resource), "", name, Value::Null).unwrap();
+    }
+
     /// The garbage collector runs.
     pub(crate) fn collect_garbage(&self) {
         while self.model.collect_garbage(0).is_some() {}
@@ -131,9 +138,13 @@ impl Server {
     }
 }
 
-/// The full name of a resource of the controller, with its group.
+/// The full name of a resource of the controller. Without a group, the resource is that of DVP.
 fn full_name(plural: &str) -> String {
+    if plural.contains('.') {
+        return plural.to_owned();
+    }
     let group = match plural {
+        "customresourcedefinitions" => "apiextensions.k8s.io",
         "controllerrevisions" => "apps",
         "events" => "events.k8s.io",
         _ => "virtualization.deckhouse.io",

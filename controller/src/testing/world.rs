@@ -14,6 +14,8 @@ use vmpool_runtime::testing::{ManualClock, env, unfenced};
 use super::{Call, Server};
 use crate::lead::{Dependencies, LeaderHealth, lead};
 use crate::metrics::Metrics;
+use crate::options::PlatformName;
+use crate::platforms::lead_all;
 use crate::settings::Settings;
 
 /// The namespace of all objects.
@@ -89,17 +91,28 @@ impl World {
 
     /// Starts a leader, as in a process that has just acquired the lease.
     pub(crate) fn lead(&mut self) {
-        let dependencies = Dependencies {
+        let dependencies = self.dependencies();
+        let leading =
+            lead::<Dvp>(dependencies, self.fence.clone(), self.leader_health.clone(), self.stop.clone());
+        self.leader = Some(self.env.spawn("leader", leading));
+    }
+
+    /// Starts a leader of the platforms whose definitions the server has.
+    pub(crate) fn lead_all(&mut self, platforms: &'static [PlatformName]) {
+        let (dependencies, fence) = (self.dependencies(), self.fence.clone());
+        let leading = lead_all(dependencies, fence, self.leader_health.clone(), platforms, self.stop.clone());
+        self.leader = Some(self.env.spawn("leader", leading));
+    }
+
+    fn dependencies(&self) -> Dependencies {
+        Dependencies {
             env: self.env.clone(),
             client: self.server.client_through(&self.metrics.api.layer::<Dvp>()),
             namespace: None,
             instance: "test".to_owned(),
             settings: self.settings,
             metrics: self.metrics.clone(),
-        };
-        let leading =
-            lead::<Dvp>(dependencies, self.fence.clone(), self.leader_health.clone(), self.stop.clone());
-        self.leader = Some(self.env.spawn("leader", leading));
+        }
     }
 
     /// Ends the leader like a killed process. Its memory is lost.

@@ -34,14 +34,18 @@ async fn watches_that_end_at_once_restart_with_backoff() {
     let count = Arc::new(AtomicUsize::new(0));
     let _watch = env.spawn(
         "watch of disks",
-        watch::<DiskOf<Dvp>, Disk>(
+        watch::<DiskOf<Dvp>>(
             Api::all(short_watches(&count)),
             env.clone(),
-            (Metrics::new(&env), WatchResource::Disks),
             Scope::default(),
-            Arc::default(),
-            |disk| <Dvp as Disks<PoolObject, MachineObject>>::read(&disk),
-            |_| {},
+            CacheSink {
+                cache: Arc::<Cache<Disk>>::default(),
+                env: env.clone(),
+                metrics: Metrics::new(&env),
+                resource: WatchResource::Disks,
+                read: |disk| <Dvp as Disks<PoolObject, MachineObject>>::read(&disk),
+                wake: |_| {},
+            },
         ),
     );
     clock.advance(Duration::from_mins(1)).await;

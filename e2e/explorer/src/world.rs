@@ -118,6 +118,8 @@ impl World {
             PlatformName::Dvp => Server::new(&env, all),
             PlatformName::KubeVirt => Server::new(&env, all.chain(vmpool_model::kubevirt_resources())),
         };
+        // The model serves CustomResourceDefinitions.
+        drop(server.install_definitions());
         let injector = Arc::new(Mutex::new(InjectorState {
             write_faults_per_mille: options.write_faults_per_mille,
             read_faults_per_mille: options.read_faults_per_mille,

@@ -14,6 +14,7 @@
 //! | I8 in a settled world the status is correct, and there are no writes | [`settled`] | state, audit log |
 //! | I9 nothing remains after a pool is deleted | [`leftovers`], [`finalizers`] | history |
 //! | I10 expired free disks are deleted, except those that are kept | [`disk_collection`] | state |
+//! | I12 a protected machine is not removed by count | [`protection`] | history |
 
 pub mod disk_collection;
 pub mod finalizers;
@@ -23,6 +24,7 @@ pub mod machine_count;
 pub mod object;
 pub mod platform;
 pub mod preserved_storage;
+pub mod protection;
 pub mod recorder;
 pub mod removal;
 pub mod replica_writes;
@@ -55,6 +57,7 @@ pub fn violations(
     controller_user: &str,
 ) -> Vec<Violation> {
     let mut found = removal::violations(history, actions);
+    found.extend(protection::violations(history, actions));
     found.extend(machine_count::violations(history, actions));
     found.extend(targeted_removal::violations(history, actions));
     found.extend(foreign_objects::violations(history, actions, audit, controller_user));

@@ -573,3 +573,35 @@ fn two_machines_of_a_pool_that_refer_to_one_disk_are_told() {
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].what.contains("a, b") && found[0].what.contains("disk-0"), "{found:?}");
 }
+
+/// A machine that is protected until this second after the start.
+fn protected(name: &str, second: i64) -> Value {
+    let mut object = machine(name);
+    let until = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second);
+    object["metadata"]["annotations"] = json!({ "vmpool.dev/protected-until": until.to_string() });
+    object
+}
+
+#[rstest]
+#[case::before_its_end(100, &["I12"])]
+#[case::within_the_skew_of_clocks(-20, &["I12"])]
+#[case::after_it(-30, &[])]
+fn a_protected_machine_that_a_scale_down_removes_violates_i12(#[case] second: i64, #[case] found: &[&str]) {
+    let history = TestHistory::new()
+        .pool(2, "NewestFirst")
+        .machine("a")
+        .write(Kind::Machine, protected("b", second), false)
+        .pool(1, "NewestFirst");
+    assert_eq!(history.terminating("b").found(&UserActions::default(), &[]), found);
+}
+
+#[test]
+fn an_accepted_target_may_be_protected() {
+    let history = TestHistory::new()
+        .pool(1, "NewestFirst")
+        .write(Kind::Machine, protected("a", 100), false)
+        .recorded(0, "NewestFirst", &["+a"])
+        .recorded(0, "NewestFirst", &["a"])
+        .terminating("a");
+    assert!(!history.found(&UserActions::default(), &[]).contains(&"I12"));
+}

@@ -12,7 +12,21 @@ use crate::write::remove;
 /// The sender of these requests.
 const DIRECT_CLIENT: &str = "another-client";
 
+/// The resource of CustomResourceDefinitions.
+const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+
 impl Server {
+    /// Creates the CustomResourceDefinitions of all custom resources. They have only metadata.
+    ///
+    /// # Errors
+    /// The refusal of the server, if it does not have CustomResourceDefinitions.
+    pub fn install_definitions(&self) -> Result<(), ApiError> {
+        for resource in self.resources.values().filter(|resource| resource.is_custom()) {
+            self.create_now(DEFINITIONS, json!({ "metadata": { "name": resource.full_name() } }))?;
+        }
+        Ok(())
+    }
+
     /// Creates an object, then writes its status if `object` has one. API version and kind are filled in, so `object`
     /// may be a copy of another object.
     ///

@@ -14,6 +14,13 @@ static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
         Resource::builtin("events.k8s.io", "v1", "events", "Event"),
         Resource::builtin("apps", "v1", "controllerrevisions", "ControllerRevision"),
         Resource::builtin("", "v1", "configmaps", "ConfigMap"),
+        Resource::builtin(
+            "apiextensions.k8s.io",
+            "v1",
+            "customresourcedefinitions",
+            "CustomResourceDefinition",
+        )
+        .of_cluster(),
     ];
     custom.chain(builtin).collect()
 });

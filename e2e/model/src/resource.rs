@@ -102,6 +102,11 @@ impl Resource {
         })
     }
 
+    /// Whether a CustomResourceDefinition defines the resource.
+    pub(crate) fn is_custom(&self) -> bool {
+        self.typed_items
+    }
+
     pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }

@@ -13,7 +13,7 @@ use crate::world::{alone, has_finalizer, text, with_world};
 const REVISION: &str = "/metadata/labels/kubevirt.io~1vm-pool-revision-name";
 
 /// The spec of a pool of always running machines with a DataVolume each.
-fn spec(replicas: usize) -> Value {
+pub(crate) fn spec(replicas: usize) -> Value {
     json!({
         "replicas": replicas,
         "selector": { "matchLabels": { "farm": "render" } },
@@ -286,8 +286,8 @@ fn preserved_storage_is_used_by_the_next_machine_with_its_name() {
 
 #[test]
 fn no_pool_is_reconciled_while_the_pool_loop_of_kubevirt_may_run() {
-    alone("kubevirt-rival", async |world| {
-        let collection = "/apis/kubevirt.io/v1/namespaces/kubevirt-rival/kubevirts";
+    alone("kubevirt-loop", async |world| {
+        let collection = "/apis/kubevirt.io/v1/namespaces/kubevirt-loop/kubevirts";
         let path = &format!("{collection}/kubevirt");
         let flags = |threads: &str| {
             json!({ "spec": { "customizeComponents": { "flags": { "controller": {

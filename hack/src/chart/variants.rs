@@ -150,7 +150,7 @@ impl Variant {
             add(true, &["ServiceAccount", "Deployment"], program);
             add(self.several, &["PodDisruptionBudget"], program);
             add(self.policies, &["NetworkPolicy"], program);
-            add(self.gate && (self.namespace.is_none() || SERVERS.contains(&program)), CLUSTER, program);
+            add(self.gate, CLUSTER, program);
             add(self.gate && self.namespace.is_some(), NAMESPACED, program);
         }
         for server in SERVERS {
@@ -166,6 +166,8 @@ impl Variant {
         add(true, NAMESPACED, "vmpool-controller-lease");
         add(true, &["RoleBinding"], "vmpool-apiserver-authentication-reader");
         add(self.gate, &["ValidatingWebhookConfiguration"], "vmpool-webhook");
+        let policy = &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
+        add(self.gate, policy, "vmpool-claims");
         add(self.gate, &["APIService"], OWN_GROUP);
         add(self.gate && self.platform_group, &["APIService"], PLATFORM_GROUP);
         for role in ["vmpool-viewer", "vmpool-editor", "vmpool-admin"] {

@@ -20,6 +20,7 @@ pub struct Health(Arc<RwLock<Probes>>);
 struct Probes {
     live: Vec<Check>,
     ready: Vec<Check>,
+    details: Vec<Detail>,
     metrics: Option<Arc<dyn Fn() -> String + Send + Sync>>,
 }
 
@@ -28,6 +29,9 @@ struct Check {
     name: &'static str,
     probe: Arc<dyn Fn() -> Result<(), String> + Send + Sync>,
 }
+
+/// A name, and a text for people.
+type Detail = (&'static str, Arc<dyn Fn() -> String + Send + Sync>);
 
 /// The media type of the output of prometheus-client.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -48,6 +52,11 @@ impl Health {
         self.0.write().ready.push(Check { name, probe: Arc::new(probe) });
     }
 
+    /// Adds a line to `/readyz`, which never fails. `text` must not block. Every client of the endpoint can read it.
+    pub fn detail(&self, name: &'static str, text: impl Fn() -> String + Send + Sync + 'static) {
+        self.0.write().details.push((name, Arc::new(text)));
+    }
+
     /// Sets the function for `/metrics`, which returns the OpenMetrics text format. Without it the path returns 404.
     pub fn metrics(&self, text: impl Fn() -> String + Send + Sync + 'static) {
         self.0.write().metrics = Some(Arc::new(text));
@@ -56,14 +65,17 @@ impl Health {
     /// The endpoints as a router.
     pub fn router(&self) -> Router {
         let (live, ready, metrics) = (self.clone(), self.clone(), self.clone());
+        let details = |health: &Self| health.0.read().details.clone();
         Router::new()
             .route(
                 "/livez",
-                get(async move |uri: Uri| respond("livez", &live.checks(|probes| &probes.live), &uri)),
+                get(async move |uri: Uri| respond("livez", &live.checks(|probes| &probes.live), &[], &uri)),
             )
             .route(
                 "/readyz",
-                get(async move |uri: Uri| respond("readyz", &ready.checks(|probes| &probes.ready), &uri)),
+                get(async move |uri: Uri| {
+                    respond("readyz", &ready.checks(|probes| &probes.ready), &details(&ready), &uri)
+                }),
             )
             .route("/metrics", get(async move || metrics.metrics_page()))
     }
@@ -81,8 +93,8 @@ impl Health {
     }
 }
 
-/// The text `ok`. If a check fails or the query contains `verbose`, the text lists all checks.
-fn respond(endpoint: &str, checks: &[Check], uri: &Uri) -> Response {
+/// The text `ok`. If a check fails or the query contains `verbose`, the text lists all checks and details.
+fn respond(endpoint: &str, checks: &[Check], details: &[Detail], uri: &Uri) -> Response {
     let verbose = uri.query().is_some_and(|query| query.split('&').any(is_verbose));
     let mut text = String::new();
     let mut failed = Vec::new();
@@ -96,6 +108,10 @@ fn respond(endpoint: &str, checks: &[Check], uri: &Uri) -> Response {
         };
         text.push_str(&line);
         text.push('\n');
+    }
+    for (name, detail) in details {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "[+]{name} ok: {}", detail());
     }
     let verdict = if failed.is_empty() { "passed" } else { "failed" };
     // Writing to a String cannot fail.

@@ -42,6 +42,16 @@ async fn a_failed_check_is_listed_with_its_reason() {
 }
 
 #[tokio::test]
+async fn readiness_lists_details_without_failing() {
+    let health = Health::new();
+    health.ready("caches", || Ok(()));
+    health.detail("platforms", || "dvp is reconciling".to_owned());
+    let expected = "[+]caches ok\n[+]platforms ok: dvp is reconciling\nreadyz check passed\n";
+    assert_eq!(get(&health, "/readyz?verbose").await, (StatusCode::OK, expected.to_owned()));
+    assert_eq!(get(&health, "/livez?verbose").await.1, "livez check passed\n");
+}
+
+#[tokio::test]
 async fn liveness_and_readiness_have_separate_checks() {
     let health = failing();
     health.live("heart", || Ok(()));

@@ -9,7 +9,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::Value;
 use vmpool_engine::condition::{FAILING, READY, STALLED};
-use vmpool_platforms::{ApiObject, DiskOf, Disks, Dvp, InstanceOf, Instances, KubeVirt, Rival, View};
+use vmpool_platforms::{ApiObject, DiskOf, Disks, Dvp, InstanceOf, Instances, KubeVirt, OtherController, View};
 
 use super::{Finding, Verdict};
 use crate::age::age;
@@ -92,8 +92,8 @@ async fn platform<P: View>(cluster: &Cluster, findings: &mut Vec<Finding>) {
     }
     findings.push(removal::<P>(cluster).await);
     findings.push(rights::<P>(cluster).await);
-    if P::Rival::EXISTS {
-        findings.push(rival::<P>(cluster).await);
+    if P::OtherController::EXISTS {
+        findings.push(other_controller::<P>(cluster).await);
     }
     findings.push(pools::<P>(cluster).await);
 }
@@ -212,15 +212,15 @@ impl std::fmt::Display for Right {
 }
 
 /// Whether another controller reconciles the same pools.
-async fn rival<P: View>(cluster: &Cluster) -> Finding {
+async fn other_controller<P: View>(cluster: &Cluster) -> Finding {
     let check = format!("{} controllers", P::TITLE);
-    let listed = match cluster.list_everywhere::<<P::Rival as Rival>::Installation>().await {
+    let listed = match cluster.list_everywhere::<<P::OtherController as OtherController>::Installation>().await {
         Ok(listed) => listed,
         Err(error) => return Finding::new(&check, Verdict::Unknown, format!("{error:#}"), ""),
     };
     let installations: Vec<_> =
         listed.into_iter().filter_map(|object| serde_json::from_value(object).ok()).collect();
-    match P::Rival::blocker(&installations) {
+    match P::OtherController::blocker(&installations) {
         None => Finding::new(&check, Verdict::Ok, "no other controller reconciles the pools", ""),
         Some(why) => Finding::new(&check, Verdict::Failed, "another controller may reconcile the pools", why),
     }

@@ -185,7 +185,7 @@ impl Machine {
     }
 
     /// Whether the controller is restarting it, and must complete that although it is protected by now.
-    pub(crate) fn is_restarting(&self) -> bool {
+    pub fn is_restarting(&self) -> bool {
         self.protection.as_ref().is_some_and(|protection| protection.restarting.is_some())
     }
 

@@ -20,10 +20,11 @@ use vmpool_engine::revision::{RevisionId, TemplateParts};
 use vmpool_engine::{Disk, Machine, Pool, Status};
 
 use super::{
-    Attachment, DefaultWording, Disks, NoFinalizers, NoInstances, NoRival, NoStorage, PatchBody, Platform,
-    Revisions, StatusFields,
+    Attachment, DefaultWording, Disks, NoFinalizers, NoInstances, NoOtherController, NoStorage, PatchBody,
+    Platform, Revisions, StatusFields,
 };
 
+pub(crate) use names::selector;
 pub use objects::{AttachmentObject, DiskObject, MachineObject, PoolObject};
 
 /// Deckhouse DVP.
@@ -39,7 +40,7 @@ impl Platform for Dvp {
     type Disks = Self;
     type Storage = NoStorage;
     type Revisions = Self;
-    type Rival = NoRival;
+    type OtherController = NoOtherController;
     type Finalizers = NoFinalizers;
     type Wording = DefaultWording;
 

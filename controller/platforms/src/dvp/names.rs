@@ -5,6 +5,6 @@ pub(super) const API_VERSION: &str = "virtualization.deckhouse.io/v1alpha2";
 
 /// The label selector in the status of a pool. It matches the machines and their pods, because the platform copies the
 /// labels of a machine to its pod.
-pub(super) fn selector(pool_uid: &str) -> String {
+pub(crate) fn selector(pool_uid: &str) -> String {
     format!("{}={pool_uid}", vmpool_api::labels::POOL_UID)
 }

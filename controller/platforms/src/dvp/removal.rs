@@ -3,11 +3,13 @@
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_api::v1alpha2::{GROUP, VERSION};
 
-use crate::removal_api::{RemovalApi, Stored, StoredResource};
+use crate::removal_api::{PlatformOf, RemovalApi, Stored, StoredResource};
 
 const STORED: Stored = Stored {
+    platform: PlatformOf::Dvp,
     pools: StoredResource { group: GROUP, version: VERSION, plural: "virtualmachinepools" },
     machines: StoredResource { group: GROUP, version: VERSION, plural: "virtualmachines" },
+    instances: None,
     record: SCALE_DOWN_TARGETS,
     absent_replicas: 0,
 };
@@ -20,6 +22,8 @@ pub const VMPOOL: RemovalApi = RemovalApi {
     singular: "virtualmachinepool",
     kind: "VirtualMachinePool",
     removal_kind: "VirtualMachinePoolScaleDownWith",
+    claim_kind: "VirtualMachinePoolClaim",
+    release_kind: "VirtualMachinePoolRelease",
     stored: &STORED,
 };
 

@@ -21,8 +21,8 @@ use super::release::{self, Target};
 use super::restart::{self, Restart};
 use super::{facts, keys, publish, revision, storage, template, update};
 use crate::{
-    ApiObject, Finalizers, Instances, NoDisks, PatchBody, Platform, RestartRequest, Revisions, Rival,
-    StatusFields, Storage, controller_of,
+    ApiObject, Finalizers, Instances, NoDisks, OtherController, PatchBody, Platform, RestartRequest,
+    Revisions, StatusFields, Storage, controller_of,
 };
 
 /// The field of the spec of a pool that contains the template of its machines.
@@ -41,7 +41,7 @@ impl Platform for KubeVirt {
     type Disks = NoDisks;
     type Storage = Self;
     type Revisions = Self;
-    type Rival = Self;
+    type OtherController = Self;
     type Finalizers = Self;
     type Wording = Words;
 
@@ -165,7 +165,7 @@ impl Finalizers<PoolObject, MachineObject> for KubeVirt {
     }
 }
 
-impl Rival for KubeVirt {
+impl OtherController for KubeVirt {
     type Installation = InstallationObject;
 
     fn blocker(installations: &[InstallationObject]) -> Option<String> {

@@ -4,11 +4,13 @@
 use vmpool_api::kubevirt::annotations::SCALE_IN_TARGETS;
 use vmpool_api::kubevirt::{GROUP, POOL_GROUP, POOL_VERSION};
 
-use crate::removal_api::{RemovalApi, Stored, StoredResource};
+use crate::removal_api::{PlatformOf, RemovalApi, Stored, StoredResource};
 
 const STORED: Stored = Stored {
+    platform: PlatformOf::KubeVirt,
     pools: StoredResource { group: POOL_GROUP, version: POOL_VERSION, plural: "virtualmachinepools" },
     machines: StoredResource { group: GROUP, version: "v1", plural: "virtualmachines" },
+    instances: Some(StoredResource { group: GROUP, version: "v1", plural: "virtualmachineinstances" }),
     record: SCALE_IN_TARGETS,
     absent_replicas: 1,
 };
@@ -21,5 +23,7 @@ pub const VMPOOL: RemovalApi = RemovalApi {
     singular: "virtualmachinepool",
     kind: "VirtualMachinePool",
     removal_kind: "VirtualMachinePoolScaleDownWith",
+    claim_kind: "VirtualMachinePoolClaim",
+    release_kind: "VirtualMachinePoolRelease",
     stored: &STORED,
 };

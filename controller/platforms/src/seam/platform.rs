@@ -7,7 +7,7 @@ use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, Pool, Status};
 
-use super::{ApiObject, Disks, Finalizers, Instances, Revisions, Rival, Storage, Wording};
+use super::{ApiObject, Disks, Finalizers, Instances, OtherController, Revisions, Storage, Wording};
 
 /// A patch of an object.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +49,7 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// The stored revisions.
     type Revisions: Revisions<Self::Pool>;
     /// Another controller of the same pools.
-    type Rival: Rival;
+    type OtherController: OtherController;
     /// The finalizers of the controller.
     type Finalizers: Finalizers<Self::Pool, Self::Machine>;
     /// The texts of events.

@@ -10,7 +10,9 @@ use super::super::variants::{OWN_GROUP, PLATFORM_GROUP, PROGRAMS, Variant};
 /// Resources, each followed by resource names if the grant is limited to them, and verbs.
 type Grants = &'static [(&'static str, &'static str)];
 
-const CONTROLLER: Grants = &[
+const CONTROLLER_CLUSTER: Grants = &[("apiextensions.k8s.io/customresourcedefinitions", "list watch")];
+
+const CONTROLLER_NAMESPACED: Grants = &[
     ("virtualization.deckhouse.io/virtualmachinepools", "get list watch patch"),
     ("virtualization.deckhouse.io/virtualmachinepools/status", "update patch"),
     ("virtualization.deckhouse.io/virtualmachinepools/finalizers", "update"),
@@ -49,7 +51,8 @@ const APISERVER_CLUSTER: Grants = &[("authorization.k8s.io/subjectaccessreviews"
 
 const APISERVER_NAMESPACED: Grants = &[
     ("virtualization.deckhouse.io/virtualmachinepools", "get patch"),
-    ("virtualization.deckhouse.io/virtualmachines", "get delete"),
+    ("virtualization.deckhouse.io/virtualmachines", "get list patch delete"),
+    ("events.k8s.io/events", "create"),
 ];
 
 const VIEWER: Grants = &[
@@ -64,21 +67,35 @@ const EDITOR: Grants = &[
     ("virtualization.deckhouse.io/virtualmachinepools", "create update patch delete deletecollection"),
     ("virtualization.deckhouse.io/virtualmachinepools/scale", "update patch"),
     ("subresources.vmpool.dev/virtualmachinepools/scaledownwith", "create"),
+    ("subresources.vmpool.dev/virtualmachinepools/claim", "create"),
+    ("subresources.vmpool.dev/virtualmachinepools/release", "create"),
 ];
 
 /// The chart never grants this right in the platform's group: the platform's endpoint deletes machines without a
 /// removal record.
-const EDITOR_PLATFORM: Grants =
-    &[("subresources.virtualization.deckhouse.io/virtualmachinepools/scaledownwith", "create")];
+const EDITOR_PLATFORM: Grants = &[
+    ("subresources.virtualization.deckhouse.io/virtualmachinepools/scaledownwith", "create"),
+    ("subresources.virtualization.deckhouse.io/virtualmachinepools/claim", "create"),
+    ("subresources.virtualization.deckhouse.io/virtualmachinepools/release", "create"),
+];
 
-const ADMIN: Grants = &[("virtualization.deckhouse.io/virtualmachinepools/finalizers", "update")];
+const ADMIN: Grants = &[
+    ("virtualization.deckhouse.io/virtualmachinepools/finalizers", "update"),
+    ("subresources.vmpool.dev/virtualmachinepools/scaledownwith", "force"),
+];
+
+const ADMIN_PLATFORM: Grants =
+    &[("subresources.virtualization.deckhouse.io/virtualmachinepools/scaledownwith", "force")];
 
 /// The expected grants of the role with this kind and name.
 fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTreeSet<String>> {
     let everywhere = variant.namespace.is_none();
     let own_certificates = !variant.cert_manager;
     let parts: Vec<(bool, Grants)> = match (kind, name) {
-        (_, "vmpool-controller") => vec![(true, CONTROLLER)],
+        ("ClusterRole", "vmpool-controller") => {
+            vec![(true, CONTROLLER_CLUSTER), (everywhere, CONTROLLER_NAMESPACED)]
+        }
+        ("Role", "vmpool-controller") => vec![(true, CONTROLLER_NAMESPACED)],
         ("Role", "vmpool-controller-lease") => vec![(true, LEASE)],
         ("ClusterRole", "vmpool-webhook") => {
             vec![
@@ -101,6 +118,7 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
                 (editor, EDITOR),
                 (editor && platform, EDITOR_PLATFORM),
                 (admin, ADMIN),
+                (admin && platform, ADMIN_PLATFORM),
             ]
         }
         _ => Vec::new(),

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize as _;
 use serde_json::Value;
 use vmpool_api::v1alpha2::VirtualMachineSpec;
-use vmpool_api::{PREFIX, Quantity, is_reserved};
+use vmpool_api::{PREFIX, Quantity};
 use vmpool_engine::admission::{Checked, Warning, refuse, shortened};
+use vmpool_engine::protection;
 
 use super::facts::{ClassName, Cluster, Known};
 use super::rule::Rule;
@@ -78,12 +79,14 @@ fn metadata(template: &Value) -> Checked {
             BTreeMap::<String, String>::deserialize(keys).or_else(|error| unreadable(&path, keys, &error))?;
         for (key, value) in &keys {
             let (path, value) = (format!("{path}[{key}]"), Value::from(value.as_str()));
-            if is_reserved(key) {
+            if let Some(prefix) =
+                [PREFIX, protection::PREFIX].into_iter().find(|prefix| key.starts_with(prefix))
+            {
                 return refuse(
                     Rule::ReservedKeys,
                     path,
                     &value,
-                    format_args!("keys under {PREFIX} belong to the pool controller"),
+                    format_args!("keys under {prefix} belong to the pool controller"),
                     "remove it, or choose another prefix",
                 );
             }

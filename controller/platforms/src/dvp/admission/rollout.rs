@@ -7,6 +7,7 @@ use serde_json::Value;
 use vmpool_api::names::is_dns_label;
 use vmpool_api::{Share, ShareError, annotations};
 use vmpool_engine::admission::{Checked, Warning, refuse};
+use vmpool_engine::protection::{MAX_PROTECTION, parse_maximum};
 
 use super::rule::Rule;
 use super::view::{Pool, at, field};
@@ -188,7 +189,19 @@ pub(super) fn check(old: Option<Pool<'_>>, new: Pool<'_>, warnings: &mut Vec<War
             contradiction(twin, new, warnings);
         }
     }
-    Ok(())
+    max_protection(old, new)
+}
+
+/// The annotation that limits the protection of machines. It has no field.
+fn max_protection(old: Option<Pool<'_>>, new: Pool<'_>) -> Checked {
+    let limit = new.annotation(MAX_PROTECTION);
+    let changed = old.is_none_or(|old| old.annotation(MAX_PROTECTION) != limit);
+    if !changed || limit.is_null() || limit.as_str().is_some_and(|text| parse_maximum(text).is_ok()) {
+        return Ok(());
+    }
+    let path = format!("metadata.annotations[{MAX_PROTECTION}]");
+    let reason = "it is not a duration from 1m to 720h";
+    refuse(Rule::MaxProtection, path, limit, reason, "use for example 24h, or remove it")
 }
 
 /// Warns if an annotation has no effect because the field is set.

@@ -5,9 +5,10 @@ use serde_json::Value;
 use vmpool_api::Quantity;
 use vmpool_api::kubevirt::labels::RESERVED;
 use vmpool_api::kubevirt::values::RunStrategy;
+use vmpool_engine::protection::PREFIX;
 
 use super::findings::Findings;
-use super::pool::{INSTANCE, MACHINE, Pool};
+use super::pool::{INSTANCE, MACHINE, Pool, TEMPLATE};
 use super::rule::Rule;
 use crate::value::{at, field, text};
 
@@ -44,6 +45,23 @@ pub(super) fn is_complete(pool: Pool<'_>, findings: &mut Findings) -> bool {
 
 pub(super) fn check(user: &str, pool: Pool<'_>, findings: &mut Findings) {
     reserved_labels(user, pool, findings);
+    reserved_keys(pool, findings);
+}
+
+/// Such a key would protect every new machine, or pretend a claim.
+fn reserved_keys(pool: Pool<'_>, findings: &mut Findings) {
+    for kind in ["labels", "annotations"] {
+        let map = at(pool.template(), &["metadata", kind]).as_object();
+        if let Some(key) = map.into_iter().flat_map(|map| map.keys()).find(|key| key.starts_with(PREFIX)) {
+            findings.refuse(
+                Rule::ReservedKeys,
+                format!("{TEMPLATE}.metadata.{kind}"),
+                &Value::from(key.as_str()),
+                format!("keys under {PREFIX} belong to vmpool"),
+                "remove the key",
+            );
+        }
+    }
 }
 
 /// The rules after those about volumes.

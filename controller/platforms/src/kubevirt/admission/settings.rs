@@ -3,6 +3,7 @@
 use serde_json::Value;
 use vmpool_api::GoDuration;
 use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
+use vmpool_engine::protection::{MAX_PROTECTION, parse_maximum};
 
 use super::findings::Findings;
 use super::pool::Pool;
@@ -31,6 +32,16 @@ pub(super) fn unknown_fields(pool: Pool<'_>, findings: &mut Findings) {
     for (name, _) in fields.filter(|(name, _)| !KNOWN.contains(&name.as_str())).take(3) {
         let detail = "this version of vmpool does not know the field, so it has no effect; remove it, or upgrade vmpool";
         findings.warn(Rule::UnknownField, format!("spec.{name}"), detail);
+    }
+}
+
+/// The annotation that limits the protection of machines.
+pub(super) fn max_protection(pool: Pool<'_>, findings: &mut Findings) {
+    let limit = pool.annotation(MAX_PROTECTION);
+    if !limit.is_null() && limit.as_str().is_none_or(|text| parse_maximum(text).is_err()) {
+        let path = format!("metadata.annotations[{MAX_PROTECTION}]");
+        let reason = "it is not a duration from 1m to 720h";
+        findings.refuse(Rule::MaxProtection, path, limit, reason, "use for example 24h, or remove it");
     }
 }
 

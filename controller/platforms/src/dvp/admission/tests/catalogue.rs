@@ -247,6 +247,10 @@ pub(super) fn specimens() -> Vec<Specimen> {
             with(pool(), "/spec/replicas", json!(1)),
             with(pool(), "/spec/replicas", Value::Null),
         ),
+        create(
+            Rule::MaxProtection,
+            with(pool(), "/metadata/annotations", json!({ "vmpool.dev/max-protection": "30s" })),
+        ),
         create(Rule::RolloutAnnotation, with(pool(), "/metadata/annotations", json!({ PAUSED: "yes" }))),
         update(
             Rule::RolloutContradiction,

@@ -141,6 +141,7 @@ fn per_machine_fields_are_refused(#[case] below: &str, #[case] value: Value, #[c
 #[case::in_a_key(json!({ "vm.kubevirt.io/name": "a" }), Rule::PlatformKeys)]
 #[case::in_the_middle(json!({ "x/kubevirt.io": "a" }), Rule::PlatformKeys)]
 #[case::ours(json!({ "vmpool.virtualization.deckhouse.io/patched-template-hash": "a" }), Rule::ReservedKeys)]
+#[case::of_protection(json!({ "vmpool.dev/protected-until": "2030-01-01T00:00:00Z" }), Rule::ReservedKeys)]
 #[case::no_text(json!({ "a": 1 }), Rule::Unreadable)]
 fn annotations_are_as_guarded_as_labels(#[case] keys: Value, #[case] rule: Rule) {
     for kind in ["labels", "annotations"] {

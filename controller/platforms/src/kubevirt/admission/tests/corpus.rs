@@ -303,3 +303,23 @@ fn a_part_of_another_type_is_a_bad_request() {
         assert!(reason.contains(part), "{place}: {reason}");
     }
 }
+
+#[test]
+fn a_template_has_no_keys_of_vmpool() {
+    for kind in ["labels", "annotations"] {
+        let keys = json!({ "farm": "render", "vmpool.dev/protected-until": "2030-01-01T00:00:00Z" });
+        let pool = with(pool(), &format!("/spec/virtualMachineTemplate/metadata/{kind}"), keys);
+        assert_eq!(refused(&create(&pool)), [Rule::ReservedKeys], "{kind}");
+    }
+}
+
+#[test]
+fn the_longest_protection_is_checked_when_it_changes() {
+    let limited =
+        |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/max-protection": text }));
+    assert_eq!(refused(&create(&limited("721h"))), [Rule::MaxProtection]);
+    assert_eq!(refused(&create(&limited("24h"))), []);
+    let (good, bad) = (limited("24h"), limited("soon"));
+    assert_eq!(refused(&judge(Some(&good), &bad)), [Rule::MaxProtection], "without a change of the spec");
+    assert_eq!(refused(&judge(Some(&bad), &bad)), []);
+}

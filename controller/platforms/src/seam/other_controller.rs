@@ -3,7 +3,7 @@
 use super::{ApiObject, NoObject};
 
 /// The installation of another controller: two controllers of one pool would delete each other's machines.
-pub trait Rival: Send + Sync + 'static {
+pub trait OtherController: Send + Sync + 'static {
     /// Whether the platform has such a controller. If not, the controller requests no installations.
     const EXISTS: bool = true;
 
@@ -22,9 +22,9 @@ pub trait Rival: Send + Sync + 'static {
 
 /// For platforms where the switch between the controllers is not visible in the cluster.
 #[derive(Clone, Copy, Debug)]
-pub struct NoRival;
+pub struct NoOtherController;
 
-impl Rival for NoRival {
+impl OtherController for NoOtherController {
     const EXISTS: bool = false;
 
     type Installation = NoObject;

@@ -1,0 +1,99 @@
+//! Which machine a claim gets: pure functions of a list of machines.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use vmpool_engine::model::Activity;
+use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::revision::RevisionId;
+use vmpool_engine::{Machine, Pool, Uid};
+use vmpool_platforms::removal::StoredMachine;
+
+/// A pool and its machines, as one list showed them.
+pub(super) struct World {
+    pub(super) pool: Pool,
+    pub(super) machines: Vec<StoredMachine>,
+    pub(super) now: Timestamp,
+}
+
+/// The claims with an id, as far as one user is concerned.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Found {
+    /// The claim of the user. It has the smallest UID, so that all callers agree on one.
+    pub(super) own: Option<StoredMachine>,
+    /// Further claims of the user with this id, which are given back.
+    pub(super) surplus: Vec<StoredMachine>,
+    /// Whether another user holds a claim with this id.
+    pub(super) is_anothers: bool,
+}
+
+impl World {
+    /// Finds the claims with this id.
+    pub(super) fn find(&self, user: &str, id: &str) -> Found {
+        let mut found = Found::default();
+        for stored in self.live() {
+            let protection = stored.machine.protection.as_ref();
+            let claim = protection.and_then(|protection| protection.claim_of(self.pool.id.uid.as_str()));
+            let Some(claim) = claim.filter(|claim| claim.id == id) else { continue };
+            if claim.user == user {
+                found.surplus.push(stored.clone());
+            } else {
+                // A claim that has ended no longer occupies its id.
+                found.is_anothers |= stored.machine.is_protected(self.now);
+            }
+        }
+        found.surplus.sort_by(|a, b| a.machine.id.uid.cmp(&b.machine.id.uid));
+        if !found.surplus.is_empty() {
+            found.own = Some(found.surplus.remove(0));
+        }
+        found
+    }
+
+    /// Whether the claim of this machine still holds, or can be made again without taking the machine from another
+    /// client.
+    pub(super) fn can_renew(&self, stored: &StoredMachine) -> bool {
+        let is_target = self.targets().contains(&stored.machine.id.uid);
+        !is_target
+            && (stored.machine.is_protected(self.now) || self.is_free(&stored.machine, &BTreeSet::new()))
+    }
+
+    /// The machines that can be claimed, the first one first: those on the current revision, then the oldest.
+    pub(super) fn candidates(&self) -> Vec<StoredMachine> {
+        let targets = self.targets();
+        let free = self.live().filter(|stored| self.is_free(&stored.machine, &targets));
+        let mut free: Vec<StoredMachine> = free.cloned().collect();
+        let current = self.pool.published.desired_revision.as_ref().map(|(revision, _)| revision);
+        free.sort_by(|a, b| order(current, &a.machine, &b.machine));
+        free
+    }
+
+    fn live(&self) -> impl Iterator<Item = &StoredMachine> {
+        let is_live = |stored: &&StoredMachine| {
+            stored.machine.owner.as_ref() == Some(&self.pool.id.uid) && !stored.machine.terminating
+        };
+        self.machines.iter().filter(is_live)
+    }
+
+    fn is_free(&self, machine: &Machine, targets: &BTreeSet<Uid>) -> bool {
+        machine.activity == Activity::Running
+            && !machine.is_protected(self.now)
+            && !machine.is_restarting()
+            && !targets.contains(&machine.id.uid)
+    }
+
+    fn targets(&self) -> BTreeSet<Uid> {
+        targets(&self.pool.record)
+    }
+}
+
+/// The targets of all removals in a record, reserved or accepted.
+pub(super) fn targets(record: &RemovalRecord) -> BTreeSet<Uid> {
+    record.reserved().chain(record.accepted()).map(|target| target.uid.clone()).collect()
+}
+
+fn order(current: Option<&RevisionId>, a: &Machine, b: &Machine) -> Ordering {
+    let key =
+        |machine: &Machine| (current.is_some() && machine.revision.as_ref() != current, machine.created);
+    key(a).cmp(&key(b)).then_with(|| a.id.cmp(&b.id))
+}

@@ -1,0 +1,129 @@
+//! Releases of claimed machines.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use vmpool_engine::protection::{BY, CLAIM, REASON, UNTIL};
+use vmpool_platforms::removal::StoredMachine;
+
+use super::model::{ReleaseRequest, Released, Then};
+use super::observe;
+use super::take::Writer;
+use crate::audit::AuditInfo;
+use crate::body::{RemovalRequest, RequestedTarget};
+use crate::error::Error;
+use crate::removal::{DEADLINE, Remover};
+
+/// Number of attempts on a machine that other clients change.
+const ATTEMPTS: usize = 8;
+
+/// Releases a machine that the caller has claimed.
+///
+/// # Errors
+/// [`Error::ClaimNotFound`], also if the claim was released before, [`Error::Forbidden`] if another user holds it, and
+/// those of the writes.
+pub(super) async fn release(
+    writer: &Writer<'_>,
+    remover: &Arc<Remover>,
+    request: &ReleaseRequest,
+    audit: &AuditInfo,
+    deadline: Duration,
+) -> Result<Released, Error> {
+    let world = observe::world(writer.cluster, writer.env, writer.pool).await?;
+    let replicas = i64::try_from(world.pool.desired).unwrap_or(i64::MAX);
+    let not_found = || Error::ClaimNotFound { stored: writer.pool.stored, pool: writer.pool.name.clone() };
+    let found =
+        world.machines.into_iter().find(|stored| stored.machine.id.uid.as_str() == request.machine_uid);
+    let mut machine = found.ok_or_else(not_found)?;
+    let pool_uid = world.pool.id.uid.as_str();
+    for _ in 0..ATTEMPTS {
+        check(&machine, pool_uid, request, &audit.user.name)?.ok_or_else(not_found)?;
+        let released =
+            |replicas| Released { machine: machine.machine.id.clone(), then: request.then, replicas };
+        if request.dry_run {
+            return Ok(released(replicas));
+        }
+        let done = match request.then {
+            Then::Keep => {
+                let body = json!({ UNTIL: null, BY: null, REASON: null, CLAIM: null });
+                writer.write(&machine, &body, deadline).await?.is_some()
+            }
+            Then::Replace => replace(writer, &machine, deadline).await?,
+            Then::Remove => {
+                let id = &machine.machine.id;
+                let uid = Some(id.uid.as_str().to_owned());
+                let targets = vec![RequestedTarget { name: id.name.to_string(), uid }];
+                let pool_uid = Some(pool_uid.to_owned());
+                // The machine stays protected until it is deleted, so that no other caller claims it.
+                let removal = RemovalRequest { targets, pool_uid, dry_run: false, force: true };
+                let accepted = remover.remove(writer.pool.clone(), removal, audit.clone()).await?;
+                return Ok(released(accepted.replicas.unwrap_or(replicas)));
+            }
+        };
+        if done {
+            return Ok(released(replicas));
+        }
+        let live = observe::machine(writer.cluster, writer.pool, &machine.machine.id.name).await;
+        let live = live.map_err(|error| observe::failed("reading a claimed machine", &error))?;
+        machine = live.filter(|live| live.machine.id == machine.machine.id).ok_or_else(not_found)?;
+    }
+    Err(Error::Conflict {
+        stored: writer.pool.stored,
+        pool: writer.pool.name.clone(),
+        why: "other clients kept changing the machine; try again".to_owned(),
+    })
+}
+
+/// `None` if the machine has no such claim.
+///
+/// # Errors
+/// [`Error::Forbidden`] if another user holds the claim.
+fn check(
+    machine: &StoredMachine,
+    pool_uid: &str,
+    request: &ReleaseRequest,
+    user: &str,
+) -> Result<Option<()>, Error> {
+    let protection = machine.machine.protection.as_ref();
+    let claim = protection.and_then(|protection| protection.claim_of(pool_uid));
+    let Some(claim) = claim.filter(|claim| claim.id == request.id && !machine.machine.terminating) else {
+        return Ok(None);
+    };
+    if claim.user != user {
+        let machine = &machine.machine.id;
+        return Err(Error::Forbidden(format!(
+            "virtual machine \"{machine}\" is claimed by another user: only that user may release it"
+        )));
+    }
+    Ok(Some(()))
+}
+
+/// Deletes a machine at the version that was read. The number of machines stays, so the controller creates another one.
+/// Returns whether the machine is deleted; otherwise it has changed.
+async fn replace(writer: &Writer<'_>, machine: &StoredMachine, deadline: Duration) -> Result<bool, Error> {
+    let (stored, namespace) = (writer.pool.stored, &*writer.pool.namespace);
+    let id = &machine.machine.id;
+    let mut unconfirmed = false;
+    loop {
+        let version = Some(machine.version.as_str());
+        match writer.cluster.delete_machine(stored, namespace, id, version).await {
+            Ok(()) => return Ok(true),
+            Err(error) if error.is_not_found() => return Ok(true),
+            Err(error) if error.is_conflict() && unconfirmed => {
+                // The first request may have begun the deletion, which is a version of its own.
+                let live = observe::machine(writer.cluster, writer.pool, &id.name).await;
+                let live = live.map_err(|error| observe::failed("reading a claimed machine", &error))?;
+                let live = live.filter(|live| live.machine.id == *id);
+                return Ok(live.is_none_or(|live| live.machine.terminating));
+            }
+            Err(error) if error.is_conflict() => return Ok(false),
+            Err(error) if error.is_transient() => unconfirmed = true,
+            Err(error) => return Err(observe::failed(&format!("deleting virtual machine \"{id}\""), &error)),
+        }
+        if writer.env.uptime() >= deadline {
+            return Err(Error::ClaimTimeout(DEADLINE));
+        }
+        writer.env.sleep(Duration::from_millis(200)).await;
+    }
+}

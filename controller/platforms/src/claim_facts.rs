@@ -1,0 +1,151 @@
+//! What claims read of stored pools, machines and instances.
+
+use kube::Resource;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use vmpool_engine::{Machine, Pool};
+
+use crate::removal_api::{PlatformOf, Stored};
+use crate::{Dvp, KubeVirt, Platform, dvp};
+
+/// The longest list of addresses.
+const ADDRESSES: usize = 64;
+
+/// A stored machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredMachine {
+    /// Its facts.
+    pub machine: Machine,
+    /// Its resource version.
+    pub version: String,
+    /// Its IP addresses, if the machine object contains them.
+    pub addresses: Vec<String>,
+}
+
+/// A page of a list of machines.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// The machines.
+    pub machines: Vec<StoredMachine>,
+    /// Where the next page begins; `None` for the last page.
+    pub next: Option<String>,
+}
+
+impl Stored {
+    /// Reads a stored pool.
+    ///
+    /// # Errors
+    /// A text that is not a pool.
+    pub fn read_pool(&self, body: &RawValue) -> serde_json::Result<Pool> {
+        match self.platform {
+            PlatformOf::Dvp => Ok(Dvp::read_pool(&serde_json::from_str(body.get())?)),
+            PlatformOf::KubeVirt => Ok(KubeVirt::read_pool(&serde_json::from_str(body.get())?)),
+        }
+    }
+
+    /// Reads a stored machine.
+    ///
+    /// # Errors
+    /// A text that is not a machine.
+    pub fn read_machine(&self, body: &RawValue) -> serde_json::Result<StoredMachine> {
+        match self.platform {
+            PlatformOf::Dvp => machine::<Dvp>(body),
+            PlatformOf::KubeVirt => machine::<KubeVirt>(body),
+        }
+    }
+
+    /// Reads a page of a list of machines.
+    ///
+    /// # Errors
+    /// A text that is not a list of machines.
+    pub fn read_page(&self, body: &RawValue) -> serde_json::Result<Page> {
+        #[derive(Deserialize)]
+        struct List {
+            #[serde(default)]
+            metadata: Metadata,
+            items: Vec<Box<RawValue>>,
+        }
+        #[derive(Default, Deserialize)]
+        struct Metadata {
+            #[serde(rename = "continue", default)]
+            next: Option<String>,
+        }
+        let List { metadata, items } = serde_json::from_str(body.get())?;
+        let machines = items.iter().map(|item| self.read_machine(item)).collect::<Result<_, _>>()?;
+        Ok(Page { machines, next: metadata.next.filter(|next| !next.is_empty()) })
+    }
+
+    /// The label selector of the machines of the pool with this UID; `None` if labels do not tell them apart.
+    pub fn selector(&self, pool_uid: &str) -> Option<String> {
+        match self.platform {
+            PlatformOf::Dvp => Some(dvp::selector(pool_uid)),
+            PlatformOf::KubeVirt => None,
+        }
+    }
+}
+
+/// The IP addresses in an instance of a machine, an object with the name of its machine.
+///
+/// # Errors
+/// A text that is not an object.
+pub fn instance_addresses(body: &RawValue) -> serde_json::Result<Vec<String>> {
+    let Addressed { status, .. } = serde_json::from_str(body.get())?;
+    Ok(status.addresses())
+}
+
+fn machine<P: Platform>(body: &RawValue) -> serde_json::Result<StoredMachine>
+where
+    P::Machine: DeserializeOwned,
+{
+    let object: P::Machine = serde_json::from_str(body.get())?;
+    let Addressed { status } = serde_json::from_str(body.get())?;
+    Ok(StoredMachine {
+        machine: P::read_machine(&object),
+        version: object.meta().resource_version.clone().unwrap_or_default(),
+        addresses: status.addresses(),
+    })
+}
+
+#[derive(Deserialize)]
+struct Addressed {
+    #[serde(default, deserialize_with = "lenient_status")]
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    ip_address: Option<String>,
+    interfaces: Vec<Interface>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Interface {
+    ip_address: Option<String>,
+    ip_addresses: Option<Vec<String>>,
+}
+
+impl Status {
+    /// All addresses, each once, the first one first.
+    fn addresses(self) -> Vec<String> {
+        let of_interface = |interface: Interface| {
+            let all = interface.ip_addresses.unwrap_or_default();
+            interface.ip_address.into_iter().chain(all)
+        };
+        let all = self.ip_address.into_iter().chain(self.interfaces.into_iter().flat_map(of_interface));
+        let mut addresses: Vec<String> = Vec::new();
+        for address in all.filter(|address| !address.is_empty()).take(ADDRESSES) {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        addresses
+    }
+}
+
+fn lenient_status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Status, D::Error> {
+    let status = serde_json::Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(status).unwrap_or_default())
+}

@@ -1,0 +1,84 @@
+//! The CustomResourceDefinitions in the cluster.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::core::PartialObjectMeta;
+use kube::{Api, Client, Resource};
+use tokio::sync::watch;
+use vmpool_platforms::{AttachmentOf, DiskOf, Disks, InstanceOf, Instances, OtherController, Platform};
+use vmpool_runtime::Env;
+
+use crate::watch::{MapSink, Objects, Scope};
+
+/// The name of the definition of `K`.
+pub(crate) fn name<K: Resource<DynamicType = ()>>() -> String {
+    format!("{}.{}", K::plural(&()), K::group(&()))
+}
+
+/// The names of all definitions without which the controller cannot reconcile the pools of a platform.
+fn required<P: Platform>() -> Vec<String> {
+    let mut names = vec![name::<P::Pool>(), name::<P::Machine>()];
+    if P::Disks::EXIST {
+        names.push(name::<DiskOf<P>>());
+    }
+    if P::Disks::HAS_ATTACHMENTS {
+        names.push(name::<AttachmentOf<P>>());
+    }
+    if P::Instances::EXIST {
+        names.push(name::<InstanceOf<P>>());
+    }
+    names
+}
+
+/// The definitions that the controller needs to know of a platform.
+pub(crate) fn of_platform<P: Platform>() -> Vec<String> {
+    let mut names = required::<P>();
+    if P::OtherController::EXISTS {
+        names.push(name::<<P::OtherController as OtherController>::Installation>());
+    }
+    names
+}
+
+/// The UIDs of definitions by their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Definitions(BTreeMap<String, String>);
+
+impl Definitions {
+    /// The UID of a definition.
+    pub(crate) fn uid(&self, name: &str) -> Option<&String> {
+        self.0.get(name)
+    }
+
+    /// The UIDs of the definitions that a platform requires, or the name of a missing one.
+    pub(crate) fn served<P: Platform>(&self) -> Result<Vec<String>, String> {
+        required::<P>().into_iter().map(|name| self.uid(&name).cloned().ok_or(name)).collect()
+    }
+}
+
+/// The definitions of these names, which `observe` keeps up to date. `None` before the first list.
+pub(crate) type Known = watch::Receiver<Option<Definitions>>;
+
+/// Keeps `known` up to date, forever. Only the metadata of the definitions is requested, and only their UIDs are stored,
+/// because definitions are large.
+pub(crate) async fn observe(
+    client: Client,
+    env: Env,
+    names: Vec<String>,
+    known: watch::Sender<Option<Definitions>>,
+) {
+    let read = move |definition: PartialObjectMeta<CustomResourceDefinition>| {
+        let metadata = definition.metadata;
+        metadata.uid.filter(|_| metadata.name.is_some_and(|name| names.contains(&name)))
+    };
+    let sink = MapSink::new(read, |uids: &Objects<String>| {
+        let now = Definitions(uids.iter().map(|((_, name), uid)| (name.clone(), uid.clone())).collect());
+        known.send_if_modified(|known| {
+            let is_new = known.as_ref() != Some(&now);
+            *known = Some(now);
+            is_new
+        });
+    });
+    let scope = Scope { metadata_only: true, ..Scope::default() };
+    crate::watch::watch(Api::all(client), env, scope, sink).await;
+}

@@ -1,0 +1,37 @@
+#!/bin/sh
+# Gives each user one desktop of a pool: broker.sh connect USER | keep USER | logout USER
+#
+#   connect  prints the address of the desktop of the user, and claims one if the user has none
+#   keep     renews the claim. Run it periodically while the session is open
+#   logout   gives the desktop back. The next user gets a fresh one; with AFTER_LOGOUT=Keep, the same one
+#
+# Set: POOL_NAMESPACE and POOL. Optional: POOL_GROUP and CLAIM_SECONDS, after which a lost session ends.
+set -eu
+pool="/apis/${POOL_GROUP:-subresources.vmpool.dev}/v1alpha1/namespaces/$POOL_NAMESPACE/virtualmachinepools/$POOL"
+action=$1
+id="desktop-$2"
+
+claim() {
+  printf '{"id":"%s","durationSeconds":%s,"reason":"desktop","waitSeconds":25,"renew":%s}' \
+    "$id" "${CLAIM_SECONDS:-14400}" "$1" |
+    kubectl create --raw "$pool/claim" -f -
+}
+
+case "$action" in
+  connect)
+    machine=$(claim false)
+    printf '%s\n' "$machine" | sed -n 's/.*"addresses":\["\([^"]*\)".*/\1/p'
+    ;;
+  keep) claim true >/dev/null ;;
+  logout)
+    # A user without a desktop has nothing to give back.
+    machine=$(claim true) || exit 0
+    uid=$(printf '%s' "$machine" | sed -n 's/.*"uid":"\([^"]*\)".*/\1/p')
+    printf '{"id":"%s","machineUID":"%s","then":"%s"}' "$id" "$uid" "${AFTER_LOGOUT:-Replace}" |
+      kubectl create --raw "$pool/release" -f - >/dev/null
+    ;;
+  *)
+    echo "usage: broker.sh connect|keep|logout USER" >&2
+    exit 64
+    ;;
+esac

@@ -1,0 +1,121 @@
+//! The scripts of the recipes, with stand-ins for kubectl and ssh that play the aggregated API and a machine.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use vmpool_installation::workspace_root;
+
+/// A folder with the state of the stand-ins: two free machines, and a log of all requests.
+struct Stage {
+    folder: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for machine in ["machine-0", "machine-1"] {
+            std::fs::write(folder.path().join(machine), "").unwrap();
+        }
+        Self { folder }
+    }
+
+    fn run(&self, script: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+        let root: PathBuf = workspace_root();
+        let stubs = root.join("e2e/tests/docs/stubs");
+        let path = format!("{}:{}", stubs.display(), std::env::var("PATH").unwrap());
+        let mut command = Command::new("sh");
+        command.arg(root.join("docs/examples/recipes").join(script)).args(arguments);
+        command.env("PATH", path).env("STUB", self.folder.path()).env("TMPDIR", self.folder.path());
+        command.env("POOL_NAMESPACE", "ci").env("POOL", "runners");
+        command.env("RETRY_SECONDS", "0").env("CLAIM_ATTEMPTS", "2");
+        command.envs(variables.iter().copied()).stdin(std::process::Stdio::null());
+        command.output().unwrap()
+    }
+
+    /// The requests since the last call.
+    fn log(&self) -> String {
+        let path = self.folder.path().join("log");
+        let log = std::fs::read_to_string(&path).unwrap_or_default();
+        let _ = std::fs::remove_file(path);
+        log
+    }
+
+    fn is_free(&self, machine: &str) -> bool {
+        std::fs::read_to_string(self.folder.path().join(machine)).unwrap().is_empty()
+    }
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn job(folder: &Path) -> String {
+    let path = folder.join("job.sh");
+    std::fs::write(&path, "echo hello from the job\n").unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_gitlab_job_runs_on_a_claimed_machine_that_is_replaced_afterwards() {
+    let stage = Stage::new();
+    let of_job = [("CUSTOM_ENV_CI_JOB_ID", "7")];
+    let prepared = text(&stage.run("gitlab/prepare.sh", &[], &of_job));
+    assert_eq!(prepared, "job 7 runs on machine-0 (10.0.0.7)\n");
+    let script = job(stage.folder.path());
+    assert!(stage.run("gitlab/run.sh", &[&script, "build_script"], &of_job).status.success());
+    let log = stage.log();
+    assert!(log.contains("\"renew\":true"), "the claim is renewed before each stage: {log}");
+    assert!(log.contains("runner@10.0.0.7") && log.contains("echo hello from the job"), "{log}");
+    // A repeated cleanup finds nothing to do.
+    for _ in 0..2 {
+        text(&stage.run("gitlab/cleanup.sh", &[], &of_job));
+    }
+    let log = stage.log();
+    let release = "{\"id\":\"gitlab-7\",\"machineUID\":\"uid-of-machine-0\",\"then\":\"Replace\"}";
+    assert_eq!(log.matches(release).count(), 1, "{log}");
+    assert!(stage.is_free("machine-0"));
+}
+
+#[test]
+fn a_gitlab_job_goes_to_another_runner_if_no_machine_is_free_or_the_claim_has_ended() {
+    let stage = Stage::new();
+    for job in ["1", "2"] {
+        text(&stage.run("gitlab/prepare.sh", &[], &[("CUSTOM_ENV_CI_JOB_ID", job)]));
+    }
+    let codes = [("CUSTOM_ENV_CI_JOB_ID", "3"), ("SYSTEM_FAILURE_EXIT_CODE", "77")];
+    assert_eq!(stage.run("gitlab/prepare.sh", &[], &codes).status.code(), Some(77));
+    let script = job(stage.folder.path());
+    assert_eq!(stage.run("gitlab/run.sh", &[&script, "build_script"], &codes).status.code(), Some(77));
+}
+
+#[test]
+fn a_github_job_gives_its_machine_back_also_if_it_fails() {
+    let stage = Stage::new();
+    let of_job = [("JOB", "9"), ("JIT_COMMAND", "echo configuration")];
+    text(&stage.run("github/run-job.sh", &[], &of_job));
+    let log = stage.log();
+    assert!(log.contains("./run.sh --jitconfig configuration"), "{log}");
+    assert!(log.contains("\"then\":\"Replace\""), "{log}");
+    let failed = stage.run("github/run-job.sh", &[], &[("JOB", "10"), ("JIT_COMMAND", "exit 3")]);
+    assert!(!failed.status.success());
+    assert!(stage.is_free("machine-0"), "{}", stage.log());
+}
+
+#[test]
+fn a_user_keeps_one_desktop_until_logout() {
+    let stage = Stage::new();
+    let broker = |arguments: &[&str]| stage.run("vdi/broker.sh", arguments, &[]);
+    for _ in 0..2 {
+        assert_eq!(text(&broker(&["connect", "ann"])), "10.0.0.7\n");
+    }
+    text(&broker(&["keep", "ann"]));
+    text(&broker(&["connect", "bob"]));
+    assert!(!broker(&["connect", "carl"]).status.success(), "both desktops are in use");
+    assert!(!broker(&["keep", "carl"]).status.success());
+    for _ in 0..2 {
+        text(&broker(&["logout", "ann"]));
+    }
+    text(&broker(&["connect", "carl"]));
+    assert!(!stage.is_free("machine-0") && !stage.is_free("machine-1"));
+}
