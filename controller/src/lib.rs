@@ -23,7 +23,7 @@
 //! 5. `live` (reads from the API server), the functions of `revisions`, `watches`;
 //! 6. the steps of a pass: `observe`, then `apply`, then `report`;
 //! 7. `reconcile`: a pass;
-//! 8. `platform_state`, `lead`, then `other_controller`, `platforms`, [`options`] and `run`: a leadership, and the process.
+//! 8. `platform_state`, `lead`, then `other_controller`, `platforms`, `uninstall`, [`options`] and `run`: a leadership, and the process.
 
 mod apply;
 mod cache;
@@ -52,6 +52,7 @@ mod settings;
 mod status_conflict;
 #[cfg(test)]
 mod testing;
+mod uninstall;
 mod watch;
 mod watches;
 mod write;
@@ -63,4 +64,5 @@ pub use lead::{Dependencies, LeaderHealth, lead};
 pub use platforms::lead_all;
 pub use run::{RunError, run, serve};
 pub use settings::Settings;
+pub use uninstall::UninstallError;
 pub use write::{WriteError, Writer};

@@ -60,6 +60,16 @@ async fn run(
         Accounts::of(&chart, place.cluster).await
     };
     let accounts = ACCOUNTS.get_or_try_init(install).await?;
+    run_with(accounts, place, platforms, test).await
+}
+
+/// Runs a test with the accounts of a chart.
+pub(crate) async fn run_with(
+    accounts: &Accounts,
+    place: Place<'_>,
+    platforms: &str,
+    test: impl AsyncFnOnce(World<'_>) -> Result<()>,
+) -> Result<()> {
     accounts.grant_in(place.cluster, place.namespace).await?;
     let namespace = place.namespace;
     let flags = ["--platform=kubevirt".to_owned(), format!("--namespace={namespace}")];
