@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kube::Client;
 use parking_lot::Mutex;
-use vmpool_engine::model::{Instance, Published};
+use vmpool_engine::model::{Instance, Published, Unresolved};
 use vmpool_engine::plan::NamesInUse;
 use vmpool_engine::{Disk, Machine, Memory, ObjectId, Pool, Status, Uid};
 use vmpool_platforms::{Attachment, Platform};
@@ -41,6 +41,10 @@ pub(crate) struct PoolMemory {
     pub(crate) revisions: Option<Revisions>,
     /// The message of the last event about invalid settings.
     pub(crate) warned: Option<String>,
+    /// Why the current template cannot be used now.
+    pub(crate) unresolved: Option<Unresolved>,
+    /// The message of the last event about that.
+    pub(crate) unresolved_told: Option<String>,
     /// The message of the last event about a machine that does not start.
     pub(crate) problem: Option<String>,
     /// Detached disks that an event has reported, with their machines.

@@ -8,7 +8,8 @@ use kube::api::{GetParams, ListParams};
 use kube::core::Request;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use vmpool_platforms::{ApiObject, Platform, slim_metadata};
+use serde_json::Value;
+use vmpool_platforms::{ApiObject, Platform, Reference, slim_metadata};
 
 use crate::context::Context;
 use crate::list::{self, PAGE};
@@ -61,7 +62,7 @@ impl<P: Platform> Context<P> {
             let body = self.fetch::<K>(namespace, name).await?;
             body.map(|body| serde_json::from_slice(body.bytes())).transpose().map_err(kube::Error::SerdeError)
         };
-        self.in_time::<K, _>(name, object).await
+        self.in_time(&K::kind(&()), name, object).await
     }
 
     /// Reads an object live as text, with all its fields.
@@ -70,11 +71,24 @@ impl<P: Platform> Context<P> {
         namespace: &str,
         name: &str,
     ) -> Result<Option<ResponseBody>, ReadError> {
-        self.in_time::<K, _>(name, self.fetch::<K>(namespace, name)).await
+        self.in_time(&K::kind(&()), name, self.fetch::<K>(namespace, name)).await
+    }
+
+    /// Reads an object live that a template refers to.
+    pub(crate) async fn get_referenced(&self, reference: &Reference) -> Result<Option<Value>, ReadError> {
+        let object = async {
+            let body = self.fetch_at(reference.collection.clone(), &reference.name).await?;
+            body.map(|body| serde_json::from_slice(body.bytes())).transpose().map_err(kube::Error::SerdeError)
+        };
+        self.in_time(reference.kind, &reference.name, object).await
     }
 
     async fn fetch<K: ApiObject>(&self, namespace: &str, name: &str) -> kube::Result<Option<ResponseBody>> {
-        let request = Request::new(collection::<K>(namespace)).get(name, &GetParams::default());
+        self.fetch_at(collection::<K>(namespace), name).await
+    }
+
+    async fn fetch_at(&self, collection: String, name: &str) -> kube::Result<Option<ResponseBody>> {
+        let request = Request::new(collection).get(name, &GetParams::default());
         let mut request = request.map_err(kube::Error::BuildRequest)?;
         request.extensions_mut().insert("get");
         let answer = match rejection::read(&self.client, request).await {
@@ -133,7 +147,7 @@ impl<P: Platform> Context<P> {
         let mut wanted = wanted.limit(PAGE);
         loop {
             let page = list::page(&self.client, request(&wanted), &mut visit);
-            let page = self.in_time::<K, _>(ALL, page).await?;
+            let page = self.in_time(&K::kind(&()), ALL, page).await?;
             if page.next.is_empty() {
                 return Ok(());
             }
@@ -142,12 +156,13 @@ impl<P: Platform> Context<P> {
     }
 
     /// The result of a read, or an error after the deadline.
-    async fn in_time<K: ApiObject, T>(
+    async fn in_time<T>(
         &self,
+        kind: &str,
         name: &str,
         read: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, ReadError> {
-        let (kind, name) = (K::kind(&()).into_owned(), name.to_owned());
+        let (kind, name) = (kind.to_owned(), name.to_owned());
         match self.env.timeout(self.settings.request_deadline, read).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(source)) => Err(ReadError::Failed { kind, name, source: Box::new(source) }),

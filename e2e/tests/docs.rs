@@ -131,6 +131,7 @@ fn every_condition_and_reason_is_documented() {
     same(POOLS, failures.into_iter().map(|(_, reason)| reason), words);
     let mut reasons = constants("controller/engine/src/condition.rs");
     reasons.retain(|word| !types.contains(word));
+    reasons.extend(vmpool_platforms::kubevirt::pins::REASONS.map(str::to_owned));
     same(POOLS, others.into_iter().map(|(_, reason)| reason), reasons);
 }
 
@@ -139,7 +140,7 @@ fn every_event_is_documented_with_its_type() {
     let documented = table(POOLS, "Reason").into_iter().map(|row| (code(&row[0]).concat(), row[1].clone()));
     let reasons = all!(Reason: RestartRequested, SuccessfulCreate, FailedCreate, SuccessfulDelete, FailedDelete, DiskCreated, DiskReused,
         DiskDetached, DiskDetachedByHand, DiskDeleted, DiskResized, FailedDisk, FailedRepair, ReservationExpired, TemplateApplied,
-        FailedTemplateUpdate, InvalidSettings, FailedRead, MachineNotStarted, ProtectionShortened);
+        FailedTemplateUpdate, InvalidSettings, TemplateUnresolved, FailedRead, MachineNotStarted, ProtectionShortened);
     let kind = |reason: Reason| if reason.is_warning() { "Warning" } else { "Normal" };
     let existing = reasons.map(|reason| (reason.as_str().to_owned(), kind(reason).to_owned()));
     same(POOLS, documented, existing);

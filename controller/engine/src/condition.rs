@@ -25,8 +25,12 @@ pub const REPLICA_PAUSED: &str = "ReplicaPaused";
 /// `ReplicaPaused` is True.
 pub const SUCCESSFUL_PAUSED: &str = "SuccessfulPaused";
 
+/// Present and False while an object that the template refers to is missing or does not fit. The reason is a word of the
+/// platform.
+pub const TEMPLATE_RESOLVED: &str = "TemplateResolved";
+
 /// The condition types that the engine publishes. All others in a status belong to other controllers.
-pub const OWN: [&str; 7] = [
+pub const OWN: [&str; 8] = [
     AVAILABLE,
     PROGRESSING,
     SYNCED,
@@ -34,6 +38,7 @@ pub const OWN: [&str; 7] = [
     INVALID_SETTINGS,
     BLOCKED_BY_PROTECTION,
     REPLICA_PAUSED,
+    TEMPLATE_RESOLVED,
 ];
 
 /// `Available` is True.

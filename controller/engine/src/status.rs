@@ -68,6 +68,14 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
             message: "the pool is paused: the controller creates, deletes and updates no machine".to_owned(),
         });
     }
+    if let Some(unresolved) = &pool.unresolved {
+        wanted.push(Wanted {
+            kind: condition::TEMPLATE_RESOLVED,
+            holds: false,
+            reason: unresolved.reason,
+            message: unresolved.message.clone(),
+        });
+    }
     if let Some(failure) = pool.invalid_spec().as_ref().or(failure) {
         wanted.push(Wanted {
             kind: condition::REPLICA_FAILURE,

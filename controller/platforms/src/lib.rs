@@ -26,8 +26,8 @@ pub use intern::intern;
 pub use kubevirt::KubeVirt;
 pub use meta::{controller_of, controller_reference, slim_metadata};
 pub use seam::{
-    ApiObject, AttachmentOf, ClaimOf, DiskOf, Disks, Finalizers, InstanceOf, Instances, NoDisks,
-    NoFinalizers, NoInstances, NoObject, NoRival, NoStorage, PatchBody, Platform, RestartRequest, Revisions,
-    Rival, Storage, VolumeOf,
+    ApiObject, AttachmentOf, ClaimOf, DiskOf, Disks, Existing, Finalizers, Found, InstanceOf, Instances,
+    NoDisks, NoFinalizers, NoInstances, NoObject, NoPins, NoRival, NoStorage, PatchBody, Pins, Platform,
+    Reference, Resolution, RestartRequest, Revisions, Rival, Storage, VolumeOf,
 };
 pub use text::Text;

@@ -3,6 +3,7 @@
 //! Most tests run without a controller. The cluster also has the CRDs of the other platform, because one cluster can have both.
 
 mod definitions;
+mod pins;
 mod pools;
 mod samples;
 mod scale;
@@ -29,12 +30,14 @@ use vmpool_api::kubevirt::{POOL_API_VERSION, POOL_GROUP, POOL_OLD_VERSION};
 const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
 
 /// Resource names of the kinds, for paths of requests.
-const PLURALS: [(&str, &str); 5] = [
+const PLURALS: [(&str, &str); 7] = [
     ("VirtualMachinePool", "virtualmachinepools"),
     ("VirtualMachine", "virtualmachines"),
     ("VirtualMachineInstance", "virtualmachineinstances"),
     ("KubeVirt", "kubevirts"),
     ("DataVolume", "datavolumes"),
+    ("VirtualMachineInstancetype", "virtualmachineinstancetypes"),
+    ("VirtualMachinePreference", "virtualmachinepreferences"),
 ];
 
 /// Runs a test on the shared control plane, in a namespace of its own.
@@ -61,6 +64,7 @@ async fn install(cluster: &ControlPlane) -> Result<()> {
     let folder = workspace_root().join("api/crds/kubevirt");
     let mut definitions = documents_in(&folder)?;
     definitions.extend(documents_in(&folder.join("platform"))?);
+    definitions.extend(documents_in(&workspace_root().join("api/crds/instancetype"))?);
     Ok(apply(&cluster.admin(), &definitions, None).await?)
 }
 

@@ -238,6 +238,15 @@ pub(crate) enum Transition {
     Unknown,
 }
 
+/// Why the template of a pool cannot be used now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unresolved {
+    /// The reason in the condition: one CamelCase word of the platform.
+    pub reason: &'static str,
+    /// A sentence with the object that is missing or does not fit, and what to do.
+    pub message: String,
+}
+
 /// A pool: its spec, and the state that its annotations and its status store.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts: any of them may come with any other")]
@@ -295,6 +304,8 @@ pub struct Pool {
     /// Messages about settings that cannot be read. The controller uses the safe value of each, and continues to
     /// reconcile the pool.
     pub invalid_settings: Vec<String>,
+    /// Why machines cannot be created from the current template, or updated to it.
+    pub unresolved: Option<Unresolved>,
 }
 
 impl Pool {
@@ -327,6 +338,7 @@ impl Pool {
             status_scope: StatusScope::default(),
             validation_errors: Vec::new(),
             invalid_settings: Vec::new(),
+            unresolved: None,
         }
     }
 

@@ -19,7 +19,7 @@ use vmpool_engine::revision::{RevisionId, TemplateParts};
 use vmpool_engine::{Disk, Machine, Pool, Status};
 
 use super::{
-    Attachment, Disks, NoFinalizers, NoInstances, NoRival, NoStorage, PatchBody, Platform, Revisions,
+    Attachment, Disks, NoFinalizers, NoInstances, NoPins, NoRival, NoStorage, PatchBody, Platform, Revisions,
 };
 
 pub use objects::{AttachmentObject, DiskObject, MachineObject, PoolObject};
@@ -37,6 +37,7 @@ impl Platform for Dvp {
     type Disks = Self;
     type Storage = NoStorage;
     type Revisions = Self;
+    type Pins = NoPins;
     type Rival = NoRival;
     type Finalizers = NoFinalizers;
 

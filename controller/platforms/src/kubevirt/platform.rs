@@ -9,6 +9,7 @@ use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::{Fingerprint, RevisionId, TemplateParts};
 use vmpool_engine::{Machine, ObjectId, Pool, Status};
+use vmpool_instancetype::stash;
 
 use super::coexistence::{self, PoolLoop};
 use super::machine::{self, Template};
@@ -18,10 +19,10 @@ use super::objects::{
 use super::read::{self, settings};
 use super::release::{self, Target};
 use super::restart::{self, Restart};
-use super::{facts, keys, publish, revision, template, update};
+use super::{facts, keys, pins, publish, revision, template, update};
 use crate::{
-    ApiObject, Finalizers, Instances, NoDisks, PatchBody, Platform, RestartRequest, Revisions, Rival,
-    Storage, controller_of,
+    ApiObject, Existing, Finalizers, Found, Instances, NoDisks, PatchBody, Pins, Platform, Resolution,
+    RestartRequest, Revisions, Rival, Storage, controller_of,
 };
 
 /// The field of the spec of a pool that contains the template of its machines.
@@ -40,6 +41,7 @@ impl Platform for KubeVirt {
     type Disks = NoDisks;
     type Storage = Self;
     type Revisions = Self;
+    type Pins = Self;
     type Rival = Self;
     type Finalizers = Self;
 
@@ -51,7 +53,11 @@ impl Platform for KubeVirt {
     }
     /// The whole spec of the pool, as KubeVirt stores it in a revision.
     fn template(pool: &PoolObject) -> Value {
-        pool.spec()
+        let mut spec = pool.spec();
+        if let Some(spec) = spec.as_object_mut() {
+            spec.remove(pins::FIELD);
+        }
+        spec
     }
     /// Of the spec, only the template of the machines counts.
     fn canonical(spec: &Value) -> Value {
@@ -123,9 +129,10 @@ impl Instances<MachineObject> for KubeVirt {
 }
 
 impl Revisions<PoolObject> for KubeVirt {
-    /// Its name is its identity.
+    /// Its name is its identity. Pins, which the pool owns as well, have the label of copies.
     fn id(metadata: &ObjectMeta) -> Option<&str> {
-        metadata.name.as_deref()
+        let is_pin = metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(stash::labels::KIND));
+        metadata.name.as_deref().filter(|_| !is_pin)
     }
     /// Those of virt-controller have no labels.
     fn selector(_: &PoolObject) -> Option<String> {
@@ -146,9 +153,34 @@ impl Revisions<PoolObject> for KubeVirt {
     fn parts(spec: &Value) -> Option<TemplateParts> {
         let machine = &template::canonical(&spec[TEMPLATE])["spec"];
         Some(TemplateParts {
-            instance: Fingerprint::of(&machine["template"]),
+            instance: Fingerprint::of(&json!([machine["template"], pins::effective(spec)])),
             storage: Fingerprint::of(&json!({ "templates": machine["dataVolumeTemplates"] })),
         })
+    }
+}
+
+impl Pins<PoolObject, MachineObject> for KubeVirt {
+    fn has_references(spec: &Value) -> bool {
+        pins::has_references(spec)
+    }
+    fn resolve(pool: &PoolObject, spec: &Value, found: &Found) -> Resolution {
+        let namespace = pool.metadata.namespace.as_deref().unwrap_or_default();
+        pins::resolve(&facts::id(&pool.metadata), namespace, spec, found)
+    }
+    fn inherit(spec: &Value, stored: &Value) -> Option<Value> {
+        pins::inherit(spec, stored)
+    }
+    fn objects(spec: &Value) -> Vec<Value> {
+        pins::objects(spec)
+    }
+    fn existing(pool: &ObjectId, pin: &Value, live: &Value) -> Existing {
+        pins::existing(pool, pin, live)
+    }
+    fn used_by(machine: &MachineObject) -> &[String] {
+        &machine.copies
+    }
+    fn keep(live: &Value, machine: &ObjectId) -> Option<Value> {
+        pins::keep(live, machine)
     }
 }
 
@@ -202,7 +234,7 @@ fn target(metadata: &ObjectMeta) -> Target<'_> {
 
 /// The template in the spec of a pool, or in a revision.
 fn of(spec: &Value) -> Template<'_> {
-    Template { content: &spec[TEMPLATE], names: settings(spec).names }
+    Template { content: &spec[TEMPLATE], names: settings(spec).names, pins: &spec[pins::FIELD] }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use vmpool_engine::model::ObjectId;
 use super::keys::{LABEL_VALUE, owner};
 use super::machine::Template;
 use super::objects::RevisionObject;
+use super::pins;
 use super::read::{NameGeneration, settings};
 use crate::controller_reference;
 
@@ -68,12 +69,14 @@ pub struct StoredTemplate {
     pub content: Value,
     /// Which names get the ordinal.
     pub names: NameGeneration,
+    /// The pins; null if the revision has none.
+    pub pins: Value,
 }
 
 impl StoredTemplate {
     /// The template for the functions that compare and write.
     pub fn template(&self) -> Template<'_> {
-        Template { content: &self.content, names: self.names }
+        Template { content: &self.content, names: self.names, pins: &self.pins }
     }
 }
 
@@ -82,7 +85,8 @@ pub fn stored_template(revision: &RevisionObject) -> Option<StoredTemplate> {
     let mut data = revision.data.value();
     let names = settings(&data).names;
     let content = data.as_object_mut()?.remove("virtualMachineTemplate").filter(Value::is_object)?;
-    Some(StoredTemplate { content, names })
+    let pins = data[pins::FIELD].take();
+    Some(StoredTemplate { content, names, pins })
 }
 
 #[cfg(test)]
