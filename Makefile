@@ -1,5 +1,5 @@
-# Every target runs on a fresh machine with Rust (rustup), Go, a C compiler and git, and says what it does.
-# CARGO_TARGET_DIR is honoured throughout.
+# Every target works on a new machine with Rust (rustup), Go, a C compiler and git, and prints a missing requirement.
+# All targets use CARGO_TARGET_DIR, if it is set.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -14,6 +14,9 @@ PLAYGROUND := $(TARGET_DIR)/debug/playground
 BUILD := cargo build --locked --workspace
 DEMO := --bin vmpool-controller --bin vmpool-simulator --bin demo
 CHART := --bin vmpool-controller --bin vmpool-webhook --bin vmpool-apiserver --bin vmpool-simulator --bin playground
+
+# The test targets with scenarios on an embedded control plane.
+SCENARIOS := --package vmpool-e2e --test scenarios --test kubevirt --test timed
 
 # Go programs and Rust programs are built side by side: either build has long phases that use one processor only. Without
 # MAKEFLAGS, cargo does not take the two jobs of make for the number of processors.
@@ -37,7 +40,9 @@ scenario: xtask ## Run the scenarios whose test names contain NAME, with their l
 	@$(XTASK) tools control-plane
 	@$(XTASK) tools helm
 	cargo build --locked --workspace --bins
-	cargo test --locked --package vmpool-e2e --test scenarios --test timed -- --nocapture $(NAME)
+	@cargo test --locked --quiet $(SCENARIOS) -- --list $(NAME) | grep -q ': test$$' || { \
+		echo "error: the name of no scenario contains $(NAME)" >&2; exit 1; }
+	cargo test --locked $(SCENARIOS) -- --nocapture $(NAME)
 
 .PHONY: control-plane
 control-plane:
@@ -63,7 +68,7 @@ e2e: xtask ## Core scenarios on another cluster; E2E_CLUSTER=embedded (default),
 	@$(XTASK) tools helm
 	cargo build --locked --workspace --bins
 	@case "$${E2E_CLUSTER:-embedded}" in \
-	embedded) set -x; cargo test --locked --package vmpool-e2e --test scenarios --test timed ;; \
+	embedded) set -x; cargo test --locked $(SCENARIOS) ;; \
 	node) set -x; RUST_TEST_THREADS=1 cargo test --locked --package vmpool-e2e --test node_cluster --test node ;; \
 	k3s) set -x; cargo run --locked --package vmpool-external-cluster --features k3s ;; \
 	*) set -x; $(TARGET_DIR)/debug/external_cluster ;; \

@@ -13,6 +13,7 @@ mod rejected_disks;
 mod repair;
 mod restart;
 mod revision;
+mod storage_names;
 mod update;
 mod window;
 
@@ -81,6 +82,7 @@ pub(crate) async fn apply<P: Platform>(
             continue;
         }
         basis.read_disk_users(context, pool, &batch).await;
+        basis.read_storage_names(context, pool, &batch).await;
         if !run_stage(context, pool, stage, batch, &basis, memory, &mut applied).await {
             failed.push(stage);
         }

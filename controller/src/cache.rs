@@ -168,6 +168,16 @@ impl<T: Cached> Cache<T> {
         objects.cloned().collect()
     }
 
+    /// The namespaces and names of the objects with this key that `matters` accepts.
+    pub(crate) fn places_where(&self, key: &Key, matters: impl Fn(&T) -> bool) -> Vec<(Arc<str>, Arc<str>)> {
+        let inner = self.inner.read();
+        let places = inner.index.places(key).filter(|(namespace, name)| {
+            let seen = inner.objects.get(namespace).and_then(|objects| objects.get(name));
+            seen.is_some_and(|seen| matters(&seen.facts))
+        });
+        places.map(|(namespace, name)| (namespace.clone(), name.clone())).collect()
+    }
+
     /// The object of this name.
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Seen<T>> {
         let inner = self.inner.read();

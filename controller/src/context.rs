@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use kube::Client;
@@ -92,6 +93,10 @@ pub(crate) struct Context<P: Platform> {
     pub(crate) instances: Arc<Cache<Instance>>,
     pub(crate) states: Mutex<HashMap<Uid, PoolMemory>>,
     pub(crate) settings: Settings,
+    /// Whether the API server removes the fields of vmpool from statuses.
+    pub(crate) status_is_pruned: AtomicBool,
+    /// Whether the platform applies changes of live parts to running instances.
+    pub(crate) live_updates: Arc<AtomicBool>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) pool_counts: PoolCounts,
 }

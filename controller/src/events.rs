@@ -4,6 +4,7 @@
 //! delay a machine. Their number is limited: up to ten events per reason and pass are sent separately, one event lists
 //! the names of the rest, a repeated event becomes a series, and a pool gets up to ten warnings per reason in ten minutes.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use vmpool_engine::ObjectId;
 use vmpool_engine::limits::shorten;
+use vmpool_platforms::{Transition, Wording};
 use vmpool_runtime::Env;
 
 use crate::metrics::WriteKind;
@@ -57,6 +59,8 @@ pub enum Reason {
     FailedDisk,
     /// Restoring labels, or writing the removal record, failed.
     FailedRepair,
+    /// Deleting a revision that no machine needs failed.
+    FailedRevisionPruning,
     /// A changed template was written to a machine.
     TemplateApplied,
     /// The controller requested a restart of a machine, so that a changed template takes effect.
@@ -93,6 +97,7 @@ impl Reason {
             Self::DiskResized => "DiskResized",
             Self::FailedDisk => "FailedDisk",
             Self::FailedRepair => "FailedRepair",
+            Self::FailedRevisionPruning => "FailedRevisionPruning",
             Self::TemplateApplied => "TemplateApplied",
             Self::RestartRequested => "RestartRequested",
             Self::ProtectionShortened => "ProtectionShortened",
@@ -116,7 +121,7 @@ impl Reason {
             | Self::DiskDeleted
             | Self::DiskResized
             | Self::FailedDisk => "Disk",
-            Self::FailedRepair | Self::ProtectionShortened => "Repair",
+            Self::FailedRepair | Self::FailedRevisionPruning | Self::ProtectionShortened => "Repair",
             Self::TemplateApplied | Self::RestartRequested | Self::FailedTemplateUpdate => "Update",
             Self::ReservationExpired => "Remove",
             Self::InvalidSettings | Self::TemplateUnresolved | Self::FailedRead => "Read",
@@ -133,6 +138,7 @@ impl Reason {
                 | Self::FailedDisk
                 | Self::DiskDetachedByHand
                 | Self::FailedRepair
+                | Self::FailedRevisionPruning
                 | Self::FailedTemplateUpdate
                 | Self::ProtectionShortened
                 | Self::ReservationExpired
@@ -164,8 +170,17 @@ pub(crate) struct PoolEvent {
 
 struct Message {
     subject: Subject,
-    reason: Reason,
+    kind: Kind,
     note: String,
+}
+
+/// An event without its message, in the words of a platform.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Kind {
+    source: &'static str,
+    reason: Cow<'static, str>,
+    action: &'static str,
+    is_warning: bool,
 }
 
 /// Queues events without waiting.
@@ -185,12 +200,29 @@ impl Events {
     }
 
     /// Queues the events of one pass.
-    pub(crate) fn publish(&self, subject: &Subject, events: Vec<PoolEvent>) {
+    pub(crate) fn publish<W: Wording>(&self, subject: &Subject, events: Vec<PoolEvent>) {
         for (reason, note) in condense(events) {
-            let message = Message { subject: subject.clone(), reason, note };
-            if self.sender.try_send(message).is_err() {
-                tracing::debug!("the event queue is full: dropped an event");
-            }
+            let kind = Kind {
+                source: W::SOURCE,
+                reason: W::reason(reason.as_str()).into(),
+                action: reason.action(),
+                is_warning: reason.is_warning(),
+            };
+            self.send(Message { subject: subject.clone(), kind, note });
+        }
+    }
+
+    /// Queues the events about changed conditions.
+    pub(crate) fn publish_transitions<W: Wording>(&self, subject: &Subject, transitions: Vec<Transition>) {
+        for Transition { reason, is_warning, note } in transitions {
+            let kind = Kind { source: W::SOURCE, reason: reason.into(), action: "Status", is_warning };
+            self.send(Message { subject: subject.clone(), kind, note: shorten(note) });
+        }
+    }
+
+    fn send(&self, message: Message) {
+        if self.sender.try_send(message).is_err() {
+            tracing::debug!("the event queue is full: dropped an event");
         }
     }
 }
@@ -228,11 +260,11 @@ struct Sender {
     instance: String,
     series: HashMap<SeriesKey, Series>,
     /// The uptimes of the last warnings of each pool and reason.
-    warnings: HashMap<(ObjectId, Reason), VecDeque<Duration>>,
+    warnings: HashMap<(ObjectId, Kind), VecDeque<Duration>>,
 }
 
 /// The pool, the reason and the note.
-type SeriesKey = (ObjectId, Reason, String);
+type SeriesKey = (ObjectId, Kind, String);
 
 struct Series {
     event: String,
@@ -254,10 +286,10 @@ impl Sender {
     }
 
     async fn send(&mut self, message: Message, uptime: Duration) -> Result<(), crate::write::WriteError> {
-        let Message { subject, reason, note } = message;
+        let Message { subject, kind, note } = message;
         let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", subject.namespace);
         let time = self.env.now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
-        let key = (subject.id.clone(), reason, note.clone());
+        let key = (subject.id.clone(), kind.clone(), note.clone());
         if let Some(series) = self.series.get_mut(&key) {
             series.count += 1;
             series.last = uptime;
@@ -270,8 +302,8 @@ impl Sender {
                 other => return other.map(|_| ()),
             }
         }
-        if reason.is_warning() && !self.may_warn(&subject.id, reason, uptime) {
-            tracing::debug!(pool = &*subject.id.name, reason = reason.as_str(), note, "omitted a warning");
+        if kind.is_warning && !self.may_warn(&subject.id, &kind, uptime) {
+            tracing::debug!(pool = &*subject.id.name, reason = &*kind.reason, note, "omitted a warning");
             return Ok(());
         }
         let name = format!("{}.{:016x}", subject.id.name, self.env.random());
@@ -280,11 +312,11 @@ impl Sender {
             "kind": "Event",
             "metadata": { "name": name, "namespace": &*subject.namespace },
             "eventTime": time,
-            "reportingController": "vmpool.dev/controller",
+            "reportingController": kind.source,
             "reportingInstance": self.instance,
-            "action": reason.action(),
-            "reason": reason.as_str(),
-            "type": if reason.is_warning() { "Warning" } else { "Normal" },
+            "action": kind.action,
+            "reason": kind.reason,
+            "type": if kind.is_warning { "Warning" } else { "Normal" },
             "note": note,
             "regarding": {
                 "apiVersion": subject.api_version,
@@ -296,7 +328,7 @@ impl Sender {
         });
         let _: Value = self.writer.create(WriteKind::Event, path, event).await?;
         // A normal event names its object and is not repeated.
-        if reason.is_warning() {
+        if kind.is_warning {
             self.remember(key, Series { event: name, count: 1, last: uptime });
         }
         Ok(())
@@ -304,8 +336,8 @@ impl Sender {
 
     /// Whether the pool has had fewer than [`WARNINGS`] warnings of this reason in the time of [`SERIES`]. If so, this one
     /// counts. Each of them is a new object, and the conditions of the pool contain the last failure anyway.
-    fn may_warn(&mut self, pool: &ObjectId, reason: Reason, uptime: Duration) -> bool {
-        let warnings = self.warnings.entry((pool.clone(), reason)).or_default();
+    fn may_warn(&mut self, pool: &ObjectId, kind: &Kind, uptime: Duration) -> bool {
+        let warnings = self.warnings.entry((pool.clone(), kind.clone())).or_default();
         warnings.retain(|at| uptime.saturating_sub(*at) < SERIES);
         let may = warnings.len() < WARNINGS;
         if may {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -119,6 +120,8 @@ pub(crate) struct Shared {
     writer: Writer,
     events: Events,
     leader_health: LeaderHealth,
+    /// Whether the platform applies changes of live parts to running instances.
+    live_updates: Arc<AtomicBool>,
 }
 
 impl Shared {
@@ -135,7 +138,8 @@ impl Shared {
         );
         let (events, send_events) = Events::new(writer.clone(), env.clone(), instance.clone());
         let sender = env.spawn("events", send_events);
-        (Self { dependencies, writer, events, leader_health }, sender)
+        let live_updates = Arc::default();
+        (Self { dependencies, writer, events, leader_health, live_updates }, sender)
     }
 
     /// Time, randomness and tasks.
@@ -146,6 +150,16 @@ impl Shared {
     /// The client of the API server.
     pub(crate) fn client(&self) -> &Client {
         &self.dependencies.client
+    }
+
+    /// Records whether the platform applies changes of live parts to running instances.
+    pub(crate) fn set_live_updates(&self, live: bool) {
+        self.live_updates.store(live, Ordering::Relaxed);
+    }
+
+    /// The same for another platform, which has live updates of its own.
+    pub(crate) fn for_platform(&self) -> Self {
+        Self { live_updates: Arc::default(), ..self.clone() }
     }
 }
 
@@ -172,7 +186,7 @@ pub(crate) async fn reconcile_platform<P: Platform>(
     mut tasks: Vec<Task>,
     stop: CancellationToken,
 ) {
-    let Shared { dependencies, writer, events, leader_health } = shared;
+    let Shared { dependencies, writer, events, leader_health, live_updates } = shared;
     let Dependencies { env, client, namespace, settings, metrics, .. } = dependencies;
     let context = Arc::new(Context::<P> {
         queue: Queue::new(env.clone(), settings.debounce, metrics.queue.clone()),
@@ -188,6 +202,8 @@ pub(crate) async fn reconcile_platform<P: Platform>(
         instances: Arc::default(),
         states: Mutex::new(HashMap::new()),
         settings,
+        live_updates,
+        status_is_pruned: AtomicBool::default(),
         metrics: metrics.clone(),
         pool_counts: PoolCounts::default(),
     });

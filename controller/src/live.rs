@@ -32,6 +32,12 @@ pub(crate) enum ReadError {
 }
 
 impl ReadError {
+    /// Whether the cluster does not serve the resource.
+    pub(crate) fn is_not_found(&self) -> bool {
+        let Self::Failed { source, .. } = self else { return false };
+        matches!(&**source, kube::Error::Api(status) if status.is_not_found())
+    }
+
     /// The delay that the API server requests.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use vmpool_engine::ledger::{Fact, Ledger, Seen};
-use vmpool_engine::model::DiskState;
+use vmpool_engine::model::{DiskState, Finalizer};
 use vmpool_engine::plan::Snapshot;
 use vmpool_engine::{Disk, Machine, Memory, Pool};
 use vmpool_platforms::{ApiObject, DiskOf, Disks, Instances, Platform};
@@ -25,8 +25,10 @@ pub(crate) fn snapshot<P: Platform>(context: &Context<P>, pool: &Pool, memory: &
     memory.machines.settle(&context.machines.of(namespace));
     memory.disks.settle(&context.disks.of(namespace));
     let mut machines = context.machines.by_key(&Key::Pool(pool.id.uid.clone()));
-    let released = Key::PoolName(namespace.into(), pool.id.name.clone());
-    machines.extend(context.machines.by_key(&released));
+    if pool.finalizer != Finalizer::Unused {
+        let released = Key::PoolName(pool.namespace.clone(), pool.id.name.clone());
+        machines.extend(context.machines.by_key(&released));
+    }
     memory.machines.overlay(&mut machines);
     if P::Instances::EXIST {
         join_instances(context, namespace, &mut machines);

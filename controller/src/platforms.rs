@@ -33,10 +33,10 @@ pub async fn lead_all(
     let named = |name| platforms.contains(&name);
     // A single platform needs no check: without its CRDs its watches fail and are repeated.
     let checks = platforms.len() > 1;
-    let dvp =
-        named(PlatformName::Dvp).then(|| while_served::<Dvp>(shared.clone(), checks, stop.clone()).boxed());
+    let dvp = named(PlatformName::Dvp)
+        .then(|| while_served::<Dvp>(shared.for_platform(), checks, stop.clone()).boxed());
     let kubevirt = named(PlatformName::Kubevirt)
-        .then(|| while_served::<KubeVirt>(shared.clone(), checks, stop.clone()).boxed());
+        .then(|| while_served::<KubeVirt>(shared.for_platform(), checks, stop.clone()).boxed());
     let (dvp, kubevirt) = (OptionFuture::from(dvp), OptionFuture::from(kubevirt));
     let platforms = join(dvp, kubevirt);
     match select(std::pin::pin!(platforms), std::pin::pin!(events.join())).await {

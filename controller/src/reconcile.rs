@@ -2,6 +2,7 @@
 
 mod decision;
 mod ended;
+mod orphans;
 mod unread;
 
 use std::sync::Arc;
@@ -38,8 +39,9 @@ pub(crate) async fn reconcile<P: Platform>(context: &Context<P>, uid: &Uid) -> (
         // with an empty one.
         context.states.lock().remove(uid);
         context.pool_counts.forget(uid);
+        let again = orphans::release(context, uid).await;
         context.metrics.passes.ended(PassResult::Gone);
-        return (Requeue::Never, Duration::ZERO);
+        return (again.map_or(Requeue::Never, Requeue::After), Duration::ZERO);
     };
     let facts = &pool.facts;
     let span = tracing::info_span!(

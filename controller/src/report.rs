@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use kube::api::Patch;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use vmpool_engine::condition::{Condition, INVALID_SETTINGS, TEMPLATE_RESOLVED};
 use vmpool_engine::status::{Detached, Problem};
 use vmpool_engine::{Pool, Status, Uid};
-use vmpool_platforms::Platform;
+use vmpool_platforms::{Platform, StatusFields, Wording};
 
 use crate::apply::Applied;
 use crate::context::{Context, LastStatus, PoolMemory};
@@ -29,10 +30,17 @@ pub(crate) async fn report<P: Platform>(
     applied: Applied,
     state: &mut PoolMemory,
 ) -> Option<Duration> {
-    context.events.publish(&pool.subject(), applied.events);
+    context.events.publish::<P::Wording>(&pool.subject(), applied.events);
     let published = &pool.facts.published;
-    let body = P::status(&pool.object, &status);
-    if P::published(&pool.object, &body) == *published {
+    // One definition serves all pools of a platform.
+    let fields = if context.status_is_pruned.load(Ordering::Relaxed) {
+        StatusFields::OfPlatform
+    } else {
+        StatusFields::All
+    };
+    let body = P::status(&pool.object, &status, fields);
+    let wanted = P::published(&pool.object, &body);
+    if wanted == *published {
         return None;
     }
     // A CRD that prunes fields does not store the complete status. The comparison therefore uses the status as the API
@@ -54,6 +62,12 @@ pub(crate) async fn report<P: Platform>(
     state.status_attempt = Some(uptime);
     match publish(context, pool, body).await {
         Ok(entry) => {
+            if entry.facts.published.summary != wanted.summary {
+                context.status_is_pruned.store(true, Ordering::Relaxed);
+            }
+            let transitions =
+                P::Wording::transitions(&published.conditions, &entry.facts.published.conditions);
+            context.events.publish_transitions::<P::Wording>(&pool.subject(), transitions);
             let last =
                 LastStatus { wrote: status, version: version(&*entry.object), became: entry.facts.published };
             state.status_conflict.wrote(&last.became, last.version);

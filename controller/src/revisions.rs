@@ -11,6 +11,7 @@ pub(crate) mod stored;
 pub(crate) mod templates;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use kube::api::ListParams;
 use vmpool_engine::Action;
@@ -104,6 +105,7 @@ pub(crate) async fn resolve<P: Platform>(
         let others = revisions.history.with_content(&template).filter(|other| **other != id);
         facts.same_template = others.cloned().collect();
         facts.template_parts = revisions.history.parts();
+        facts.rollout.live_updates = context.live_updates.load(Ordering::Relaxed);
     }
     facts.revision = id;
     facts.revision_stored = stored;

@@ -35,6 +35,7 @@ pub(crate) async fn observe<P: Platform>(shared: Shared, state: watch::Sender<Ri
     loop {
         let pause = match api.list(&ListParams::default()).await {
             Ok(list) => {
+                shared.set_live_updates(P::Rival::updates_live(&list.items));
                 let blocker = P::Rival::blocker(&list.items);
                 state.send_replace(blocker.map_or(RivalState::Off, RivalState::MayRun));
                 let version = list.metadata.resource_version.unwrap_or_default();
@@ -48,6 +49,7 @@ pub(crate) async fn observe<P: Platform>(shared: Shared, state: watch::Sender<Ri
             }
             // The other controller is not installed.
             Err(kube::Error::Api(status)) if status.is_not_found() => {
+                shared.set_live_updates(false);
                 state.send_replace(RivalState::Off);
                 ABSENT
             }

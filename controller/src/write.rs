@@ -164,11 +164,36 @@ impl Writer {
         object: &ObjectId,
         version: Option<u64>,
     ) -> Result<Option<u64>, WriteError> {
+        self.delete_with(kind, path, object, version, DeleteParams::background()).await
+    }
+
+    /// As [`Writer::delete`], but the object exists until the objects that it owns are deleted.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub async fn delete_dependents_first(
+        &self,
+        kind: WriteKind,
+        path: String,
+        object: &ObjectId,
+        version: Option<u64>,
+    ) -> Result<Option<u64>, WriteError> {
+        self.delete_with(kind, path, object, version, DeleteParams::foreground()).await
+    }
+
+    async fn delete_with(
+        &self,
+        kind: WriteKind,
+        path: String,
+        object: &ObjectId,
+        version: Option<u64>,
+        params: DeleteParams,
+    ) -> Result<Option<u64>, WriteError> {
         let preconditions = Preconditions {
             uid: Some(object.uid.as_str().to_owned()),
             resource_version: version.map(|version| version.to_string()),
         };
-        let params = DeleteParams::background().preconditions(preconditions);
+        let params = params.preconditions(preconditions);
         let request = Path::new(path).delete(&object.name, &params);
         let left: Left = self.send(kind, request).await?;
         Ok(left.metadata.resource_version.parse().ok())

@@ -22,6 +22,8 @@ pub enum FailureReason {
     FailedRepair,
     /// Writing a template to a machine.
     FailedTemplateUpdate,
+    /// Deleting revisions that no machine needs.
+    FailedRevisionPruning,
     /// None. Reading objects that the plan depends on failed.
     FailedRead,
     /// None. Another client keeps overwriting the status of the pool, so the controller writes nothing.
@@ -37,6 +39,7 @@ impl FailureReason {
             Self::DiskFailure => "DiskFailure",
             Self::FailedRepair => "FailedRepair",
             Self::FailedTemplateUpdate => "FailedTemplateUpdate",
+            Self::FailedRevisionPruning => "FailedRevisionPruning",
             Self::FailedRead => "FailedRead",
             Self::StatusDisputed => "StatusDisputed",
         }

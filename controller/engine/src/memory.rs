@@ -13,7 +13,7 @@ use crate::model::{Disk, Machine, Pool};
 use crate::plan::action::{Stage, Wants};
 use crate::plan::attempts::RolloutAttempts;
 use crate::plan::blocker::Blocker;
-use crate::plan::restarts::RequestedRestarts;
+use crate::plan::requested_restarts::RequestedRestarts;
 use crate::plan::start_failures::StartFailures;
 use crate::revision::RevisionId;
 
@@ -21,6 +21,8 @@ use crate::revision::RevisionId;
 /// that a disk is the reason but not which disk.
 pub const SUSPICIONS: u32 = 3;
 
+/// How long the controller creates no machine whose storage would be that of another machine.
+const CONFLICT_AGE: Duration = Duration::from_secs(30);
 /// How long the controller does not allocate a disk that was the reason for a rejected machine.
 pub const REFUSAL_AGE: Duration = Duration::from_mins(10);
 
@@ -64,6 +66,11 @@ pub struct Memory {
     pub rollout_attempts: RolloutAttempts,
     /// Machines that were deleted because they did not start.
     healed: BTreeSet<Uid>,
+    /// Names whose machine cannot be created, because storage of other machines has the names of its storage: since
+    /// when, and the message.
+    storage_conflicts: BTreeMap<Arc<str>, (Duration, String)>,
+    /// Number of such machines since the pool was created. The status stores it for the next leader.
+    healed_machines: u64,
     /// Machines that do not start.
     pub start_failures: StartFailures,
     /// Requested restarts of instances.
@@ -97,6 +104,8 @@ impl Memory {
     /// Updates the memory with the current pool. Numbers below the current name block count as used, new reservations
     /// get their time, and a change of the spec resets all backoffs.
     pub fn observe(&mut self, pool: &Pool, uptime: Duration) {
+        let published = pool.published.summary.as_ref().map_or(0, |summary| summary.healed);
+        self.healed_machines = self.healed_machines.max(published);
         self.next_number = self.next_number.max(pool.name_block.map_or(0, |block| block.first));
         if !(self.reservations.is_empty() && pool.record.is_empty()) {
             let requests = pool.record.requests();
@@ -121,6 +130,7 @@ impl Memory {
             self.collecting_disks.reset();
             self.expanding_disks.reset();
             self.refused.clear();
+            self.storage_conflicts.clear();
         }
     }
 
@@ -194,13 +204,39 @@ impl Memory {
 
     /// Records that a machine was deleted because it did not start, so that its storage is not preserved.
     pub fn heal(&mut self, machine: &ObjectId, uptime: Duration) {
-        self.healed.insert(machine.uid.clone());
+        if self.healed.insert(machine.uid.clone()) {
+            self.healed_machines = self.healed_machines.saturating_add(1);
+        }
         self.start_failures.replaced(&machine.name, uptime);
+    }
+
+    /// How many machines were deleted because they did not start, since the pool was created.
+    pub(crate) fn healed_machines(&self) -> u64 {
+        self.healed_machines
     }
 
     /// Whether a machine was deleted because it did not start.
     pub(crate) fn is_healed(&self, machine: &Uid) -> bool {
         self.healed.contains(machine)
+    }
+
+    /// Records that the machine with this name cannot be created, because storage of another machine has the name of
+    /// its storage. The controller creates none for [`CONFLICT_AGE`].
+    pub fn record_storage_conflict(&mut self, name: &Arc<str>, message: String, uptime: Duration) {
+        self.storage_conflicts.retain(|_, (since, _)| uptime.saturating_sub(*since) < CONFLICT_AGE);
+        self.storage_conflicts.insert(name.clone(), (uptime, message));
+    }
+
+    /// Whether no name has such a conflict.
+    pub(crate) fn has_no_storage_conflicts(&self) -> bool {
+        self.storage_conflicts.is_empty()
+    }
+
+    /// The conflict of the machine with this name, and how long the controller creates none; `None` if it may.
+    pub(crate) fn storage_conflict(&self, name: &str, uptime: Duration) -> Option<(&str, Duration)> {
+        let (since, message) = self.storage_conflicts.get(name)?;
+        let left = CONFLICT_AGE.checked_sub(uptime.saturating_sub(*since)).filter(|left| !left.is_zero())?;
+        Some((message, left))
     }
 
     /// Records whether the last write of the object with this name was rejected.

@@ -2,6 +2,8 @@
 
 mod history;
 mod identity;
+mod live_parts;
 
 pub use history::{History, Resolved, StoredRevision, TemplateParts};
 pub use identity::{Fingerprint, HELD, RevisionId};
+pub use live_parts::LiveParts;

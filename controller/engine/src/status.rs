@@ -43,8 +43,10 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
         observed_generation: pool.generation,
         replicas: counts.total,
         ready: counts.ready,
+        available: counts.available,
         updated: counts.updated,
         restart_pending: counts.restart_pending,
+        healed: observed.memory.healed_machines(),
         revision: pool.revision.clone(),
     };
 
@@ -84,7 +86,7 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
             message: failure.message.clone(),
         });
     }
-    if !pool.invalid_settings.is_empty() && pool.status_scope == StatusScope::Complete {
+    if !pool.invalid_settings.is_empty() {
         wanted.push(Wanted {
             kind: condition::INVALID_SETTINGS,
             holds: true,

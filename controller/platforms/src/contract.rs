@@ -29,7 +29,7 @@ use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::Fingerprint;
 use vmpool_engine::{Machine, ObjectId, Pool};
 
-use super::{DiskOf, Disks, PatchBody, Platform};
+use super::{DiskOf, Disks, PatchBody, Platform, StatusFields};
 use sample::{MACHINE_UID, Sample, created, decode};
 
 pub use disks::{
@@ -260,7 +260,7 @@ pub fn a_published_status_reads_back<P: Platform>(pool: &Value) {
     for failure in [None, Some(&failure)] {
         let status = sample.status(failure);
         let mut body = pool.clone();
-        body["status"] = P::status(&sample.pool, &status);
+        body["status"] = P::status(&sample.pool, &status, StatusFields::All);
         let published = P::read_pool(&decode(&body)).published;
         assert_eq!(published, P::published(&sample.pool, &body["status"]), "in {}", body["status"]);
         let summary = published.summary.as_ref().expect("the status is complete");
@@ -287,7 +287,7 @@ pub fn the_revision_follows_nothing_but_the_template<P: Platform>(pool: &Value) 
     other["metadata"]["generation"] = json!(99);
     other["metadata"]["uid"] = json!("another pool");
     other["metadata"]["labels"]["edited"] = json!("yes");
-    other["status"] = P::status(&sample.pool, &sample.status(None));
+    other["status"] = P::status(&sample.pool, &sample.status(None), StatusFields::All);
     let content = |pool: &P::Pool| Fingerprint::of(&P::canonical(&P::template(pool)));
     let facts = P::read_pool(&decode(&other));
     assert_eq!(content(&decode(&other)), content(&sample.pool));

@@ -15,7 +15,9 @@ pub mod merge;
 mod meta;
 pub mod removal;
 mod removal_api;
+mod rule_catalogue;
 mod seam;
+mod spec_text;
 mod syntax;
 mod text;
 mod value;
@@ -26,8 +28,9 @@ pub use intern::intern;
 pub use kubevirt::KubeVirt;
 pub use meta::{controller_of, controller_reference, slim_metadata};
 pub use seam::{
-    ApiObject, AttachmentOf, ClaimOf, DiskOf, Disks, Existing, Finalizers, Found, InstanceOf, Instances,
-    NoDisks, NoFinalizers, NoInstances, NoObject, NoPins, NoRival, NoStorage, PatchBody, Pins, Platform,
-    Reference, Resolution, RestartRequest, Revisions, Rival, Storage, VolumeOf,
+    ApiObject, AttachmentOf, ClaimOf, DefaultWording, DiskOf, Disks, Existing, Finalizers, Found, InstanceOf,
+    Instances, NoDisks, NoFinalizers, NoInstances, NoObject, NoPins, NoRival, NoStorage, PatchBody, Pins,
+    Platform, Reference, Resolution, RestartRequest, Revisions, Rival, StatusFields, Storage, Transition,
+    VolumeOf, Wording,
 };
 pub use text::Text;

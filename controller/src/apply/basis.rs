@@ -8,8 +8,9 @@ use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::{DiskDraft, DiskSource};
 use vmpool_engine::plan::{DeleteReason, Snapshot};
 use vmpool_engine::{Action, Disk, Machine, Memory, ObjectId, Pool, Uid};
-use vmpool_platforms::{AttachmentOf, Disks, Platform};
+use vmpool_platforms::{AttachmentOf, Disks, Platform, Storage};
 
+use super::storage_names::{self, Conflicts};
 use crate::context::Context;
 use crate::live::ReadError;
 use crate::pool_entry::PoolEntry;
@@ -27,6 +28,8 @@ pub(super) struct Basis {
     disks: HashMap<Uid, Seen<Disk>>,
     /// The users of the disks to delete, by disk; `Err` if a live read failed.
     users: Option<Result<Users, String>>,
+    /// Machines that must not be created; `Err` if a live read failed.
+    storage_conflicts: Option<Result<Conflicts, String>>,
     /// The templates that machines are created from.
     pub(super) templates: Templates,
 }
@@ -156,6 +159,35 @@ impl Basis {
         let read: Result<(), ReadError> = read_users().await;
         let read = read.map_err(|error| vmpool_runtime::telemetry::with_causes(&error));
         self.users = Some(read.map(|()| users));
+    }
+
+    /// Reads whether storage of other machines has the names that the machines which `batch` creates would use.
+    pub(super) async fn read_storage_names<P: Platform>(
+        &mut self,
+        context: &Context<P>,
+        pool: &PoolEntry<P>,
+        batch: &[Action],
+    ) {
+        if !P::Storage::EXIST {
+            self.storage_conflicts = Some(Ok(Conflicts::new()));
+        } else if batch.iter().any(|action| matches!(action, Action::Create { .. })) {
+            let template = self.templates.wanted.value();
+            let read = storage_names::conflicts(context, pool, &template, batch).await;
+            self.storage_conflicts =
+                Some(read.map_err(|error| vmpool_runtime::telemetry::with_causes(&error)));
+        }
+    }
+
+    /// Why this machine must not be created; `None` if nothing is against it.
+    ///
+    /// # Errors
+    /// The error of the live read.
+    pub(super) fn storage_conflict(&self, machine: &str) -> Result<Option<&String>, String> {
+        match &self.storage_conflicts {
+            Some(Ok(conflicts)) => Ok(conflicts.get(machine)),
+            Some(Err(error)) => Err(error.clone()),
+            None => Err("its storage was not read".to_owned()),
+        }
     }
 
     /// The user of a disk to delete.

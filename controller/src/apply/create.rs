@@ -24,6 +24,14 @@ pub(super) async fn unit<P: Platform>(
     basis: &Basis,
     draft: &Draft,
 ) -> Outcome {
+    match basis.storage_conflict(&draft.name) {
+        Ok(None) => {}
+        Ok(Some(why)) => return Outcome::StorageConflict(draft.name.clone(), why.clone()),
+        Err(error) => {
+            let error = WriteError::Unconfirmed(error);
+            return Outcome::Failed(machine_failure(draft, &error), error);
+        }
+    }
     let (claimed, stop) = disk::claim(context, pool, basis, &draft.disks, &draft.name).await;
     let outcome = match stop {
         Some(stop) => stop,

@@ -20,7 +20,7 @@ pub(super) async fn by_uid<P: Platform>(
     reason: DeleteReason,
 ) -> Outcome {
     let path = collection::<P::Machine>(&pool.facts.namespace);
-    match context.writer.delete(WriteKind::DeleteMachine, path, machine, None).await {
+    match delete(context, path, machine, reason, None).await {
         Ok(_) => Outcome::Deleted(machine.clone(), reason),
         // Not found, or another object has the name: the target is gone.
         Err(error) if error.is_gone() || error.is_conflict() => Outcome::Gone(machine.clone()),
@@ -41,7 +41,7 @@ pub(super) async fn at_version<P: Platform>(
     let Some(version) = version else { return Outcome::Outdated };
     let path = collection::<P::Machine>(&pool.facts.namespace);
     let sent = context.env.uptime();
-    match context.writer.delete(WriteKind::DeleteMachine, path, machine, Some(version)).await {
+    match delete(context, path, machine, reason, Some(version)).await {
         Ok(left) => {
             // The first deletion of an object is a write with a version of its own.
             if let Some(left) = left {
@@ -52,6 +52,24 @@ pub(super) async fn at_version<P: Platform>(
         Err(error) if error.is_gone() => Outcome::Gone(machine.clone()),
         Err(error) if error.is_conflict() => changed(context, pool, machine).await,
         Err(error) => uncertain(machine, error),
+    }
+}
+
+/// Deletes a machine. If its storage changed, the machine is deleted after its storage, so that the next machine with its name
+/// gets new storage.
+async fn delete<P: Platform>(
+    context: &Context<P>,
+    path: String,
+    machine: &ObjectId,
+    reason: DeleteReason,
+    version: Option<u64>,
+) -> Result<Option<u64>, WriteError> {
+    let (writer, kind) = (&context.writer, WriteKind::DeleteMachine);
+    match reason {
+        DeleteReason::StorageChanged => writer.delete_dependents_first(kind, path, machine, version).await,
+        DeleteReason::Surplus | DeleteReason::Targeted | DeleteReason::Unhealthy => {
+            writer.delete(kind, path, machine, version).await
+        }
     }
 }
 

@@ -231,7 +231,7 @@ async fn send<P: Platform>(
     patch: Value,
     doing: impl Fn() -> String,
 ) -> Outcome {
-    // The cache knows already that it changed.
+    // The cache already shows a change.
     let Some(planned) = basis.disk(disk) else { return Outcome::Outdated };
     match patch_at(context, pool, disk, patch, &planned.version.to_string()).await {
         Ok(disk) => Outcome::Disk(disk, None),

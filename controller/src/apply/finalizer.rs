@@ -46,7 +46,7 @@ async fn write_pool<P: Platform>(
         Err(error) => Err(error),
     };
     match result {
-        Ok(_) => Outcome::Opened,
+        Ok(_) => Outcome::Done,
         // A test in the patch failed: the pool changed.
         Err(error) if error.is_gone() || error.is_conflict() || error.is_unprocessable() => Outcome::Outdated,
         Err(error) => failed(id, &format!("{doing} the finalizer of pool {id}"), error),

@@ -21,6 +21,8 @@ pub(super) enum Outcome {
     Skipped,
     /// A machine and its disks.
     Unit(Unit),
+    /// A machine was not created, because storage of another machine has the name of its storage.
+    StorageConflict(Arc<str>, String),
     /// A machine was changed.
     Machine(Seen<Machine>, Vec<PoolEvent>),
     /// A machine was not written to, because its spec differs from the revision.
@@ -55,8 +57,8 @@ pub(super) enum Outcome {
     Updated(Update),
     /// A stored revision was changed or found. `done` is whether it has the expected content.
     Revision { change: Change, done: bool },
-    /// A name block was recorded.
-    Opened,
+    /// It succeeded, and the memory does not record its result.
+    Done,
     /// The removal record was pruned.
     PrunedRecord(PrunedRecord),
     /// The object changed since the plan.

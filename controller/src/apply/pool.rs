@@ -31,7 +31,7 @@ pub(super) async fn open_name_block<P: Platform>(
     block: NameBlock,
 ) -> Outcome {
     match write(context, pool, P::name_block(block)).await {
-        Ok(()) => Outcome::Opened,
+        Ok(()) => Outcome::Done,
         Err(error) if error.is_gone() || error.is_conflict() => Outcome::Outdated,
         Err(error) => {
             let note = format!("recording name block {block} on the pool: {error}");

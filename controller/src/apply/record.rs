@@ -6,14 +6,13 @@ use vmpool_engine::failure::FailureReason;
 use vmpool_engine::plan::{DeleteReason, UpdateOutcome};
 use vmpool_engine::removal::Entry;
 use vmpool_engine::{Memory, ObjectId};
-use vmpool_platforms::Platform;
+use vmpool_platforms::{Platform, Wording};
 
 use super::outcome::{CreateResult, MadeDisk, Outcome, PrunedRecord, Step, Unit, Update};
 use super::rejected_disks::record_rejected_disks;
 use super::{create, delete, disk, update};
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
-use crate::metrics::Metrics;
 use crate::pool_entry::PoolEntry;
 use crate::write::WriteError;
 
@@ -27,7 +26,7 @@ pub(super) fn record<P: Platform>(
     let uptime = context.env.uptime();
     match outcome {
         Outcome::Skipped | Outcome::Outdated => Step::outdated(),
-        Outcome::Opened => Step::done(None),
+        Outcome::Done => Step::done(None),
         Outcome::Machine(seen, events) => {
             memory.machines.written(seen, uptime);
             Step { events, ..Step::done(None) }
@@ -76,16 +75,8 @@ pub(super) fn record<P: Platform>(
             if reason == DeleteReason::Unhealthy {
                 memory.heal(&id, uptime);
             }
-            let note = match reason {
-                DeleteReason::Targeted => None,
-                DeleteReason::Surplus => Some(format!("deleted machine {id}")),
-                DeleteReason::StorageChanged => Some(format!(
-                    "deleted machine {id} with its storage, because the storage in the template changed"
-                )),
-                DeleteReason::Unhealthy => {
-                    Some(format!("deleted machine {id} with its storage, because it does not start"))
-                }
-            };
+            let note = (reason != DeleteReason::Targeted)
+                .then(|| P::Wording::deleted(&pool.facts.namespace, &id, reason));
             let event = note.map(|note| PoolEvent {
                 reason: Reason::SuccessfulDelete,
                 name: id.name.to_string(),
@@ -100,7 +91,7 @@ pub(super) fn record<P: Platform>(
         Outcome::Restarted { machine, instance } => {
             memory.restarts.request(&instance, uptime);
             tracing::info!(machine = &*machine.name, "requested a restart of a machine");
-            let note = format!("requested a restart of machine {machine}, so that the template takes effect");
+            let note = P::Wording::restarted(&pool.facts.namespace, &machine);
             let event = PoolEvent { reason: Reason::RestartRequested, name: machine.name.to_string(), note };
             Step::done(Some(event))
         }
@@ -117,12 +108,19 @@ pub(super) fn record<P: Platform>(
             memory.delete_unconfirmed(&id.uid, uptime);
             Step::failed(delete::failure(&id, &error), error)
         }
-        Outcome::Unit(unit) => created(unit, &context.metrics, memory, uptime),
+        Outcome::StorageConflict(name, why) => {
+            tracing::warn!(machine = &*name, why, "did not create a machine");
+            memory.record_storage_conflict(&name, why.clone(), uptime);
+            let event = PoolEvent { reason: Reason::FailedCreate, name: name.to_string(), note: why };
+            // The next plan creates the others, and reports this one.
+            Step { events: vec![event], ..Step::outdated() }
+        }
+        Outcome::Unit(unit) => created(unit, context, pool, memory),
         Outcome::Updated(update) => updated(update, memory, uptime),
         Outcome::Revision { change, done } => {
             Step { revision: Some(change), done, outdated: !done, ..Step::default() }
         }
-        Outcome::PrunedRecord(pruned) => record_pruned(pruned, &context.metrics, memory, uptime),
+        Outcome::PrunedRecord(pruned) => record_pruned(pruned, context, pool, memory),
         Outcome::Failed(event, error) => Step::failed(event, error),
     }
 }
@@ -140,7 +138,8 @@ fn forget_live<P: Platform>(
 }
 
 /// Records a created machine and its disks.
-fn created(unit: Unit, metrics: &Metrics, memory: &mut Memory, uptime: Duration) -> Step {
+fn created<P: Platform>(unit: Unit, context: &Context<P>, pool: &PoolEntry<P>, memory: &mut Memory) -> Step {
+    let (metrics, uptime) = (&*context.metrics, context.env.uptime());
     let Unit { draft, machine, disks } = unit;
     // A rejected create had no effect, so its number can be used again. Any other number is used up.
     if !matches!(machine, CreateResult::Refused(_)) {
@@ -175,7 +174,7 @@ fn created(unit: Unit, metrics: &Metrics, memory: &mut Memory, uptime: Duration)
     let created = PoolEvent {
         reason: Reason::SuccessfulCreate,
         name: id.name.to_string(),
-        note: format!("created machine {id}"),
+        note: P::Wording::created(&pool.facts.namespace, &id),
     };
     let mut step = Step::done(Some(created));
     step.events.extend(disk::reused(metrics, &draft.disks, &id));
@@ -233,7 +232,13 @@ fn is_verdict(error: &WriteError) -> bool {
 }
 
 /// Records the pruned removal record.
-fn record_pruned(pruned: PrunedRecord, metrics: &Metrics, memory: &mut Memory, uptime: Duration) -> Step {
+fn record_pruned<P: Platform>(
+    pruned: PrunedRecord,
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    memory: &mut Memory,
+) -> Step {
+    let (metrics, uptime) = (&context.metrics, context.env.uptime());
     let outdated = !pruned.here.is_empty();
     for live in pruned.here {
         memory.machines.written(live, uptime);
@@ -244,7 +249,7 @@ fn record_pruned(pruned: PrunedRecord, metrics: &Metrics, memory: &mut Memory, u
     let expired = pruned.expired.iter().map(|(_, targets)| targets.len()).sum();
     metrics.removals.settled(pruned.removed.len(), expired);
     let removed = pruned.removed.iter().filter(|entry| !pruned.released.contains(&entry.target.uid));
-    let mut events: Vec<PoolEvent> = removed.map(removed_by_name).collect();
+    let mut events: Vec<PoolEvent> = removed.map(|entry| removed_by_name(pool, entry)).collect();
     events.extend(pruned.expired.into_iter().map(|(request, targets)| {
         tracing::warn!(request = &*request, targets = targets.len(), "dropped a reservation of machines");
         let names: Vec<&str> = targets.iter().map(|target| &*target.name).collect();
@@ -263,11 +268,15 @@ fn record_pruned(pruned: PrunedRecord, metrics: &Metrics, memory: &mut Memory, u
 
 /// The event about a deleted target. Its entry is removed with one write, so there is one event for each target,
 /// whichever program deleted it. Names of users are untrusted, so their control characters are escaped.
-fn removed_by_name(entry: &Entry) -> PoolEvent {
+fn removed_by_name<P: Platform>(pool: &PoolEntry<P>, entry: &Entry) -> PoolEvent {
     let Entry { target, by, .. } = entry;
     let (name, why) = match by {
         Some(by) => (format!("{target} (requested by {by:?})"), format!("as requested by {by:?}")),
         None => (target.to_string(), "in a targeted removal".to_owned()),
     };
-    PoolEvent { reason: Reason::SuccessfulDelete, name, note: format!("removed machine {target} {why}") }
+    PoolEvent {
+        reason: Reason::SuccessfulDelete,
+        name,
+        note: P::Wording::removed(&pool.facts.namespace, target, &why),
+    }
 }

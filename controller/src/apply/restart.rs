@@ -123,7 +123,7 @@ pub(super) async fn record_revision<P: Platform>(
         Err(error) => Err(WriteError::Invalid(error.into())),
     };
     match written {
-        Ok(_) => Outcome::Opened,
+        Ok(_) => Outcome::Done,
         Err(error) if error.is_gone() || error.is_conflict() || error.is_unprocessable() => Outcome::Outdated,
         Err(error) => {
             let note = format!("recording revision {revision} on the instance of machine {machine}: {error}");

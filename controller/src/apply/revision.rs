@@ -98,7 +98,7 @@ pub(super) async fn prune<P: Platform>(
 }
 
 fn failed<P: Platform>(pool: &PoolEntry<P>, id: &RevisionId, doing: &str, error: WriteError) -> Outcome {
-    let reason = if doing == "deleting" { Reason::FailedRepair } else { Reason::FailedCreate };
+    let reason = if doing == "deleting" { Reason::FailedRevisionPruning } else { Reason::FailedCreate };
     let note = format!("{doing} revision {id} of the template: {error}");
     Outcome::Failed(PoolEvent { reason, name: pool.facts.id.name.to_string(), note }, error)
 }

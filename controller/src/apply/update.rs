@@ -13,7 +13,7 @@ use vmpool_engine::model::{Activity, DiskDraft};
 use vmpool_engine::plan::Disruption;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, ObjectId};
-use vmpool_platforms::{Platform, Text};
+use vmpool_platforms::{Platform, Text, Wording};
 
 use super::basis::Basis;
 use super::disk;
@@ -105,7 +105,7 @@ async fn write<P: Platform>(
     let mut tried = disks.to_vec();
     let result = match result.await {
         Patched::Done { before, after } => {
-            let mut events = applied(machine, to, &before, &after.facts);
+            let mut events = applied(pool, machine, to, &before, &after.facts);
             events.extend(disk::reused(&context.metrics, disks, machine));
             Ok((after, events))
         }
@@ -137,8 +137,14 @@ fn may_restart<P: Platform>(live: &Value, patch: &Value, machine: &Machine) -> b
 }
 
 /// The events about an updated machine and the disks that were detached from it.
-fn applied(machine: &ObjectId, to: &RevisionId, before: &Machine, after: &Machine) -> Vec<PoolEvent> {
-    let note = format!("wrote revision {to} of the template to machine {machine}");
+fn applied<P: Platform>(
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+    to: &RevisionId,
+    before: &Machine,
+    after: &Machine,
+) -> Vec<PoolEvent> {
+    let note = P::Wording::updated(&pool.facts.namespace, machine, to);
     let mut events =
         vec![PoolEvent { reason: Reason::TemplateApplied, name: machine.name.to_string(), note }];
     let lost = before.disks.iter().filter(|device| {

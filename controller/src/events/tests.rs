@@ -1,5 +1,6 @@
 use rstest::rstest;
 use vmpool_engine::limits;
+use vmpool_platforms::DefaultWording;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::testing::{ManualClock, env, unfenced};
 
@@ -123,7 +124,7 @@ impl World {
             namespace: NAMESPACE.into(),
             id: ObjectId::new(pool, &format!("uid of {pool}")),
         };
-        self.events.publish(&subject, vec![event(reason, 1, note)]);
+        self.events.publish::<DefaultWording>(&subject, vec![event(reason, 1, note)]);
         self.clock.settle().await;
     }
 }

@@ -300,12 +300,13 @@ words!(
 pub(super) struct Failed(pub(super) FailureReason);
 
 impl Failed {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self(FailureReason::FailedCreate),
         Self(FailureReason::FailedDelete),
         Self(FailureReason::DiskFailure),
         Self(FailureReason::FailedRepair),
         Self(FailureReason::FailedTemplateUpdate),
+        Self(FailureReason::FailedRevisionPruning),
         Self(FailureReason::FailedRead),
         Self(FailureReason::StatusDisputed),
     ];
@@ -330,6 +331,9 @@ impl Word for Failed {
                     }
                     reason @ FailureReason::FailedRepair => {
                         (reason.as_str(), "Restoring labels, or writing the removal record.")
+                    }
+                    reason @ FailureReason::FailedRevisionPruning => {
+                        (reason.as_str(), "Deleting revisions that no machine needs.")
                     }
                     reason @ FailureReason::FailedRead => {
                         (reason.as_str(), "Reading objects that the plan of a pool depends on.")

@@ -91,6 +91,7 @@ fn the_failure_labels_are_the_reasons_of_the_condition() {
         R::FailedDelete,
         R::DiskFailure,
         R::FailedRepair,
+        R::FailedRevisionPruning,
         R::FailedTemplateUpdate,
         R::FailedRead,
         R::StatusDisputed,
@@ -100,6 +101,7 @@ fn the_failure_labels_are_the_reasons_of_the_condition() {
             | R::FailedDelete
             | R::DiskFailure
             | R::FailedRepair
+            | R::FailedRevisionPruning
             | R::FailedTemplateUpdate
             | R::FailedRead
             | R::StatusDisputed => {}

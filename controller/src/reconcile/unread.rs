@@ -66,7 +66,9 @@ pub(super) fn at_shown_revision<P: Platform>(
     // The watch may not show the last status yet.
     let own = state.last_status.as_ref().filter(|last| version(&*pool.object) < last.version);
     let published = own.map_or(&pool.facts.published, |last| &last.became);
-    let Some(shown) = &published.summary else { return pool.clone() };
+    // A status that another definition of the pool pruned shows no revision.
+    let shown = published.summary.as_ref().filter(|shown| !shown.revision.as_str().is_empty());
+    let Some(shown) = shown else { return pool.clone() };
     let facts = Pool {
         revision: shown.revision.clone(),
         generation: shown.observed_generation,

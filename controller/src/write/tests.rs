@@ -251,6 +251,14 @@ async fn a_delete_requires_the_uid_and_spares_another_object() {
     assert_eq!(deletes.len(), 3);
     assert_eq!(deletes[1].body["preconditions"], json!({ "uid": uid }));
     assert_eq!(deletes[1].body["propagationPolicy"], "Background");
+
+    let created = world.create().await.unwrap();
+    let same = ObjectId::new("web-1", created["metadata"]["uid"].as_str().unwrap());
+    let kind = WriteKind::DeleteMachine;
+    writer.delete_dependents_first(kind, MACHINES.to_owned(), &same, None).await.unwrap();
+    let mut log = world.server.take_log().into_iter();
+    let delete = log.find(|call| call.verb == Verb::Delete).unwrap();
+    assert_eq!(delete.body["propagationPolicy"], "Foreground");
 }
 
 #[tokio::test]

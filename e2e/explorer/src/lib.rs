@@ -12,6 +12,15 @@
 //!                                              history ──▶ the invariants, for every single change
 //! ```
 //!
+//! ```no_run
+//! use vmpool_explorer::schedule::Schedule;
+//! use vmpool_invariants::platform::PlatformName;
+//!
+//! // `make faults SEED=7` runs the same schedule.
+//! let verdict = Schedule::random(PlatformName::Dvp, 7).run();
+//! assert!(verdict.violations.is_empty(), "{:#?}", verdict.violations);
+//! ```
+//!
 //! The project's programs run without their transport: the controller with its lease, the router of the aggregated API,
 //! and the router of the webhook. Each process has its own wall clock and randomness. It can be killed, paused or cut off
 //! between any two steps.

@@ -21,30 +21,11 @@ use crate::workspace_root;
 /// The ClusterVirtualImage from which pools of scenarios boot.
 pub const IMAGE: &str = "alpine";
 
-/// The audit policy of clusters on which invariants are checked.
+/// The audit rules of clusters on which invariants are checked.
 ///
 /// Writes to pools are logged with their body, to check which fields the controller writes, and deletions with their
-/// options, which contain the UID. Reads of the control plane are omitted. Its writes are logged, because those of the
-/// garbage collector explain why an object was deleted.
-pub const AUDIT_POLICY: &str = r#"
-apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived, ResponseStarted]
-rules:
-- level: None
-  nonResourceURLs: ["/healthz*", "/livez*", "/readyz*", "/metrics", "/openapi*", "/version*"]
-- level: None
-  users: ["system:apiserver", "system:kube-controller-manager"]
-- level: None
-  userGroups: ["system:serviceaccounts:kube-system"]
-  verbs: [get, list, watch]
-- level: None
-  resources:
-  - group: ""
-    resources: [events]
-  - group: events.k8s.io
-    resources: [events]
-  userGroups: ["system:serviceaccounts:kube-system"]
+/// options, which contain the UID.
+pub const AUDIT_RULES: &str = r#"
 - level: Request
   verbs: [create, update, patch]
   resources:
@@ -54,13 +35,12 @@ rules:
   verbs: [delete]
   resources:
   - group: virtualization.deckhouse.io
-- level: Metadata
 "#;
 
 /// Options of a cluster with the project's CRDs and nothing else.
 pub fn cluster_options(name: &str) -> Options {
     let manifests = vec![workspace_root().join("api/crds")];
-    let audit = AuditLog::Policy(AUDIT_POLICY.to_owned());
+    let audit = AuditLog::WithRules(AUDIT_RULES.to_owned());
     Options { name: name.to_owned(), manifests, audit, ..Options::default() }
 }
 

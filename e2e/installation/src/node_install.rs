@@ -7,7 +7,7 @@ use vmpool_test_cluster::error::{Error, Result};
 use vmpool_test_cluster::node::images::{self, Image};
 use vmpool_test_cluster::node::{NodeCluster, NodeOptions};
 
-use crate::installation::AUDIT_POLICY;
+use crate::installation::AUDIT_RULES;
 use crate::release::{Release, platform};
 
 /// Chart values for the locally built images.
@@ -29,7 +29,7 @@ const PROGRAMS: [&str; 3] = ["vmpool-controller", "vmpool-webhook", "vmpool-apis
 pub fn options(name: &str) -> Result<NodeOptions> {
     let programs = PROGRAMS.into_iter().chain([platform::SIMULATOR]);
     let images = programs.map(images::of_program).collect::<Result<Vec<Image>>>()?;
-    let audit = AuditLog::Policy(AUDIT_POLICY.to_owned());
+    let audit = AuditLog::WithRules(AUDIT_RULES.to_owned());
     Ok(NodeOptions { name: name.to_owned(), images, audit, ..NodeOptions::default() })
 }
 

@@ -11,6 +11,38 @@
 //!                             drops responses                                       expired on demand
 //! ```
 //!
+//! # Example
+//!
+//! ```
+//! use kube::Api;
+//! use kube::api::{ApiResource, DynamicObject, PostParams};
+//! use vmpool_model::{Resource, Server};
+//! use vmpool_runtime::Env;
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), kube::Error> {
+//!     let deployments = Resource::builtin("apps", "v1", "deployments", "Deployment").with_status();
+//!     let server = Server::new(&Env::system(), [deployments]);
+//!     let resource = ApiResource {
+//!         group: "apps".to_owned(),
+//!         version: "v1".to_owned(),
+//!         api_version: "apps/v1".to_owned(),
+//!         kind: "Deployment".to_owned(),
+//!         plural: "deployments".to_owned(),
+//!     };
+//!     // An ordinary client of kube. The name identifies it to the fault injector.
+//!     let client = server.client("example", "default");
+//!     let api: Api<DynamicObject> = Api::namespaced_with(client, "default", &resource);
+//!     let web = DynamicObject::new("web", &resource);
+//!     let created = api.create(&PostParams::default(), &web).await?;
+//!     assert_eq!(created.metadata.generation, Some(1));
+//!     // A repeated create is rejected, as by a real API server.
+//!     let repeated = api.create(&PostParams::default(), &web).await;
+//!     assert!(matches!(repeated, Err(kube::Error::Api(status)) if status.is_already_exists()));
+//!     Ok(())
+//! }
+//! ```
+//!
 //! Not implemented: schemas beyond defaults, authentication and authorization, managed fields and server-side apply,
 //! strategic merge patches, deletion of collections, and table output. Tests on a real API server cover those.
 //! `e2e/tests/conformance` compares everything else with a real API server.

@@ -30,7 +30,7 @@ use vmpool_api::kubevirt::{POOL_API_VERSION, POOL_GROUP, POOL_OLD_VERSION};
 const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
 
 /// Resource names of the kinds, for paths of requests.
-const PLURALS: [(&str, &str); 7] = [
+const PLURALS: [(&str, &str); 8] = [
     ("VirtualMachinePool", "virtualmachinepools"),
     ("VirtualMachine", "virtualmachines"),
     ("VirtualMachineInstance", "virtualmachineinstances"),
@@ -38,6 +38,7 @@ const PLURALS: [(&str, &str); 7] = [
     ("DataVolume", "datavolumes"),
     ("VirtualMachineInstancetype", "virtualmachineinstancetypes"),
     ("VirtualMachinePreference", "virtualmachinepreferences"),
+    ("Event", "events"),
 ];
 
 /// Runs a test on the shared control plane, in a namespace of its own.

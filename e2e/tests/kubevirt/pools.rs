@@ -6,6 +6,7 @@ use anyhow::ensure;
 use http::Method;
 use serde_json::{Value, json};
 
+use crate::Unknown;
 use crate::world::{alone, has_finalizer, text, with_world};
 
 /// The label with the name of the revision.
@@ -134,7 +135,20 @@ fn a_pool_is_created_scaled_updated_and_deleted() {
         world.until_ready(&["p-0", "p-1"]).await?;
 
         // When the pool is deleted, then all its machines are.
+        let mut late = world.machines().await?["p-1"].clone();
         world.delete_pool("p", "Background").await?;
+        world.until_ready(&[]).await?;
+
+        // When a late create of one of them arrives, then the finalizer does not keep it.
+        late["metadata"] = json!({
+            "name": "p-7",
+            "finalizers": ["pool.kubevirt.io/finalizer"],
+            "labels": late["metadata"]["labels"],
+            "ownerReferences": late["metadata"]["ownerReferences"],
+        });
+        let created = world.place.write(&late, Unknown::Refused).await?;
+        ensure!(created.is_ok(), "{created:?}");
+        world.delete_machine("p-7").await?;
         world.until_ready(&[]).await?;
         Ok(())
     });
@@ -210,6 +224,44 @@ fn preserved_storage_is_used_by_the_next_machine_with_its_name() {
         let owner = &volumes["scratch-1"]["metadata"]["ownerReferences"][0]["uid"];
         ensure!(volumes["scratch-1"]["metadata"]["uid"] == uid, "{volumes:#?}");
         ensure!(*owner == machines["p-1"]["metadata"]["uid"], "{volumes:#?}");
+
+        // When another pool has a DataVolume template of the same name, then it gets no machine with that storage,
+        world.create("q", &spec).await?;
+        let failed =
+            "machine q-0 is not created, because DataVolume scratch-0 is controlled by VirtualMachine p-0";
+        world
+            .until("the condition names the DataVolume", async || {
+                let conditions = world.pool("q").await?["status"]["conditions"].clone();
+                let failure = conditions.as_array().into_iter().flatten().find(|condition| {
+                    condition["type"] == "ReplicaFailure" && condition["reason"] == "FailedScaleOut"
+                });
+                Ok(failure.filter(|failure| failure["message"] == failed).map(|_| ()))
+            })
+            .await?;
+        world.is_settled().await?;
+        ensure!(world.machines().await?.len() == 2);
+        // and the events have the words of KubeVirt.
+        for expected in [
+            format!("p SuccessfulCreate Created VM {}/p-0", world.place.namespace),
+            format!("p SuccessfulDelete Deleted VM {}/p-1 with uid ", world.place.namespace),
+            format!("q FailedCreate {failed}"),
+            format!("q FailedScaleOut {failed}"),
+        ] {
+            world
+                .until(&format!("event {expected}"), async || {
+                    let events = world.all("events.k8s.io/v1", "Event").await?;
+                    let line = |event: &Value| {
+                        let pool = text(event, "/regarding/name");
+                        format!("{pool} {} {}", text(event, "/reason"), text(event, "/note"))
+                    };
+                    let is = |event: &&Value| {
+                        line(event).starts_with(&expected)
+                            && event["reportingController"] == "virtualmachinepool-controller"
+                    };
+                    Ok(events.values().find(is).map(|_| ()))
+                })
+                .await?;
+        }
         Ok(())
     });
 }
@@ -244,6 +296,29 @@ fn no_pool_is_reconciled_while_the_pool_loop_of_kubevirt_may_run() {
         let deployed = json!({ "status": { "phase": "Deployed", "observedGeneration": generation } });
         world.place.ask(Method::PATCH, &format!("{path}/status"), &deployed).await?;
         world.until_ready(&["p-0", "p-1"]).await?;
+
+        // When KubeVirt updates running guests, then more memory restarts none, and the instances get the new revision.
+        let live = json!({ "spec": { "configuration": { "vmRolloutStrategy": "LiveUpdate" } } });
+        let changed = world.place.ask(Method::PATCH, path, &live).await?;
+        let generation = &changed["metadata"]["generation"];
+        let observed = json!({ "status": { "observedGeneration": generation } });
+        world.place.ask(Method::PATCH, &format!("{path}/status"), &observed).await?;
+        world.is_settled().await?;
+        let before = world.instances().await?;
+        let pool = world.patch("p", &memory("2Gi")).await?;
+        let revision = format!("p-{}", pool["metadata"]["generation"]);
+        world
+            .until("the instances have the revision", async || {
+                let has = |instance: &Value| text(instance, REVISION) == revision;
+                Ok(world.instances().await?.values().all(has).then_some(()))
+            })
+            .await?;
+        let after = world.instances().await?;
+        for (name, instance) in &before {
+            ensure!(after[name]["metadata"]["uid"] == instance["metadata"]["uid"], "{name} was restarted");
+            ensure!(after[name]["spec"]["domain"]["memory"]["guest"] == "2Gi", "{name} has the old memory");
+        }
+        world.is_settled().await?;
         world.place.ask(Method::DELETE, path, &Value::Null).await.map(drop)
     });
 }

@@ -8,31 +8,10 @@ use super::*;
 const POOLS: &str = "/apis/pool.kubevirt.io/v1beta1/namespaces/team-a/virtualmachinepools";
 
 fn kubevirt_pool() -> Value {
-    json!({
-        "apiVersion": "pool.kubevirt.io/v1beta1",
-        "kind": "VirtualMachinePool",
-        "metadata": { "name": "render", "namespace": "team-a", "uid": "u" },
-        "spec": {
-            "selector": { "matchLabels": { "farm": "render" } },
-            "virtualMachineTemplate": {
-                "metadata": { "labels": { "farm": "render" } },
-                "spec": {
-                    "runStrategy": "Always",
-                    "dataVolumeTemplates": [{
-                        "metadata": { "name": "scratch" },
-                        "spec": { "source": { "blank": {} }, "storage": {} },
-                    }],
-                    "template": {
-                        "metadata": { "labels": { "farm": "render" } },
-                        "spec": {
-                            "domain": { "devices": { "disks": [{ "name": "scratch" }] } },
-                            "volumes": [{ "name": "scratch", "dataVolume": { "name": "scratch" } }],
-                        },
-                    },
-                },
-            },
-        },
-    })
+    let pool = include_str!("../../../controller/platforms/src/kubevirt/fixtures/pool.json");
+    let mut pool: Value = serde_json::from_str(pool).unwrap();
+    pool["metadata"]["namespace"] = "team-a".into();
+    pool
 }
 
 async fn create(world: &World, pool: &Value) -> Value {

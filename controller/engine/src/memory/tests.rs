@@ -205,3 +205,18 @@ fn creates_start_slowly_until_one_succeeded_in_the_last_half_minute() {
     assert!(!memory.creates_start_slowly(at(129)));
     assert!(memory.creates_start_slowly(at(130)));
 }
+
+#[test]
+fn the_number_of_healed_machines_continues_from_the_status() {
+    let mut world = World::desiring(1);
+    world.pool.published.summary =
+        Some(crate::status::status(&world.observed(&world.snapshot()), None).summary);
+    world.pool.published.summary.as_mut().unwrap().healed = 4;
+    let mut memory = Memory::default();
+    memory.observe(&world.pool, NOW);
+    let machine = ObjectId::new("web-0", "u");
+    memory.heal(&machine, NOW);
+    memory.heal(&machine, NOW);
+    memory.observe(&world.pool, NOW);
+    assert_eq!(memory.healed_machines(), 5, "each machine counts once, and an old status changes nothing");
+}

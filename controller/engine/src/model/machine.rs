@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::ids::{ObjectId, Uid};
 use crate::protection::Protection;
-use crate::revision::RevisionId;
+use crate::revision::{LiveParts, RevisionId};
 use crate::selector::Labels;
 
 /// What a machine is doing.
@@ -79,6 +79,8 @@ pub struct Instance {
     pub terminating: bool,
     /// The revision that it was started with, or that was recorded on it afterwards.
     pub revision: Option<RevisionId>,
+    /// What it has now of the parts that the platform can change while it runs.
+    pub live: LiveParts,
     /// Whether its guest runs and is ready.
     pub ready: bool,
 }

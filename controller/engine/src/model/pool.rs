@@ -100,7 +100,8 @@ pub enum StatusScope {
     /// All conditions. Only live machines count as ready.
     #[default]
     Complete,
-    /// Only the conditions about failures and about a pause. Terminating machines that still run count as ready.
+    /// Only the conditions about failures, unreadable settings and a pause. Terminating machines that still run count as
+    /// ready.
     FailureAndPause,
 }
 
@@ -150,6 +151,7 @@ impl DiskTemplate {
 
 /// How the controller applies a changed template to existing machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts: any of them may come with any other")]
 pub struct Rollout {
     /// Whether the rollout is paused: the controller updates no further machine.
     pub paused: bool,
@@ -167,6 +169,9 @@ pub struct Rollout {
     pub disabled: bool,
     /// Which component restarts updated machines.
     pub restarts: Restarts,
+    /// Whether the platform applies [`LiveParts`](crate::revision::LiveParts) to running instances, so that the
+    /// controller restarts none for a change of these.
+    pub live_updates: bool,
     /// The order in which the controller restarts machines; `None` for the order of their age.
     pub order: Option<ScaleDownPolicy>,
     /// The machines that are updated. The others stay as they are.
@@ -190,6 +195,7 @@ impl Default for Rollout {
             held: false,
             disabled: false,
             restarts: Restarts::default(),
+            live_updates: false,
             order: None,
             selection: Selection::default(),
         }
@@ -230,6 +236,8 @@ pub(crate) enum Transition {
     None,
     /// The revision is recorded on the instance, because the template of the instance is the same.
     Record,
+    /// The platform applies the change to the instance, or the instance needs a restart if the platform does not.
+    LiveUpdate,
     /// A restart.
     Restart,
     /// The machine is deleted and created again, because its storage differs.
@@ -363,6 +371,7 @@ impl Pool {
             None | Some((_, None)) => Transition::Restart,
             Some((_, Some(current))) if current.storage != wanted.storage => Transition::Recreation,
             Some((_, Some(current))) if current.instance != wanted.instance => Transition::Restart,
+            Some((_, Some(current))) if current.live != wanted.live => Transition::LiveUpdate,
             Some(_) => Transition::Record,
         }
     }
@@ -392,12 +401,19 @@ pub struct Summary {
     pub observed_generation: i64,
     /// Machines that exist, including terminating and stopped ones, because they still use resources.
     pub replicas: usize,
-    /// Live machines that run.
+    /// Live machines that run; depending on [`StatusScope`], terminating ones, too.
     pub ready: usize,
+    /// Live machines that run.
+    pub available: usize,
     /// Live machines in which the current revision is in effect.
     pub updated: usize,
     /// Live machines with the current revision that need a restart.
     pub restart_pending: usize,
+    /// How many machines the controller has replaced because they did not start, since the pool was created.
+    pub healed: u64,
     /// Identity of the current revision.
     pub revision: RevisionId,
 }
+
+#[cfg(test)]
+mod tests;

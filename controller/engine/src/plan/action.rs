@@ -323,8 +323,8 @@ impl Action {
             | Self::RecordRevision { .. }
             | Self::EndRestart { .. }
             | Self::ShortenProtection { .. }
-            | Self::PruneRevision { .. }
             | Self::PruneRecord { .. } => FailureReason::FailedRepair,
+            Self::PruneRevision { .. } => FailureReason::FailedRevisionPruning,
             Self::CreateDisk { .. }
             | Self::Repoint { .. }
             | Self::Detach { .. }
@@ -343,7 +343,7 @@ impl Action {
 
 /// Which kinds of writes the plan wants, including blocked ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "independent wishes: any of them may come with any other")]
+#[expect(clippy::struct_excessive_bools, reason = "a plan may want any combination of them")]
 pub struct Wants {
     /// Machines are missing.
     pub create: bool,

@@ -12,6 +12,7 @@ use super::observed::Observed;
 use super::reservations;
 use super::result::{Plan, Repairs};
 use crate::backoff::MAX_BATCH;
+use crate::failure::FailureReason;
 use crate::ledger::{REQUEST_TIMEOUT, UnconfirmedCreate};
 use crate::model::{DiskDraft, DiskTemplate, Draft, Lifetime, Naming};
 use crate::names::{MIN_BLOCK, NameBlock, Namer};
@@ -48,7 +49,7 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, disk
     let fresh = missing.min(width.saturating_sub(repeated.len()));
     let numbers = match observed.pool.naming {
         Naming::Random => scattered(observed, free_disks, plan, fresh, missing),
-        Naming::Ordinal => ordinal(observed, fresh),
+        Naming::Ordinal => ordinal(observed, plan, fresh, missing),
     };
     let others = plan.actions.len();
     for unconfirmed in repeated.iter().take(width) {
@@ -120,8 +121,26 @@ fn scattered(
     drawn
 }
 
-/// The smallest ordinals that no object uses.
-fn ordinal(observed: &Observed<'_>, fresh: usize) -> Vec<(Arc<str>, u64)> {
+/// The smallest ordinals that no object uses, without those whose storage belongs to another machine. No greater ordinal
+/// replaces these.
+fn ordinal(observed: &Observed<'_>, plan: &mut Plan, fresh: usize, missing: usize) -> Vec<(Arc<str>, u64)> {
+    let memory = observed.memory;
+    if memory.has_no_storage_conflicts() {
+        return free_ordinals(observed).take(fresh).collect();
+    }
+    let is_usable = |(name, _): &(Arc<str>, u64)| match memory.storage_conflict(name, observed.uptime) {
+        Some((message, left)) => {
+            plan.report_failure(FailureReason::FailedCreate, message);
+            plan.requeue_in(left);
+            false
+        }
+        None => true,
+    };
+    free_ordinals(observed).take(missing).filter(is_usable).take(fresh).collect()
+}
+
+/// The ordinals that no object uses.
+fn free_ordinals(observed: &Observed<'_>) -> impl Iterator<Item = (Arc<str>, u64)> {
     let existing: BTreeSet<&str> = observed
         .machines
         .iter()
@@ -130,9 +149,7 @@ fn ordinal(observed: &Observed<'_>, fresh: usize) -> Vec<(Arc<str>, u64)> {
         .collect();
     (0..)
         .map(|number| (Arc::from(format!("{}-{number}", observed.pool.id.name)), number))
-        .filter(|(name, _): &(Arc<str>, u64)| !existing.contains(&**name) && is_free(observed, name))
-        .take(fresh)
-        .collect()
+        .filter(move |(name, _): &(Arc<str>, u64)| !existing.contains(&**name) && is_free(observed, name))
 }
 
 fn is_free(observed: &Observed<'_>, name: &str) -> bool {

@@ -25,9 +25,9 @@ mod protected;
 mod protection;
 mod record;
 mod remove;
+pub(crate) mod requested_restarts;
 mod reservations;
 mod restart;
-pub(crate) mod restarts;
 pub(crate) mod result;
 mod revisions;
 mod rollout;
@@ -38,7 +38,7 @@ pub use action::{Action, DeleteReason, DiskDeleteReason, Disruption, Stage, Want
 pub use attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
 pub use blocker::{Blocker, ProtectedStep};
 pub use observed::{COLLECTION_GRACE, NamesInUse, Observed, Settings, Snapshot};
-pub use restarts::RequestedRestarts;
+pub use requested_restarts::RequestedRestarts;
 pub use result::Plan;
 pub use start_failures::StartFailures;
 

@@ -32,7 +32,10 @@ impl RolloutState {
             return match transition(pool, machine, written) {
                 Transition::None => Self::Current,
                 Transition::Record => Self::Unrecorded,
-                Transition::Restart | Transition::Recreation | Transition::Unknown => Self::InProgress,
+                Transition::LiveUpdate
+                | Transition::Restart
+                | Transition::Recreation
+                | Transition::Unknown => Self::InProgress,
             };
         }
         let mut leftovers = leftovers(pool, machine).peekable();
@@ -60,11 +63,20 @@ impl RolloutState {
 }
 
 /// What it takes to bring the instance of a machine to revision `written`. A machine without an instance starts with it.
-pub(super) fn transition(pool: &Pool, machine: &Machine, written: &RevisionId) -> Transition {
-    machine
-        .instance
-        .as_ref()
-        .map_or(Transition::None, |instance| pool.transition(instance.revision.as_ref(), written))
+pub(crate) fn transition(pool: &Pool, machine: &Machine, written: &RevisionId) -> Transition {
+    let Some(instance) = &machine.instance else { return Transition::None };
+    match pool.transition(instance.revision.as_ref(), written) {
+        // The platform does not apply it, or reports that it cannot.
+        Transition::LiveUpdate if !pool.rollout.live_updates || machine.restart_pending => {
+            Transition::Restart
+        }
+        Transition::LiveUpdate => {
+            let wanted = pool.template_parts.get(written).map(|parts| &parts.live);
+            let is_applied = wanted.is_some_and(|wanted| instance.live.include(wanted));
+            if is_applied { Transition::Record } else { Transition::LiveUpdate }
+        }
+        other => other,
+    }
 }
 
 /// Whether the revision that was last written is in effect.

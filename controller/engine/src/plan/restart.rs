@@ -53,7 +53,8 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
             outdated @ (Transition::Restart | Transition::Recreation) => {
                 waiting.push((machine, instance, outdated));
             }
-            Transition::None | Transition::Record | Transition::Unknown => {}
+            // The platform applies a live update.
+            Transition::None | Transition::Record | Transition::LiveUpdate | Transition::Unknown => {}
         }
     }
     protected::block(observed, plan, ProtectedStep::Rollout, &protected);

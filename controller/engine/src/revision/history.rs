@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::identity::{Fingerprint, RevisionId};
+use super::live_parts::LiveParts;
 
 /// A stored revision, without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,10 +19,12 @@ pub struct StoredRevision {
 }
 
 /// The parts of a template that decide what a change of it takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateParts {
-    /// Fingerprint of the part that an instance is started from.
+    /// Fingerprint of the part that an instance is started from, without [`TemplateParts::live`].
     pub instance: Fingerprint,
+    /// The parts that the platform can apply to a running instance.
+    pub live: LiveParts,
     /// Fingerprint of the part that storage is created from.
     pub storage: Fingerprint,
 }
@@ -86,7 +89,7 @@ impl History {
 
     /// The parts of all stored revisions, as far as they are known.
     pub fn parts(&self) -> BTreeMap<RevisionId, TemplateParts> {
-        self.stored.iter().filter_map(|stored| Some((stored.id.clone(), stored.parts?))).collect()
+        self.stored.iter().filter_map(|stored| Some((stored.id.clone(), stored.parts.clone()?))).collect()
     }
 
     /// The stored revisions with this content.

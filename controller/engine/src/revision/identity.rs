@@ -66,7 +66,7 @@ impl fmt::Debug for RevisionId {
 
 /// A fingerprint of the content of a template, 32 bytes. It is equal for two templates exactly if they are structurally
 /// equal.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {

@@ -1,8 +1,8 @@
 //! Counts of a pool's machines.
 
-use crate::model::{Activity, Machine, StatusScope};
+use crate::model::{Activity, Machine, Pool, Restarts, StatusScope, Transition};
 use crate::plan::observed::Observed;
-use crate::plan::progress::RolloutState;
+use crate::plan::progress::{RolloutState, transition};
 
 /// Counts of the pool's machines.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,6 +11,8 @@ pub(super) struct MachineCounts {
     /// Live machines. The following counts include only these, and depending on [`StatusScope`] terminating ones.
     pub(super) live: usize,
     pub(super) ready: usize,
+    /// Live machines that run.
+    pub(super) available: usize,
     pub(super) updated: usize,
     /// Machines with the current revision that need a restart.
     pub(super) restart_pending: usize,
@@ -32,16 +34,22 @@ impl MachineCounts {
                 let counts_as_ready = pool.status_scope == StatusScope::FailureAndPause;
                 counts.ready += usize::from(counts_as_ready && machine.activity == Activity::Running);
             } else {
-                counts.count(RolloutState::of(pool, machine), machine);
+                counts.count(pool, machine);
             }
         }
         counts
     }
 
-    fn count(&mut self, state: RolloutState, machine: &Machine) {
-        let waits = machine.restart_pending && state != RolloutState::Outdated;
+    fn count(&mut self, pool: &Pool, machine: &Machine) {
+        let state = RolloutState::of(pool, machine);
+        let waits = match pool.rollout.restarts {
+            Restarts::ByPlatform => machine.restart_pending && state != RolloutState::Outdated,
+            Restarts::ByController | Restarts::ByUser => needs_restart(pool, machine),
+        };
+        let runs = usize::from(machine.activity == Activity::Running);
         self.live += 1;
-        self.ready += usize::from(machine.activity == Activity::Running);
+        self.ready += runs;
+        self.available += runs;
         self.updated += usize::from(state == RolloutState::Current);
         self.restart_pending += usize::from(waits);
         // After the approval the machine stops, and the platform may still report the pending restart.
@@ -51,4 +59,12 @@ impl MachineCounts {
         self.restarting += usize::from(restarts || waits && machine.restarts_itself);
         self.stranded += usize::from(state == RolloutState::Stranded);
     }
+}
+
+/// Whether a machine with the current revision needs a restart to run with it.
+fn needs_restart(pool: &Pool, machine: &Machine) -> bool {
+    let current = machine.written.as_ref().filter(|written| pool.is_current(written));
+    current.is_some_and(|written| {
+        matches!(transition(pool, machine, written), Transition::Restart | Transition::Recreation)
+    })
 }

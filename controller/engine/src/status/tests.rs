@@ -142,8 +142,10 @@ fn every_counter_counts_its_own() {
         observed_generation: 12,
         replicas: 5,
         ready: 3,
+        available: 3,
         updated: 2,
         restart_pending: 1,
+        healed: 0,
         revision: "r1".into(),
     };
     assert_eq!(shown(&world).summary, summary);

@@ -19,7 +19,8 @@ use vmpool_engine::revision::{RevisionId, TemplateParts};
 use vmpool_engine::{Disk, Machine, Pool, Status};
 
 use super::{
-    Attachment, Disks, NoFinalizers, NoInstances, NoPins, NoRival, NoStorage, PatchBody, Platform, Revisions,
+    Attachment, DefaultWording, Disks, NoFinalizers, NoInstances, NoPins, NoRival, NoStorage, PatchBody, Platform,
+    Revisions, StatusFields,
 };
 
 pub use objects::{AttachmentObject, DiskObject, MachineObject, PoolObject};
@@ -40,6 +41,7 @@ impl Platform for Dvp {
     type Pins = NoPins;
     type Rival = NoRival;
     type Finalizers = NoFinalizers;
+    type Wording = DefaultWording;
 
     fn read_pool(pool: &PoolObject) -> Pool {
         read::pool(pool)
@@ -82,7 +84,7 @@ impl Platform for Dvp {
     fn removal_record(record: &RemovalRecord) -> Value {
         write::removal_record(record)
     }
-    fn status(pool: &PoolObject, status: &Status) -> Value {
+    fn status(pool: &PoolObject, status: &Status, _: StatusFields) -> Value {
         write::status(pool, status)
     }
     fn published(pool: &PoolObject, status: &Value) -> Published {

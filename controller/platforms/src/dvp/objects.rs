@@ -3,13 +3,10 @@
 //! Decoding accepts all values that another schema may accept, because one object that cannot be decoded would make the
 //! whole list fail. Missing fields and fields of another type get defaults here. [`super::read`] interprets them.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
-use serde_json::value::RawValue;
 use vmpool_api::{Quantity, is_reserved};
 use vmpool_engine::limits;
 use vmpool_engine::model::Lifetime;
@@ -17,6 +14,7 @@ use vmpool_engine::protection;
 
 use crate::decode::{lenient, lenient_list, short, short_status};
 use crate::slim_metadata;
+use crate::spec_text::SpecText;
 
 /// A VirtualMachinePool. Its spec is stored as text in the cache.
 #[derive(Clone, Debug, Deserialize)]
@@ -25,7 +23,7 @@ pub struct PoolObject {
     #[serde(deserialize_with = "own_metadata")]
     pub metadata: ObjectMeta,
     #[serde(default)]
-    spec: SpecText,
+    spec: SpecText<Brief>,
     #[serde(default, deserialize_with = "short_status")]
     pub(super) status: PoolStatus,
 }
@@ -33,53 +31,23 @@ pub struct PoolObject {
 impl PoolObject {
     /// The fields of the spec that vmpool reads. Of a spec that is too long, only the count and the policy.
     pub(super) fn spec(&self) -> PoolSpec {
-        serde_json::from_str(&self.spec.text).unwrap_or_default()
+        serde_json::from_str(self.spec.text()).unwrap_or_default()
     }
 
     /// Why the spec is not read completely.
     pub(super) fn spec_error(&self) -> Option<String> {
-        limits::spec_error(self.spec.size, self.spec.depth)
+        self.spec.error()
     }
 }
 
-/// The spec of a pool as JSON text. The parsed tree can need fifty times as much memory, so it exists only while it is
-/// needed.
-#[derive(Clone, Debug)]
-struct SpecText {
-    text: Arc<str>,
-    /// Length of the stored text, in bytes.
-    size: usize,
-    /// Nesting depth of the stored text.
-    depth: usize,
-}
-
-impl Default for SpecText {
-    fn default() -> Self {
-        Self { text: "null".into(), size: 0, depth: 0 }
-    }
-}
-
-impl<'de> Deserialize<'de> for SpecText {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// The fields that the status needs even if the pool is invalid.
-        #[derive(Default, Deserialize, Serialize)]
-        #[serde(rename_all = "camelCase", default)]
-        struct Brief {
-            #[serde(deserialize_with = "lenient")]
-            replicas: Option<u64>,
-            #[serde(deserialize_with = "short")]
-            scale_down_policy: Option<String>,
-        }
-        let raw = Box::<RawValue>::deserialize(deserializer)?;
-        let text = raw.get();
-        let (size, depth) = (text.len(), limits::nesting(text));
-        if limits::spec_error(size, depth).is_none() {
-            return Ok(Self { text: text.into(), size, depth });
-        }
-        let brief: Brief = serde_json::from_str(text).unwrap_or_default();
-        let text = serde_json::to_string(&brief).unwrap_or_default();
-        Ok(Self { text: text.into(), size, depth })
-    }
+/// The fields that the status needs even if the pool is invalid.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Brief {
+    #[serde(deserialize_with = "lenient")]
+    replicas: Option<u64>,
+    #[serde(deserialize_with = "short")]
+    scale_down_policy: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

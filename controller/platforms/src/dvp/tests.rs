@@ -290,9 +290,18 @@ fn the_revision_of_a_template_is_for_ever() {
 #[test]
 fn counters_are_published_when_they_are_zero() {
     let revision = RevisionId::from("0123456789abcdef");
-    let summary =
-        Summary { observed_generation: 3, replicas: 0, ready: 0, updated: 0, restart_pending: 0, revision };
-    let status = Dvp::status(&pool_with(|_| {}), &Status { summary, conditions: Vec::new() });
+    let summary = Summary {
+        observed_generation: 3,
+        replicas: 0,
+        ready: 0,
+        available: 0,
+        updated: 0,
+        restart_pending: 0,
+        healed: 0,
+        revision,
+    };
+    let status =
+        Dvp::status(&pool_with(|_| {}), &Status { summary, conditions: Vec::new() }, StatusFields::All);
     assert_eq!(
         status,
         json!({
@@ -315,9 +324,18 @@ fn counters_are_published_when_they_are_zero() {
 fn a_status_that_lacks_something_is_not_a_published_one(#[case] field: &str) {
     let pool = pool_with(|_| {});
     let revision = RevisionId::from("a");
-    let summary =
-        Summary { observed_generation: 3, replicas: 1, ready: 1, updated: 1, restart_pending: 0, revision };
-    let status = Dvp::status(&pool, &Status { summary: summary.clone(), conditions: Vec::new() });
+    let summary = Summary {
+        observed_generation: 3,
+        replicas: 1,
+        ready: 1,
+        available: 1,
+        updated: 1,
+        restart_pending: 0,
+        healed: 0,
+        revision,
+    };
+    let status =
+        Dvp::status(&pool, &Status { summary: summary.clone(), conditions: Vec::new() }, StatusFields::All);
     let with = |status: Value| facts(|pool| pool["status"] = status).published.summary;
     assert_eq!(with(status.clone()), Some(summary));
     let mut incomplete = status;

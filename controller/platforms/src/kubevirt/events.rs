@@ -1,113 +1,87 @@
-//! Events on pools: the types, reasons and messages of KubeVirt's pool controller.
-//!
-//! The controller emits an event only for an action that it took.
+//! Events on pools: the reasons and messages of KubeVirt's pool controller.
 
-use super::status::{FailedStep, SUCCESSFUL_PAUSED};
+use vmpool_engine::ObjectId;
+use vmpool_engine::condition::{Condition, REPLICA_FAILURE, REPLICA_PAUSED, SUCCESSFUL_PAUSED};
+use vmpool_engine::plan::DeleteReason;
+use vmpool_engine::revision::RevisionId;
 
-/// The component in the source of events.
-pub const COMPONENT: &str = "virtualmachinepool-controller";
-/// Up to this number, each machine of a pass gets an event of its own. Beyond it, one event lists their names.
-pub const INDIVIDUAL: usize = 10;
+use crate::{Transition, Wording};
 
-/// The type of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventType {
-    /// Something was done.
-    Normal,
-    /// Something failed.
-    Warning,
+/// The words of KubeVirt.
+#[derive(Clone, Copy, Debug)]
+pub struct Words;
+
+impl Wording for Words {
+    const SOURCE: &'static str = "virtualmachinepool-controller";
+
+    /// KubeVirt has no words for what only vmpool does, for example for a reservation that expired.
+    fn reason(reason: &'static str) -> &'static str {
+        match reason {
+            "TemplateApplied" | "RestartRequested" => "SuccessfulUpdate",
+            // The removal of a finalizer and the preservation of storage are such repairs.
+            "FailedTemplateUpdate" | "FailedRepair" => "FailedUpdate",
+            other => other,
+        }
+    }
+
+    fn created(namespace: &str, machine: &ObjectId) -> String {
+        format!("Created VM {namespace}/{machine}")
+    }
+
+    fn deleted(namespace: &str, machine: &ObjectId, reason: DeleteReason) -> String {
+        let why = match reason {
+            DeleteReason::Surplus | DeleteReason::Targeted => "",
+            DeleteReason::StorageChanged => {
+                " and its DataVolumes, because dataVolumeTemplates changed; the pool creates it again with new DataVolumes"
+            }
+            DeleteReason::Unhealthy => " and its DataVolumes, because it does not start",
+        };
+        format!("Deleted VM {namespace}/{machine} with uid {}{why}", machine.uid)
+    }
+
+    fn removed(namespace: &str, machine: &ObjectId, why: &str) -> String {
+        format!("Deleted VM {namespace}/{machine} with uid {} {why}", machine.uid)
+    }
+
+    fn updated(namespace: &str, machine: &ObjectId, _: &RevisionId) -> String {
+        format!("Updated VM {namespace}/{machine}")
+    }
+
+    fn restarted(namespace: &str, machine: &ObjectId) -> String {
+        format!("Restarted VM {namespace}/{machine} to apply the template")
+    }
+
+    /// A failure is reported when its condition is added, and not when the reason changes.
+    fn transitions(before: &[Condition], after: &[Condition]) -> Vec<Transition> {
+        let find = |conditions: &[Condition], kind: &str| {
+            conditions.iter().find(|condition| condition.kind == kind && condition.status == "True").cloned()
+        };
+        let mut transitions = Vec::new();
+        if let (None, Some(failure)) = (find(before, REPLICA_FAILURE), find(after, REPLICA_FAILURE)) {
+            let Condition { reason, message, .. } = failure;
+            transitions.push(Transition { reason, is_warning: true, note: message });
+        }
+        let normal = |reason: &str, note: &str| Transition {
+            reason: reason.to_owned(),
+            is_warning: false,
+            note: note.to_owned(),
+        };
+        match (find(before, REPLICA_PAUSED), find(after, REPLICA_PAUSED)) {
+            (None, Some(_)) => transitions.push(normal(SUCCESSFUL_PAUSED, "Pool is paused")),
+            (Some(_), None) => transitions.push(normal("SuccessfulResume", "Pool is no longer paused")),
+            _ => {}
+        }
+        transitions
+    }
 }
 
-/// An event on a pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// Its type.
-    pub kind: EventType,
-    /// Its reason.
-    pub reason: &'static str,
-    /// Its message.
-    pub message: String,
-}
-
-impl Event {
-    fn normal(reason: &'static str, message: String) -> Self {
-        Self { kind: EventType::Normal, reason, message }
-    }
-
-    fn warning(reason: &'static str, message: String) -> Self {
-        Self { kind: EventType::Warning, reason, message }
-    }
-
-    /// A machine was created.
-    pub fn created(namespace: &str, machine: &str) -> Self {
-        Self::normal("SuccessfulCreate", format!("Created VM {namespace}/{machine}"))
-    }
-
-    /// Several machines were created.
-    pub fn created_many(namespace: &str, machines: &[&str]) -> Self {
-        let message = format!("Created {} VMs in {namespace}: {}", machines.len(), machines.join(", "));
-        Self::normal("SuccessfulCreate", message)
-    }
-
-    /// Machines of a batch were not created. `error` is the first error.
-    pub fn create_failed(error: &str) -> Self {
-        Self::warning("FailedCreate", format!("Failed to create VM: {error}"))
-    }
-
-    /// A machine was deleted, because of a scale-down or by autohealing.
-    pub fn deleted(namespace: &str, machine: &str, uid: &str) -> Self {
-        Self::normal("SuccessfulDelete", format!("Deleted VM {namespace}/{machine} with uid {uid}"))
-    }
-
-    /// Several machines were deleted.
-    pub fn deleted_many(namespace: &str, machines: &[&str]) -> Self {
-        let message = format!("Deleted {} VMs in {namespace}: {}", machines.len(), machines.join(", "));
-        Self::normal("SuccessfulDelete", message)
-    }
-
-    /// The delete of a machine failed.
-    pub fn delete_failed(namespace: &str, machine: &str, error: &str) -> Self {
-        Self::warning("FailedDelete", format!("Failed to delete VM {namespace}/{machine}: {error}"))
-    }
-
-    /// A template was written to a machine.
-    pub fn updated(namespace: &str, machine: &str) -> Self {
-        Self::normal("SuccessfulUpdate", format!("Updated VM {namespace}/{machine}"))
-    }
-
-    /// A machine was restarted so that it runs with its template.
-    pub fn restarted(namespace: &str, machine: &str) -> Self {
-        let message = format!("Restarted VM {namespace}/{machine} to apply the template");
-        Self::normal("SuccessfulUpdate", message)
-    }
-
-    /// A machine was deleted with its storage, because the DataVolume templates changed.
-    pub fn recreated(namespace: &str, machine: &str) -> Self {
-        let message = format!(
-            "Deleted VM {namespace}/{machine} with its DataVolumes, because dataVolumeTemplates changed; the pool \
-             creates it again with new DataVolumes"
-        );
-        Self::normal("SuccessfulDelete", message)
-    }
-
-    /// Writing a template to a machine, its restart, preserving its storage or removing its finalizer failed.
-    pub fn update_failed(namespace: &str, machine: &str, error: &str) -> Self {
-        Self::warning("FailedUpdate", format!("Failed to update VM {namespace}/{machine}: {error}"))
-    }
-
-    /// The condition `ReplicaFailure` was added.
-    pub fn failed(step: FailedStep, error: &str) -> Self {
-        Self::warning(step.reason(), error.to_owned())
-    }
-
-    /// The pool was paused.
-    pub fn paused() -> Self {
-        Self::normal(SUCCESSFUL_PAUSED, "Pool is paused".to_owned())
-    }
-
-    /// The pool was resumed.
-    pub fn resumed() -> Self {
-        Self::normal("SuccessfulResume", "Pool is no longer paused".to_owned())
+/// KubeVirt's word for the step of a pass that failed, in the condition `ReplicaFailure`.
+pub(super) fn failed_step(failure: &str) -> &'static str {
+    match failure {
+        "FailedCreate" => "FailedScaleOut",
+        "FailedDelete" => "FailedScaleIn",
+        "FailedRevisionPruning" => "FailedRevisionPruning",
+        _ => "FailedUpdate",
     }
 }
 
@@ -117,32 +91,89 @@ mod tests {
 
     use super::*;
 
+    fn machine() -> ObjectId {
+        ObjectId::new("herd-0", "u")
+    }
+
     #[rstest]
-    #[case::created(Event::created("rec", "herd-0"), "Normal SuccessfulCreate Created VM rec/herd-0")]
-    #[case::created_many(
-        Event::created_many("rec", &["herd-0", "herd-1"]), "Normal SuccessfulCreate Created 2 VMs in rec: herd-0, herd-1")]
-    #[case::create_failed(Event::create_failed("quota"), "Warning FailedCreate Failed to create VM: quota")]
+    #[case::created(Words::created("rec", &machine()), "Created VM rec/herd-0")]
     #[case::deleted(
-        Event::deleted("rec", "herd-0", "u"),
-        "Normal SuccessfulDelete Deleted VM rec/herd-0 with uid u"
+        Words::deleted("rec", &machine(), DeleteReason::Surplus),
+        "Deleted VM rec/herd-0 with uid u"
     )]
-    #[case::deleted_many(Event::deleted_many("rec", &["herd-0", "herd-1"]), "Normal SuccessfulDelete Deleted 2 VMs in rec: herd-0, herd-1")]
-    #[case::delete_failed(
-        Event::delete_failed("rec", "herd-0", "conflict"),
-        "Warning FailedDelete Failed to delete VM rec/herd-0: conflict"
+    #[case::deleted_with_its_storage(
+        Words::deleted("rec", &machine(), DeleteReason::Unhealthy),
+        "Deleted VM rec/herd-0 with uid u and its DataVolumes, because it does not start"
     )]
-    #[case::updated(Event::updated("rec", "herd-0"), "Normal SuccessfulUpdate Updated VM rec/herd-0")]
-    #[case::update_failed(
-        Event::update_failed("rec", "herd-0", "conflict"),
-        "Warning FailedUpdate Failed to update VM rec/herd-0: conflict"
+    #[case::removed(
+        Words::removed("rec", &machine(), "as requested by \"alice\""),
+        "Deleted VM rec/herd-0 with uid u as requested by \"alice\""
     )]
-    #[case::scale_out(Event::failed(FailedStep::ScaleOut, "e"), "Warning FailedScaleOut e")]
-    #[case::scale_in(Event::failed(FailedStep::ScaleIn, "e"), "Warning FailedScaleIn e")]
-    #[case::update(Event::failed(FailedStep::Update, "e"), "Warning FailedUpdate e")]
-    #[case::pruning(Event::failed(FailedStep::RevisionPruning, "e"), "Warning FailedRevisionPruning e")]
-    #[case::paused(Event::paused(), "Normal SuccessfulPaused Pool is paused")]
-    #[case::resumed(Event::resumed(), "Normal SuccessfulResume Pool is no longer paused")]
-    fn events_have_the_words_of_kubevirt(#[case] event: Event, #[case] expected: &str) {
-        assert_eq!(format!("{:?} {} {}", event.kind, event.reason, event.message), expected);
+    #[case::updated(Words::updated("rec", &machine(), &"herd-2".into()), "Updated VM rec/herd-0")]
+    #[case::restarted(Words::restarted("rec", &machine()), "Restarted VM rec/herd-0 to apply the template")]
+    fn messages_have_the_words_of_kubevirt(#[case] message: String, #[case] expected: &str) {
+        assert_eq!(message, expected);
+    }
+
+    #[rstest]
+    #[case("SuccessfulCreate", "SuccessfulCreate")]
+    #[case("FailedCreate", "FailedCreate")]
+    #[case("SuccessfulDelete", "SuccessfulDelete")]
+    #[case("FailedDelete", "FailedDelete")]
+    #[case("TemplateApplied", "SuccessfulUpdate")]
+    #[case("RestartRequested", "SuccessfulUpdate")]
+    #[case("FailedTemplateUpdate", "FailedUpdate")]
+    #[case("FailedRepair", "FailedUpdate")]
+    #[case("ReservationExpired", "ReservationExpired")]
+    fn reasons_have_the_words_of_kubevirt(#[case] reason: &'static str, #[case] expected: &str) {
+        assert_eq!(Words::reason(reason), expected);
+    }
+
+    #[rstest]
+    #[case("FailedCreate", "FailedScaleOut")]
+    #[case("FailedDelete", "FailedScaleIn")]
+    #[case("FailedTemplateUpdate", "FailedUpdate")]
+    #[case("FailedRepair", "FailedUpdate")]
+    #[case("FailedRead", "FailedUpdate")]
+    #[case("FailedRevisionPruning", "FailedRevisionPruning")]
+    fn the_condition_names_the_step_that_failed(#[case] failure: &str, #[case] expected: &str) {
+        assert_eq!(failed_step(failure), expected);
+    }
+
+    fn condition(kind: &str, reason: &str) -> Condition {
+        Condition {
+            kind: kind.to_owned(),
+            status: "True".to_owned(),
+            reason: reason.to_owned(),
+            message: format!("{reason} happened"),
+            last_transition: jiff::Timestamp::UNIX_EPOCH,
+            observed_generation: None,
+        }
+    }
+
+    #[rstest]
+    #[case::nothing(&[], &[], &[])]
+    #[case::a_failure_is_added(
+        &[], &[condition("ReplicaFailure", "FailedScaleOut")], &["Warning FailedScaleOut FailedScaleOut happened"])]
+    #[case::a_failure_has_another_reason(
+        &[condition("ReplicaFailure", "FailedScaleOut")], &[condition("ReplicaFailure", "FailedUpdate")], &[])]
+    #[case::a_failure_ends(&[condition("ReplicaFailure", "FailedScaleOut")], &[], &[])]
+    #[case::a_pause(
+        &[], &[condition("ReplicaPaused", "SuccessfulPaused")], &["Normal SuccessfulPaused Pool is paused"])]
+    #[case::a_pause_that_lasts(
+        &[condition("ReplicaPaused", "SuccessfulPaused")], &[condition("ReplicaPaused", "SuccessfulPaused")], &[])]
+    #[case::a_resume(
+        &[condition("ReplicaPaused", "SuccessfulPaused")], &[], &["Normal SuccessfulResume Pool is no longer paused"])]
+    #[case::a_condition_of_another_controller(&[], &[condition("Audited", "Passed")], &[])]
+    fn a_condition_that_is_added_or_removed_is_an_event(
+        #[case] before: &[Condition],
+        #[case] after: &[Condition],
+        #[case] expected: &[&str],
+    ) {
+        let text = |Transition { reason, is_warning, note }: Transition| {
+            format!("{} {reason} {note}", if is_warning { "Warning" } else { "Normal" })
+        };
+        let transitions: Vec<_> = Words::transitions(before, after).into_iter().map(text).collect();
+        assert_eq!(transitions, expected);
     }
 }

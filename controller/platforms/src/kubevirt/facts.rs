@@ -36,7 +36,6 @@ pub(super) fn pool(object: &PoolObject) -> Pool {
         deleting,
         finalizers,
         settings,
-        published: _,
         validation_errors,
         invalid_settings,
     } = read::pool(object);
@@ -130,9 +129,9 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
         node_selector: kept(node_selector),
     };
     let revision: Option<RevisionId> = facts.revision.clone().map(Into::into);
-    // The name of the pool is the beginning of the name of the revision.
-    let former_pool = facts.revision.as_deref().filter(|_| owner.is_none() && position.is_some());
-    let former_pool = former_pool.and_then(|revision| Some(intern(revision.rsplit_once('-')?.0)));
+    // The name of the pool is the beginning of the name of its machine. That of the revision can be shortened.
+    let is_released = facts.revision.is_some() && owner.is_none() && position.is_some();
+    let former_pool = id.name.rsplit_once('-').filter(|_| is_released).map(|(pool, _)| intern(pool));
     Machine {
         created: *created,
         terminating: *terminating,
@@ -142,6 +141,7 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
         written: revision,
         evaluated: true,
         activity: activity(&facts),
+        restart_pending: facts.restart_required,
         devices_ready: true,
         has_finalizer: position.is_some(),
         selectable: RECENT.get(&selectable, || Arc::new(selectable.clone())),
@@ -163,17 +163,7 @@ fn activity(facts: &MachineFacts) -> Activity {
 }
 
 fn start_health(facts: &MachineFacts) -> StartHealth {
-    let failing = matches!(
-        facts.printable_status,
-        Some(
-            PrintableStatus::CrashLoopBackOff
-                | PrintableStatus::ErrorUnschedulable
-                | PrintableStatus::DataVolumeError
-                | PrintableStatus::ErrorPvcNotFound
-                | PrintableStatus::ErrImagePull
-                | PrintableStatus::ImagePullBackOff
-        )
-    );
+    let failing = facts.printable_status.is_some_and(PrintableStatus::is_start_failure);
     let (not_ready, since) = match facts.readiness {
         Readiness::NotReady { since } => (true, since),
         Readiness::Ready | Readiness::Unknown => (false, None),
@@ -193,6 +183,10 @@ pub(super) fn instance(object: &InstanceObject) -> Instance {
         machine: facts.machine,
         terminating: facts.terminating,
         revision: facts.revision.map(Into::into),
+        live: facts.live,
         id: facts.id,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,11 @@ use serde_json::{Value, json};
 pub(super) const POOL_UID: &str = "2cf25f91-ce59-4cf6-9969-10c0ef837397";
 pub(super) const MACHINE_UID: &str = "61815a0a-53ba-4f9c-be05-1a55c94b48a6";
 
+/// A pool as a user creates it, with one DataVolume template. The tests of the webhook use the same file.
+pub(super) fn new_pool() -> Value {
+    serde_json::from_str(include_str!("fixtures/pool.json")).unwrap()
+}
+
 /// The spec of a pool of two machines.
 pub(super) fn spec() -> Value {
     json!({

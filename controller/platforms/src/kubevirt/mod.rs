@@ -5,11 +5,11 @@
 //!
 //! The layers, lowest first. A module imports only from lower layers:
 //!
-//! 1. `keys`, `labels`, `selectors`: values
+//! 1. `keys`, `labels`, `selectors`, `spelling`: values
 //! 2. `objects`: the fields of stored objects that vmpool reads
 //! 3. `read`: stored objects as plain types
 //! 4. `pins`: copies of instance types and preferences
-//! 5. `machine`, `release`, `status`, `healing`, `coexistence`: objects, patches and verdicts from these types
+//! 5. `machine`, `release`, `coexistence`: objects, patches and verdicts from these types
 //! 6. `template`, `revision`, `storage`, `events`: comparisons of templates, stored templates, storage that a new
 //!    machine would share, and the texts of events
 //! 7. `restart`, `update`: what brings a changed template to an existing machine
@@ -24,7 +24,6 @@ pub mod events;
 mod facts;
 #[cfg(test)]
 mod fixtures;
-pub mod healing;
 pub mod keys;
 pub mod labels;
 pub mod machine;
@@ -38,7 +37,7 @@ pub mod removal;
 pub mod restart;
 pub mod revision;
 pub mod selectors;
-pub mod status;
+mod spelling;
 pub mod storage;
 pub mod template;
 pub mod update;

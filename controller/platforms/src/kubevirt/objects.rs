@@ -8,7 +8,6 @@ mod instance;
 mod machine;
 mod metadata;
 mod pool;
-mod revision;
 mod storage;
 
 pub use installation::InstallationObject;
@@ -16,7 +15,6 @@ pub use instance::InstanceObject;
 pub use machine::MachineObject;
 pub use metadata::Finalizers;
 pub use pool::PoolObject;
-pub use revision::RevisionObject;
 pub use storage::{ClaimObject, DataVolumeObject};
 
 pub(super) use machine::{MachineCondition, Storage};

@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 use vmpool_engine::model::{DiskDraft, Draft, Instance, Published};
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
-use vmpool_engine::revision::{Fingerprint, RevisionId, TemplateParts};
+use vmpool_engine::revision::{RevisionId, TemplateParts};
 use vmpool_engine::{Machine, ObjectId, Pool, Status};
 use vmpool_instancetype::stash;
 
 use super::coexistence::{self, PoolLoop};
+use super::events::Words;
 use super::machine::{self, Template};
 use super::objects::{
     ClaimObject, DataVolumeObject, InstallationObject, InstanceObject, MachineObject, PoolObject,
@@ -19,10 +20,10 @@ use super::objects::{
 use super::read::{self, settings};
 use super::release::{self, Target};
 use super::restart::{self, Restart};
-use super::{facts, keys, pins, publish, revision, template, update};
+use super::{facts, keys, pins, publish, revision, storage, template, update};
 use crate::{
     ApiObject, Existing, Finalizers, Found, Instances, NoDisks, PatchBody, Pins, Platform, Resolution,
-    RestartRequest, Revisions, Rival, Storage, controller_of,
+    RestartRequest, Revisions, Rival, StatusFields, Storage, controller_of,
 };
 
 /// The field of the spec of a pool that contains the template of its machines.
@@ -44,6 +45,7 @@ impl Platform for KubeVirt {
     type Pins = Self;
     type Rival = Self;
     type Finalizers = Self;
+    type Wording = Words;
 
     fn read_pool(pool: &PoolObject) -> Pool {
         facts::pool(pool)
@@ -101,8 +103,8 @@ impl Platform for KubeVirt {
     fn removal_record(record: &RemovalRecord) -> Value {
         publish::removal_record(record)
     }
-    fn status(pool: &PoolObject, status: &Status) -> Value {
-        publish::status(pool, status)
+    fn status(pool: &PoolObject, status: &Status, fields: StatusFields) -> Value {
+        publish::status(pool, status, fields)
     }
     fn published(pool: &PoolObject, status: &Value) -> Published {
         publish::published(pool, status)
@@ -151,11 +153,7 @@ impl Revisions<PoolObject> for KubeVirt {
         revision::revision(namespace, &id, name, pool.metadata.generation.unwrap_or_default(), spec)
     }
     fn parts(spec: &Value) -> Option<TemplateParts> {
-        let machine = &template::canonical(&spec[TEMPLATE])["spec"];
-        Some(TemplateParts {
-            instance: Fingerprint::of(&json!([machine["template"], pins::effective(spec)])),
-            storage: Fingerprint::of(&json!({ "templates": machine["dataVolumeTemplates"] })),
-        })
+        Some(template::parts(&spec[TEMPLATE], &pins::effective(spec)))
     }
 }
 
@@ -208,6 +206,9 @@ impl Rival for KubeVirt {
             PoolLoop::MayRun(why) => Some(why),
         }
     }
+    fn updates_live(installations: &[InstallationObject]) -> bool {
+        coexistence::live_updates(installations)
+    }
 }
 
 impl Storage<MachineObject> for KubeVirt {
@@ -219,6 +220,12 @@ impl Storage<MachineObject> for KubeVirt {
     }
     fn claims(machine: &MachineObject) -> Vec<Arc<str>> {
         read::machine(machine).claims
+    }
+    fn new_volumes(spec: &Value, number: u64) -> Vec<String> {
+        storage::data_volumes(of(spec), number)
+    }
+    fn conflict<K: ApiObject>(object: &ObjectMeta, machine: &str, pool: &ObjectId) -> Option<String> {
+        storage::conflict(&K::kind(&()), object, machine, pool)
     }
     fn preserve<K: ApiObject>(object: &K, machine: &ObjectId, pool: &ObjectId) -> Option<Value> {
         release::preserve(object.meta(), &machine.uid, pool, keys::ordinal(&machine.name))

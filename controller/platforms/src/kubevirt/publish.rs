@@ -8,9 +8,9 @@ use vmpool_engine::condition::{Condition, OWN, REPLICA_FAILURE};
 use vmpool_engine::model::{Published, Summary};
 use vmpool_engine::removal::RemovalRecord;
 
+use super::events::failed_step;
 use super::objects::{PoolObject, PoolStatus};
-use super::selectors::LabelSelector;
-use super::status::FailedStep;
+use crate::StatusFields;
 
 /// The merge patch that writes the removal record.
 pub(super) fn removal_record(record: &RemovalRecord) -> Value {
@@ -18,19 +18,28 @@ pub(super) fn removal_record(record: &RemovalRecord) -> Value {
     json!({ "metadata": { "annotations": { (annotations::SCALE_IN_TARGETS): text } } })
 }
 
-/// The status object. It has the fields of KubeVirt only, because its own CRD removes all others, and a status that never
-/// reads back would be written again.
+/// The status object. With the fields of the platform, it has those of KubeVirt.
 ///
 /// Counters with the value zero are written as well, so that `kubectl wait --for=jsonpath='{.status.replicas}'=0`
 /// works.
-pub(super) fn status(pool: &PoolObject, status: &Status) -> Value {
+pub(super) fn status(pool: &PoolObject, status: &Status, fields: StatusFields) -> Value {
     let conditions = status.conditions.iter().map(|condition| written(pool, condition)).collect::<Vec<_>>();
-    json!({
-        "replicas": status.summary.replicas,
-        "readyReplicas": status.summary.ready,
-        "labelSelector": selector(pool),
+    let summary = &status.summary;
+    let mut object = json!({
+        "replicas": summary.replicas,
+        "readyReplicas": summary.ready,
+        "labelSelector": &*pool.selector,
         "conditions": conditions,
-    })
+    });
+    if fields == StatusFields::All {
+        object["observedGeneration"] = summary.observed_generation.into();
+        object["availableReplicas"] = summary.available.into();
+        object["updatedReplicas"] = summary.updated.into();
+        object["restartPendingReplicas"] = summary.restart_pending.into();
+        object["healedReplicas"] = summary.healed.into();
+        object["currentRevision"] = summary.revision.as_str().into();
+    }
+    object
 }
 
 /// A condition of another controller stays as it is, with fields that vmpool does not know.
@@ -40,7 +49,7 @@ fn written(pool: &PoolObject, condition: &Condition) -> Value {
         return others().cloned().unwrap_or_default();
     }
     let reason =
-        if condition.kind == REPLICA_FAILURE { reason(&condition.reason) } else { &condition.reason };
+        if condition.kind == REPLICA_FAILURE { failed_step(&condition.reason) } else { &condition.reason };
     json!({
         "type": condition.kind,
         "status": condition.status,
@@ -50,21 +59,6 @@ fn written(pool: &PoolObject, condition: &Condition) -> Value {
         "lastTransitionTime": condition.last_transition.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         "lastProbeTime": null,
     })
-}
-
-/// KubeVirt's word for the step that failed.
-fn reason(failure: &str) -> &'static str {
-    let step = match failure {
-        "FailedCreate" => FailedStep::ScaleOut,
-        "FailedDelete" => FailedStep::ScaleIn,
-        _ => FailedStep::Update,
-    };
-    step.reason()
-}
-
-/// The selector in its canonical form.
-fn selector(pool: &PoolObject) -> String {
-    LabelSelector::read(&pool.spec()["selector"]).map(|selector| selector.to_string()).unwrap_or_default()
 }
 
 /// What a status object shows.
@@ -79,14 +73,17 @@ pub(super) fn stored(pool: &PoolObject) -> Published {
 
 /// KubeVirt omits counters that are zero. Without the current selector the status is not complete.
 fn read(pool: &PoolObject, status: &PoolStatus) -> Published {
-    let is_complete = status.label_selector.as_ref().is_some_and(|text| *text == selector(pool));
+    let is_complete = status.label_selector.as_ref().is_some_and(|text| **text == *pool.selector);
+    // KubeVirt's own definition of pools has no other counters.
     let summary = is_complete.then(|| Summary {
-        observed_generation: 0,
+        observed_generation: status.observed_generation.unwrap_or_default(),
         replicas: status.replicas.unwrap_or_default(),
         ready: status.ready_replicas.unwrap_or_default(),
-        updated: 0,
-        restart_pending: 0,
-        revision: "".into(),
+        available: status.available_replicas.unwrap_or_default(),
+        updated: status.updated_replicas.unwrap_or_default(),
+        restart_pending: status.restart_pending_replicas.unwrap_or_default(),
+        healed: status.healed_replicas.unwrap_or_default(),
+        revision: status.current_revision.as_deref().unwrap_or_default().into(),
     });
     let text = |condition: &Value, field: &str| condition[field].as_str().unwrap_or_default().to_owned();
     let conditions =

@@ -13,7 +13,7 @@ use crate::{controller_reference, intern};
 
 pub use instance::{InstanceFacts, instance};
 pub use machine::{MachineFacts, Readiness, machine};
-pub use pool::{PoolFacts, PublishedStatus, Settings, pool, settings};
+pub use pool::{PoolFacts, Settings, pool, settings};
 pub use strategy::{Autohealing, NameGeneration, ScaleIn, ScaleInMode, Selection, Update};
 
 fn id(metadata: &ObjectMeta) -> ObjectId {

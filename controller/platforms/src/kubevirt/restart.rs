@@ -1,61 +1,10 @@
-//! Restarts: what a machine that already has the wanted template needs so that its guest runs with it.
+//! Restarts: the requests that make a guest run with the template of its machine.
 
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::values::RunStrategy;
 
 use super::keys::REVISION_LABEL;
 use super::read::{InstanceFacts, MachineFacts};
-use super::template::{Difference, difference};
-
-/// What the controller does with a machine whose VirtualMachine has the wanted template and whose
-/// VirtualMachineInstance exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Nothing: the guest runs with the template of its machine, or its revision is not known yet.
-    None,
-    /// Write the revision label to the VirtualMachineInstance. This disrupts nothing.
-    Label,
-    /// Wait for KubeVirt to update the running guest, and then write the label. If KubeVirt reports that a restart is
-    /// required, or does not update running guests, restart.
-    LiveUpdate,
-    /// Restart the guest.
-    Restart,
-    /// Delete the VirtualMachine in the foreground, with its storage, and create the ordinal again.
-    Recreate,
-}
-
-impl Step {
-    /// Whether it disrupts the guest and counts against the disruption budget.
-    pub fn disrupts(self) -> bool {
-        matches!(self, Self::Restart | Self::Recreate)
-    }
-}
-
-/// The step for a machine. Each template is `virtualMachineTemplate` of the revision with that label, and `None` if that
-/// revision does not exist.
-pub fn step(
-    machine_label: Option<&str>,
-    instance_label: Option<&str>,
-    machine_template: Option<&Value>,
-    instance_template: Option<&Value>,
-) -> Step {
-    if instance_label.is_none() {
-        return Step::Restart;
-    }
-    if instance_label == machine_label {
-        return Step::None;
-    }
-    match (machine_template, instance_template) {
-        (None, _) => Step::None,
-        (Some(_), None) => Step::Restart,
-        (Some(to), Some(from)) => match difference(from, to) {
-            Difference::Storage => Step::Recreate,
-            Difference::Instance => Step::Restart,
-            Difference::LiveUpdatable => Step::LiveUpdate,
-            Difference::Outside | Difference::None => Step::Label,
-        },
-    }
-}
 
 /// How a guest is restarted.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,11 +5,6 @@ use sha2::{Digest, Sha256};
 use vmpool_engine::model::ObjectId;
 
 use super::keys::{LABEL_VALUE, owner};
-use super::machine::Template;
-use super::objects::RevisionObject;
-use super::pins;
-use super::read::{NameGeneration, settings};
-use crate::controller_reference;
 
 /// The possible names of the revision of a generation, in the order in which the controller tries them.
 ///
@@ -36,12 +31,6 @@ fn hashed(pool: &str, of: &str, generation: i64) -> String {
     format!("{head}{tail}")
 }
 
-/// Whether a label value is the name of a revision of this pool, for machines without an owner.
-pub fn is_name_of(name: &str, pool: &ObjectId) -> bool {
-    let generation = name.rsplit_once('-').and_then(|(_, digits)| digits.parse().ok());
-    generation.is_some_and(|generation| names(pool, generation).iter().any(|known| known == name))
-}
-
 /// The ControllerRevision with this name. `spec` is the whole spec of the pool at `generation`.
 pub fn revision(namespace: &str, pool: &ObjectId, name: &str, generation: i64, spec: &Value) -> Value {
     json!({
@@ -55,38 +44,6 @@ pub fn revision(namespace: &str, pool: &ObjectId, name: &str, generation: i64, s
         "data": spec,
         "revision": generation,
     })
-}
-
-/// Whether the pool controls a stored revision. The name alone proves nothing.
-pub fn belongs_to(revision: &RevisionObject, pool: &ObjectId) -> bool {
-    controller_reference(&revision.metadata).is_some_and(|owner| owner.uid == pool.uid.as_str())
-}
-
-/// The template in a stored revision.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StoredTemplate {
-    /// `virtualMachineTemplate`; null if the data cannot be read.
-    pub content: Value,
-    /// Which names get the ordinal.
-    pub names: NameGeneration,
-    /// The pins; null if the revision has none.
-    pub pins: Value,
-}
-
-impl StoredTemplate {
-    /// The template for the functions that compare and write.
-    pub fn template(&self) -> Template<'_> {
-        Template { content: &self.content, names: self.names, pins: &self.pins }
-    }
-}
-
-/// The template in the data of a revision, of any release of KubeVirt. `None` if the data has no template.
-pub fn stored_template(revision: &RevisionObject) -> Option<StoredTemplate> {
-    let mut data = revision.data.value();
-    let names = settings(&data).names;
-    let content = data.as_object_mut()?.remove("virtualMachineTemplate").filter(Value::is_object)?;
-    let pins = data[pins::FIELD].take();
-    Some(StoredTemplate { content, names, pins })
 }
 
 #[cfg(test)]

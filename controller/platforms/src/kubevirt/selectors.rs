@@ -57,22 +57,6 @@ struct Requirement {
     operator: Operator,
 }
 
-impl Requirement {
-    fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        let value = labels.get(&self.key);
-        let number = || value.and_then(|value| value.parse::<i64>().ok());
-        match &self.operator {
-            Operator::Equals(wanted) => value == Some(wanted),
-            Operator::In(values) => value.is_some_and(|value| values.contains(value)),
-            Operator::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
-            Operator::Exists => value.is_some(),
-            Operator::DoesNotExist => value.is_none(),
-            Operator::Gt(than) => number().is_some_and(|number| number > *than),
-            Operator::Lt(than) => number().is_some_and(|number| number < *than),
-        }
-    }
-}
-
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = &self.key;
@@ -125,11 +109,9 @@ impl LabelSelector {
 
     /// Whether an object with these labels is selected.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.0.iter().all(|requirement| requirement.matches(labels))
+        self.to_engine().matches(labels)
     }
-}
 
-impl LabelSelector {
     /// The selector as the engine evaluates it.
     pub fn to_engine(&self) -> selector::Selector {
         to_engine(&self.0)
@@ -207,33 +189,11 @@ impl MachineSelector {
         let is_empty = labels.0.is_empty() && nodes.0.is_empty();
         Ok(if is_empty { Self::All } else { Self::Matching { labels, nodes } })
     }
-
-    /// Whether a machine is selected. `labels` and `node_selector` come from the template in the machine.
-    pub fn matches(
-        &self,
-        labels: &BTreeMap<String, String>,
-        node_selector: &BTreeMap<String, String>,
-    ) -> bool {
-        match self {
-            Self::All => true,
-            Self::Nothing => false,
-            Self::Matching { labels: selector, nodes } => {
-                selector.matches(labels) && nodes.matches(node_selector)
-            }
-        }
-    }
 }
 
 /// Requirements on the node selector of a machine: all must be met.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeRequirements(Vec<Requirement>);
-
-impl NodeRequirements {
-    /// Whether a node selector meets all requirements.
-    pub fn matches(&self, node_selector: &BTreeMap<String, String>) -> bool {
-        self.0.iter().all(|requirement| requirement.matches(node_selector))
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {

@@ -6,7 +6,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use vmpool_engine::model::ObjectId;
 
-use super::keys::PRESERVED_POOL;
+use super::keys::{MACHINE_KIND, PRESERVED_POOL};
 use super::machine::{Template, numbered};
 use crate::controller_reference;
 
@@ -18,40 +18,32 @@ pub fn data_volumes(template: Template<'_>, ordinal: u64) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The kind of a storage object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StorageKind {
-    /// A DataVolume.
-    DataVolume,
-    /// A PersistentVolumeClaim.
-    Claim,
-}
+/// Kind of the objects that provision claims.
+const DATA_VOLUME: &str = "DataVolume";
 
-/// Why a machine of `pool` must not be created while this stored DataVolume or claim has the name of one of its
-/// DataVolumes: another machine or pool uses it, or used it last. `None` if nothing is against it. `is_ours` says whether
-/// a UID is that of a machine of the pool.
+/// Why `machine`, a new machine of `pool`, must not be created while this stored DataVolume or claim has the name of one of
+/// its DataVolumes: another machine or pool uses it, or used it last. `None` if nothing is against it.
 ///
-/// Without this check, the machine would never start, or take over the storage of another pool. An object without a
-/// controller and without a record of its pool may be used, because users prepare storage in this way.
-pub fn conflict(
-    kind: StorageKind,
-    object: &ObjectMeta,
-    pool: &ObjectId,
-    is_ours: impl Fn(&str) -> bool,
-) -> Option<String> {
+/// Without this check, the machine would never start, or take over the storage of another pool. The storage of an earlier
+/// machine with the same name is deleted with that machine. An object without a controller and without a record of its
+/// pool may be used, because users prepare storage in this way.
+pub fn conflict(kind: &str, object: &ObjectMeta, machine: &str, pool: &ObjectId) -> Option<String> {
     let name = object.name.as_deref().unwrap_or_default();
-    let what = match kind {
-        StorageKind::DataVolume => format!("DataVolume {name}"),
-        StorageKind::Claim => format!("PersistentVolumeClaim {name}"),
-    };
+    let conflict =
+        |why: String| Some(format!("machine {machine} is not created, because {kind} {name} {why}"));
     if let Some(owner) = controller_reference(object) {
-        let of_its_data_volume =
-            kind == StorageKind::Claim && owner.kind == "DataVolume" && owner.name == name;
-        let is_free = of_its_data_volume || is_ours(&owner.uid);
-        return (!is_free).then(|| format!("{what} is controlled by {} {}", owner.kind, owner.name));
+        let of_its_data_volume = kind != DATA_VOLUME && owner.kind == DATA_VOLUME && owner.name == name;
+        let of_same_name = owner.kind == MACHINE_KIND && owner.name == machine;
+        return if of_its_data_volume || of_same_name {
+            None
+        } else {
+            conflict(format!("is controlled by {} {}", owner.kind, owner.name))
+        };
     }
     let last = object.labels.as_ref()?.get(PRESERVED_POOL)?;
-    (**last != *pool.name).then(|| format!("{what} holds the preserved data of a machine of pool {last}"))
+    (**last != *pool.name)
+        .then(|| conflict(format!("holds the preserved data of a machine of pool {last}")))
+        .flatten()
 }
 
 #[cfg(test)]
@@ -80,7 +72,7 @@ mod tests {
 
     #[rstest]
     #[case::no_owner(json!({}), None, None)]
-    #[case::a_machine_of_the_pool(owned("VirtualMachine", "herd-0", "ours"), None, None)]
+    #[case::an_earlier_machine_with_the_name(owned("VirtualMachine", "herd-0", "earlier"), None, None)]
     #[case::another_machine(
         owned("VirtualMachine", "flock-0", "theirs"),
         Some("DataVolume root-0 is controlled by VirtualMachine flock-0"),
@@ -109,8 +101,10 @@ mod tests {
         let mut metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
         metadata.name = Some("root-0".to_owned());
         let pool = ObjectId::new("herd", fixtures::POOL_UID);
-        let conflict = |kind| conflict(kind, &metadata, &pool, |uid| uid == "ours");
-        assert_eq!(conflict(StorageKind::DataVolume).as_deref(), data_volume);
-        assert_eq!(conflict(StorageKind::Claim).as_deref(), claim);
+        let conflict = |kind| conflict(kind, &metadata, "herd-0", &pool);
+        let expected =
+            |what: Option<&str>| what.map(|what| format!("machine herd-0 is not created, because {what}"));
+        assert_eq!(conflict("DataVolume"), expected(data_volume));
+        assert_eq!(conflict("PersistentVolumeClaim"), expected(claim));
     }
 }

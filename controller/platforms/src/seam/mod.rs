@@ -14,6 +14,7 @@ mod platform;
 mod revisions;
 mod rival;
 mod storage;
+mod wording;
 
 pub use api_object::ApiObject;
 pub use disks::{Disks, NoDisks};
@@ -22,7 +23,8 @@ pub use instances::{Instances, NoInstances, RestartRequest};
 pub use no_object::NoObject;
 pub use of::{AttachmentOf, ClaimOf, DiskOf, InstanceOf, VolumeOf};
 pub use pins::{Existing, Found, NoPins, Pins, Reference, Resolution};
-pub use platform::{PatchBody, Platform};
+pub use platform::{PatchBody, Platform, StatusFields};
 pub use revisions::Revisions;
 pub use rival::{NoRival, Rival};
 pub use storage::{NoStorage, Storage};
+pub use wording::{DefaultWording, Transition, Wording};

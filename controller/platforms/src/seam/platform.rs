@@ -7,7 +7,7 @@ use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, Pool, Status};
 
-use super::{ApiObject, Disks, Finalizers, Instances, Pins, Revisions, Rival, Storage};
+use super::{ApiObject, Disks, Finalizers, Instances, Pins, Revisions, Rival, Storage, Wording};
 
 /// A patch of an object.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +16,16 @@ pub enum PatchBody {
     Merge(Value),
     /// A JSON patch that tests what it depends on.
     Json(Value),
+}
+
+/// The fields of a status object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusFields {
+    /// All fields of vmpool's definition of the pool.
+    All,
+    /// Those of the platform's own definition, because the API server removes the others. A status that never reads back
+    /// would be written again.
+    OfPlatform,
 }
 
 /// A platform: a pool API with its machines.
@@ -44,6 +54,8 @@ pub trait Platform: Sized + Send + Sync + 'static {
     type Rival: Rival;
     /// The finalizers of the controller.
     type Finalizers: Finalizers<Self::Pool, Self::Machine>;
+    /// The texts of events.
+    type Wording: Wording;
 
     /// Translates a stored pool. Unreadable fields become validation errors or invalid settings of the pool.
     fn read_pool(pool: &Self::Pool) -> Pool;
@@ -93,8 +105,8 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// The merge patch that writes the removal record of the pool. An empty record removes the annotation.
     fn removal_record(record: &RemovalRecord) -> Value;
 
-    /// The status object to publish.
-    fn status(pool: &Self::Pool, status: &Status) -> Value;
+    /// The status object to publish, with these fields.
+    fn status(pool: &Self::Pool, status: &Status, fields: StatusFields) -> Value;
 
     /// What `status` shows, as [`Platform::read_pool`] reads it from a pool with this status. The controller writes a
     /// status only if this differs from what the pool shows.

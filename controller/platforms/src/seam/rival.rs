@@ -12,6 +12,12 @@ pub trait Rival: Send + Sync + 'static {
 
     /// Why the other controller may reconcile pools, and what to change; `None` if it does not.
     fn blocker(installations: &[Self::Installation]) -> Option<String>;
+
+    /// Whether the platform applies changed [live parts](vmpool_engine::revision::LiveParts) of a template to running
+    /// instances.
+    fn updates_live(_: &[Self::Installation]) -> bool {
+        false
+    }
 }
 
 /// For platforms where the switch between the controllers is not visible in the cluster.

@@ -84,7 +84,8 @@ impl ControlPlane {
         };
         let pki = Pki::create(&directory.join("pki"))?;
         if let Some(policy) = options.audit.policy() {
-            components::write_audit_policy(&directory, policy).map_err(Error::file("writing", &directory))?;
+            components::write_audit_policy(&directory, &policy)
+                .map_err(Error::file("writing", &directory))?;
         }
         components::write_admission(&directory, &pki).map_err(Error::file("writing", &directory))?;
         let namespaces = options.location.prepare(&directory).await?;

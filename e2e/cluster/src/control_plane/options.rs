@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use super::location::Location;
 
-/// The audit policy of [`AuditLog::Metadata`].
+/// The start of every audit policy.
 ///
 /// Reads of the control plane are omitted. Its writes are logged, because those of the garbage collector explain why an
 /// object was deleted.
-const METADATA_POLICY: &str = r#"
+const COMMON_POLICY: &str = r#"
 apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
@@ -27,8 +27,10 @@ rules:
   - group: events.k8s.io
     resources: [events]
   userGroups: ["system:serviceaccounts:kube-system"]
-- level: Metadata
 "#;
+
+/// The end of every audit policy.
+const METADATA_RULE: &str = "- level: Metadata\n";
 
 /// What the API server writes to the audit log, which [`ControlPlane::audit`](super::ControlPlane::audit) reads.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -36,20 +38,22 @@ pub enum AuditLog {
     /// The metadata of all requests, without bodies. Reads of the control plane itself are omitted.
     #[default]
     Metadata,
-    /// What this policy selects: YAML of kind `Policy` in `audit.k8s.io/v1`.
-    Policy(String),
+    /// The same, and for some requests their bodies: YAML items for `rules` of an audit policy. For the others,
+    /// the metadata is logged.
+    WithRules(String),
     /// Nothing, so that measurements are not affected.
     Off,
 }
 
 impl AuditLog {
     /// The audit policy; `None` if there is no log.
-    pub(super) fn policy(&self) -> Option<&str> {
-        match self {
-            Self::Metadata => Some(METADATA_POLICY),
-            Self::Policy(policy) => Some(policy),
-            Self::Off => None,
-        }
+    pub(super) fn policy(&self) -> Option<String> {
+        let rules = match self {
+            Self::Metadata => "",
+            Self::WithRules(rules) => rules,
+            Self::Off => return None,
+        };
+        Some([COMMON_POLICY, rules, METADATA_RULE].concat())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which part of the model an event belongs to, and which objects are looked at because of it.
+//! Dispatches events to the model, and marks the objects that depend on them.
 
 use super::{
     model::World,
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use std::collections::{BTreeSet, HashSet};
 
 impl World {
-    /// Takes an object's form into the model.
+    /// Stores an object's state in the model.
     pub(super) fn see(&mut self, key: &Key, object: Object, source: Source, now: Timestamp) {
         let kind = match &object {
             Object::Machine(_) => Kind::Machine,

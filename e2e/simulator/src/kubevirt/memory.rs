@@ -1,11 +1,11 @@
-//! What the model remembers of objects, because the objects do not show it.
+//! State of objects that the objects do not show.
 
 use super::{machine::Rerun, objects::Phase};
 use crate::{duration::Delay, objects::Key};
 use jiff::Timestamp;
 use std::{collections::HashMap, sync::Arc};
 
-/// What the model remembers of a machine.
+/// State of a machine that its object does not show.
 #[derive(Debug, Default)]
 pub(super) struct MachineMemory {
     /// When the machine was first seen.
@@ -18,7 +18,7 @@ pub(super) struct MachineMemory {
     pub(super) failed_starts: (u64, u64),
 }
 
-/// What the model remembers of an instance.
+/// State of an instance that its object does not show.
 #[derive(Debug, Default)]
 pub(super) struct InstanceMemory {
     /// The run; `None` until the instance's status was read.
@@ -34,7 +34,7 @@ pub(super) struct Guest {
     pub(super) since: Timestamp,
     /// Phases that began since the status was read, and when.
     pub(super) passed: Vec<(Phase, Timestamp)>,
-    /// The launcher Pod, once it was asked for.
+    /// The launcher Pod, once it was requested.
     pub(super) pod: Option<Key>,
     /// Node of the guest.
     pub(super) node: String,
@@ -50,7 +50,7 @@ pub(super) struct Guest {
     pub(super) shut_down: Option<Delay>,
 }
 
-/// What the model remembers of a DataVolume.
+/// State of a DataVolume that its object does not show.
 #[derive(Debug, Default)]
 pub(super) struct DataVolumeMemory {
     /// Its phase, which the status follows, and when it began; `None` until the status was read.
@@ -59,14 +59,14 @@ pub(super) struct DataVolumeMemory {
     pub(super) collected: bool,
 }
 
-/// What the model remembers of a claim.
+/// State of a claim that its object does not show.
 #[derive(Debug, Default)]
 pub(super) struct ClaimMemory {
-    /// Whether it was bound before: a volume controller may disagree, and the simulator does not insist.
+    /// Whether it was bound before. If a volume controller changes that, the simulator does not bind it again.
     pub(super) bound: bool,
 }
 
-/// What the model remembers of a Pod, also before it exists.
+/// State of a Pod that its object does not show, or that exists before the object.
 #[derive(Debug, Default)]
 pub(super) struct PodMemory {
     /// The instance and its UID.
@@ -76,7 +76,7 @@ pub(super) struct PodMemory {
 /// All open claims.
 #[derive(Debug, Default)]
 pub(super) struct Mounts {
-    /// UIDs of the instances whose launchers have a claim open, the first one in front.
+    /// UIDs of the instances whose launchers have a claim open, oldest first.
     pub(super) open: HashMap<Key, Vec<Arc<str>>>,
     /// Claims still open in launchers whose instances are gone.
     pub(super) abandoned: HashMap<Arc<str>, Vec<Key>>,

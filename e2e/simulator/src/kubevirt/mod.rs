@@ -1,7 +1,7 @@
 //! The controllers of KubeVirt and CDI: a pure model that turns events into writes.
 //!
-//! Nothing here waits, reads a clock or sends a request. The shell reports what it saw ([`World::observe`]), asks for
-//! writes ([`World::step`]) and calls again no later than [`World::next_due`].
+//! This code does not wait, read a clock, or send requests. The shell passes observations to a [`World`]
+//! ([`World::observe`]), obtains the writes ([`World::step`]), and calls it again no later than [`World::next_due`].
 //!
 //! ```text
 //!   VirtualMachine ──────────────> VirtualMachineInstance ────────> launcher Pod
@@ -11,8 +11,8 @@
 //!                    storage/  phases of the copy                    storage/claim.rs
 //! ```
 //!
-//! Every controller here is level-triggered: it decides from the objects as last seen. It keeps in memory only what
-//! objects do not show, such as the moment in which a phase began, and restores this from the objects after a restart.
+//! Every controller here is level-triggered: it decides from the last observed objects. It keeps in memory only what
+//! objects do not show, such as the time when a phase began, and restores this from the objects after a restart.
 //!
 //! # What is left out
 //! Webhooks (see `admission.yaml` beside this crate), instance types, migrations, hot-plugged volumes, snapshots,
@@ -41,7 +41,7 @@ use jiff::Timestamp;
 use objects::{Id, Kind};
 
 impl World {
-    /// Takes note of an event.
+    /// Processes an event.
     pub fn observe(&mut self, event: Event, now: Timestamp) {
         match event {
             Event::Seen(key, object) => self.see(&key, object, slots::Source::Watch, now),

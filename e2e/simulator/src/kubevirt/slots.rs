@@ -1,4 +1,4 @@
-//! The objects of one kind: as last seen, with what is under way about each and what the model remembers of it.
+//! The objects of one kind: their last observed state, their pending writes, and the state that they do not show.
 
 use super::objects::{ClaimView, DataVolumeView, InstanceView, LauncherView, MachineView, Meta};
 use crate::{objects::Key, shared::outbox::Outbox};
@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-/// An object of any kind as last seen.
+/// The last observed state of an object of any kind.
 pub(super) trait View {
     fn meta(&self) -> &Meta;
 }
@@ -22,7 +22,7 @@ macro_rules! views {
 }
 views!(MachineView, InstanceView, DataVolumeView, ClaimView, LauncherView);
 
-/// Where an object's form comes from.
+/// The source of an object's state.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
     /// A watch: the object may be new.
@@ -65,7 +65,7 @@ pub(super) enum Seen {
 }
 
 impl<V: View, M: Default> Slots<V, M> {
-    /// The object as last seen.
+    /// The last observed state of the object.
     pub(super) fn view(&self, key: &Key) -> Option<&Arc<V>> {
         self.0.get(key)?.view.as_ref()
     }
@@ -75,7 +75,7 @@ impl<V: View, M: Default> Slots<V, M> {
         self.0.get_mut(key)
     }
 
-    /// What the model remembers of an object.
+    /// State that the object does not show.
     pub(super) fn memory(&self, key: &Key) -> Option<&M> {
         Some(&self.0.get(key)?.memory)
     }
@@ -106,7 +106,7 @@ impl<V: View, M: Default> Slots<V, M> {
         self.0.iter().filter(|(key, slot)| missing(key, slot)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Takes an object's form into the model.
+    /// Stores an object's state in the model.
     pub(super) fn see(&mut self, key: &Key, view: V, source: Source, now: Timestamp) -> Seen {
         let Some(slot) = self.0.get_mut(key) else {
             if source == Source::Response {

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// What became of a wanted write.
+/// The state of a requested write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     /// It is under way, or waits for an earlier write or the end of a backoff.
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    /// Takes note of the end of a write.
+    /// Processes the result of a write.
     pub(super) fn settle(&mut self, id: &Id, outcome: Outcome, now: Timestamp) {
         let failed = match outcome {
             Outcome::Done(object) => {

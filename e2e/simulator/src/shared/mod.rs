@@ -1,7 +1,10 @@
 //! Parts of the models of all platforms.
 
 pub(crate) mod agenda;
+mod events;
 pub(crate) mod outbox;
+
+pub use events::{Action, Event, Outcome};
 
 use crate::duration::Delay;
 use jiff::Timestamp;

@@ -19,14 +19,17 @@ pub use config::{Config, Error, Platforms};
 pub use report::Violations;
 
 use crate::duration::Delay;
-use crate::{shared::Settings, world::World};
+use crate::{
+    shared::{Action, Event, Settings},
+    world::World,
+};
 use clock::Clock;
 use config::HEARTBEAT;
 use follow::Message;
 use futures::{FutureExt, StreamExt, future::BoxFuture, future::try_join_all, stream::FuturesUnordered};
 use health::Health;
 use kube::Client;
-use model::{Flight, Model};
+use model::{EventOf, Model, PendingWrite};
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -60,10 +63,10 @@ pub async fn run(client: Client, config: Config, stop: CancellationToken) -> Res
     let parts = Parts { client, config, clock, violations, health, stop };
     let mut loops: Vec<BoxFuture<'_, Result<(), Error>>> = Vec::new();
     if dvp {
-        loops.push(parts.play(World::new).boxed());
+        loops.push(parts.simulate(World::new).boxed());
     }
     if kubevirt {
-        loops.push(parts.play(crate::kubevirt::World::new).boxed());
+        loops.push(parts.simulate(crate::kubevirt::World::new).boxed());
     }
     let ended = tokio::select! {
         ended = try_join_all(loops) => ended.map(drop),
@@ -85,13 +88,13 @@ struct Parts {
 
 impl Parts {
     /// Runs one platform until the simulator stops.
-    async fn play<M: Model>(&self, new: fn(Settings) -> M) -> Result<(), Error> {
+    async fn simulate<M: Model>(&self, new: fn(Settings) -> M) -> Result<(), Error> {
         let mut tasks = JoinSet::new();
         let (sender, events) = mpsc::channel(EVENT_BUFFER);
         let watches =
             M::watch(&self.client, self.config.namespace.as_deref(), self.clock, &sender, &mut tasks);
         drop(sender);
-        let mut engine = Loop {
+        let mut event_loop = Loop {
             world: new(self.config.settings.clone()),
             clock: self.clock,
             writer: write::Writer::new(self.client.clone()),
@@ -102,7 +105,7 @@ impl Parts {
             unsynced: watches,
             health: self.health.clone(),
         };
-        let ended = engine.run(events, &mut tasks, &self.stop).await;
+        let ended = event_loop.run(events, &mut tasks, &self.stop).await;
         tasks.shutdown().await;
         ended
     }
@@ -113,8 +116,8 @@ struct Loop<M: Model> {
     clock: Clock,
     writer: write::Writer,
     reporter: report::Reporter,
-    queue: VecDeque<M::Action>,
-    in_flight: FuturesUnordered<Flight<M::Event>>,
+    queue: VecDeque<Action<M::Id, M::Write>>,
+    in_flight: FuturesUnordered<PendingWrite<EventOf<M>>>,
     max_in_flight: usize,
     /// Watches that have not completed their first list.
     unsynced: usize,
@@ -124,7 +127,7 @@ struct Loop<M: Model> {
 impl<M: Model> Loop<M> {
     async fn run(
         &mut self,
-        mut events: mpsc::Receiver<Message<M::Event>>,
+        mut events: mpsc::Receiver<Message<EventOf<M>>>,
         tasks: &mut JoinSet<&'static str>,
         stop: &CancellationToken,
     ) -> Result<(), Error> {
@@ -132,16 +135,16 @@ impl<M: Model> Loop<M> {
         let mut batch = Vec::with_capacity(EVENT_BUFFER);
         loop {
             self.queue.extend(self.world.step(self.clock.now()));
-            self.take_off();
+            self.start_writes();
             let due = self.world.next_due().map(|at| self.clock.instant(at));
             tokio::select! {
                 () = stop.cancelled() => break,
-                Some(landed) = self.in_flight.next() => self.land(landed),
+                Some(event) = self.in_flight.next() => self.complete(event),
                 count = events.recv_many(&mut batch, EVENT_BUFFER) => {
                     if count == 0 {
                         return Err(Error::TaskEnded("every watch"));
                     }
-                    batch.drain(..).for_each(|message| self.hear(message));
+                    batch.drain(..).for_each(|message| self.receive(message));
                 }
                 () = sleep_until(due) => {}
                 _ = heartbeat.tick() => self.health.beat(),
@@ -156,7 +159,7 @@ impl<M: Model> Loop<M> {
         Ok(())
     }
 
-    fn hear(&mut self, message: Message<M::Event>) {
+    fn receive(&mut self, message: Message<EventOf<M>>) {
         let now = self.clock.now();
         match message {
             Message::Event(event) => self.world.observe(*event, now),
@@ -164,30 +167,43 @@ impl<M: Model> Loop<M> {
                 self.unsynced = self.unsynced.saturating_sub(1);
                 if self.unsynced == 0 {
                     tracing::info!(platform = M::NAME, "all objects have been listed; running");
-                    self.world.observe(M::synced(), now);
+                    self.world.observe(Event::Synced, now);
                     self.health.ready();
                 }
             }
         }
     }
 
-    fn land(&mut self, first: Option<M::Event>) {
-        let mut landed = first;
+    fn complete(&mut self, first: Option<EventOf<M>>) {
+        let mut completed = first;
         loop {
-            if let Some(event) = landed {
+            if let Some(event) = completed {
                 self.world.observe(event, self.clock.now());
             }
             match self.in_flight.next().now_or_never() {
-                Some(Some(next)) => landed = next,
+                Some(Some(next)) => completed = next,
                 Some(None) | None => return,
             }
         }
     }
 
-    fn take_off(&mut self) {
+    fn start_writes(&mut self) {
         while self.in_flight.len() < self.max_in_flight {
             let Some(action) = self.queue.pop_front() else { return };
-            self.in_flight.push(M::perform(action, self.writer.clone(), self.reporter.clone()));
+            let (writer, reporter) = (self.writer.clone(), self.reporter.clone());
+            let write = async move {
+                match action {
+                    Action::Write(id, write) => {
+                        let outcome = M::perform(&writer, &id, write).await;
+                        Some(Event::Written(id, outcome))
+                    }
+                    Action::Report(violation) => {
+                        reporter.report(violation).await;
+                        None
+                    }
+                }
+            };
+            self.in_flight.push(write.boxed());
         }
     }
 }

@@ -1,48 +1,64 @@
 //! The interface between the loop and a platform's model.
 
-use super::{clock::Clock, follow::Sender, report::Reporter, watch, write::Writer};
-use crate::world::{Action, Event, World};
-use futures::{FutureExt, future::BoxFuture};
+use super::{clock::Clock, follow::Sender, watch, write::Writer};
+use crate::{
+    objects::{Id, Kind},
+    shared,
+    world::{Action, Event, Object, Outcome, World, Write},
+};
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use kube::Client;
+use std::future::Future;
 use tokio::task::JoinSet;
 
 /// A pending write or report. It returns the event for the model.
-pub(super) type Flight<E> = BoxFuture<'static, Option<E>>;
+pub(super) type PendingWrite<E> = BoxFuture<'static, Option<E>>;
+
+/// The events of a model.
+pub(super) type EventOf<M> = shared::Event<<M as Model>::Id, <M as Model>::Kind, <M as Model>::Object>;
 
 /// A pure model of a platform, and how its objects are watched and written.
 pub(super) trait Model: Sized + Send + Sync {
     /// Name of the platform, for logs.
     const NAME: &'static str;
-    /// An event that the model observes.
-    type Event: Send + 'static;
-    /// An action that the model requests.
-    type Action: Send + Sync;
+    /// Identities of objects.
+    type Id: Send + Sync + 'static;
+    /// Kinds of objects.
+    type Kind: Send + 'static;
+    /// Observed objects.
+    type Object: Send + 'static;
+    /// Writes that the model requests.
+    type Write: Send + Sync + 'static;
 
     /// Processes an event.
-    fn observe(&mut self, event: Self::Event, now: Timestamp);
+    fn observe(&mut self, event: EventOf<Self>, now: Timestamp);
     /// Returns the actions that are due.
-    fn step(&mut self, now: Timestamp) -> Vec<Self::Action>;
+    fn step(&mut self, now: Timestamp) -> Vec<shared::Action<Self::Id, Self::Write>>;
     /// When [`Self::step`] must be called again.
     fn next_due(&self) -> Option<Timestamp>;
-    /// The event that reports that all objects have been listed.
-    fn synced() -> Self::Event;
     /// Starts the watches, and returns their number.
     fn watch(
         client: &Client,
         namespace: Option<&str>,
         clock: Clock,
-        sender: &Sender<Self::Event>,
+        sender: &Sender<EventOf<Self>>,
         tasks: &mut JoinSet<&'static str>,
     ) -> usize;
-    /// Performs an action, without retries.
-    fn perform(action: Self::Action, writer: Writer, reporter: Reporter) -> Flight<Self::Event>;
+    /// Performs a write, without retries.
+    fn perform(
+        writer: &Writer,
+        id: &Self::Id,
+        write: Self::Write,
+    ) -> impl Future<Output = shared::Outcome<Self::Object>> + Send;
 }
 
 impl Model for World {
     const NAME: &'static str = "dvp";
-    type Event = Event;
-    type Action = Action;
+    type Id = Id;
+    type Kind = Kind;
+    type Object = Object;
+    type Write = Write;
 
     fn observe(&mut self, event: Event, now: Timestamp) {
         self.observe(event, now);
@@ -56,10 +72,6 @@ impl Model for World {
         self.next_due()
     }
 
-    fn synced() -> Event {
-        Event::Synced
-    }
-
     fn watch(
         client: &Client,
         namespace: Option<&str>,
@@ -70,19 +82,7 @@ impl Model for World {
         watch::start(client, namespace, clock, sender, tasks)
     }
 
-    fn perform(action: Action, writer: Writer, reporter: Reporter) -> Flight<Event> {
-        async move {
-            match action {
-                Action::Write(id, write) => {
-                    let outcome = writer.perform(&id, write).await;
-                    Some(Event::Written(id, outcome))
-                }
-                Action::Report(violation) => {
-                    reporter.report(violation).await;
-                    None
-                }
-            }
-        }
-        .boxed()
+    async fn perform(writer: &Writer, id: &Id, write: Write) -> Outcome {
+        writer.perform(id, write).await
     }
 }

@@ -1,15 +1,18 @@
 //! What the shell reports to the model, and what the model asks it to do.
 
 use crate::{
-    knobs::Knobs,
-    objects::{
-        AttachmentView, ClassView, DiskView, Id, ImageView, Key, Kind, MachineView, OperationView, PodView,
-    },
-    shared::Violation,
+    objects::{AttachmentView, DiskView, Id, ImageView, Kind, MachineView, OperationView, PodView},
+    shared,
 };
-use jiff::Timestamp;
 use serde_json::Value;
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
+
+/// An event that the shell has observed.
+pub type Event = shared::Event<Id, Kind, Object>;
+/// The result of a write.
+pub type Outcome = shared::Outcome<Object>;
+/// An action of the shell.
+pub type Action = shared::Action<Id, Write>;
 
 /// A state that lasts less than this is not written: the next state is written instead.
 pub(super) const BRIEF: Duration = Duration::from_millis(50);
@@ -29,54 +32,6 @@ pub enum Object {
     Attachment(AttachmentView),
     /// The Pod of a machine.
     Pod(Box<PodView>),
-}
-
-/// An event that the shell has observed.
-#[derive(Debug)]
-pub enum Event {
-    /// An object was added or changed.
-    Seen(Key, Object),
-    /// An object was deleted.
-    Gone(Id),
-    /// A list that began at that time contains exactly these objects of a kind.
-    Relisted {
-        /// The listed kind.
-        kind: Kind,
-        /// The objects that exist.
-        keys: HashSet<Key>,
-        /// When the list began. Later events are newer than the list.
-        began: Timestamp,
-    },
-    /// The knobs of a namespace changed.
-    Knobs(Arc<str>, Option<Box<Knobs>>),
-    /// A storage class was added, changed or deleted.
-    Class(String, Option<ClassView>),
-    /// A write that [`World::step`](super::World::step) has returned is complete.
-    Written(Id, Outcome),
-    /// All objects have been listed. Before this event the model only observes.
-    Synced,
-}
-
-/// The result of a write.
-#[derive(Debug)]
-pub enum Outcome {
-    /// The write succeeded; this is the object.
-    Done(Option<Object>),
-    /// Another client has changed the object.
-    Conflict,
-    /// The object does not exist.
-    NotFound,
-    /// The write was rejected or lost, for this reason.
-    Failed(String),
-}
-
-/// An action of the shell.
-#[derive(Clone, Debug)]
-pub enum Action {
-    /// Perform the write, and pass the result to the model.
-    Write(Id, Write),
-    /// Report that two machines use the same disk.
-    Report(Violation),
 }
 
 /// One write.

@@ -139,6 +139,26 @@ fn ordinals_are_the_smallest_that_are_free(#[case] world: World, #[case] expecte
     assert!(!plan.actions.iter().any(|action| matches!(action, Action::OpenNameBlock { .. })));
 }
 
+#[test]
+fn an_ordinal_whose_storage_belongs_to_another_machine_waits_and_the_others_are_created() {
+    let later = |seconds: u64| {
+        let mut world = World::desiring(3).pool(|pool| pool.naming = Naming::Ordinal).memory(|memory| {
+            let why = "DataVolume root-1 is controlled by VirtualMachine b-1".to_owned();
+            memory.record_storage_conflict(&"web-1".into(), why, Duration::from_secs(100));
+        });
+        world.uptime = Duration::from_secs(100 + seconds);
+        world.plan()
+    };
+    let plan = later(10);
+    assert_eq!(created(&plan), ["web-0", "web-2"], "no greater ordinal takes its place");
+    let failure = plan.failure.unwrap();
+    assert_eq!(failure.reason, FailureReason::FailedCreate);
+    assert_eq!(failure.message, "DataVolume root-1 is controlled by VirtualMachine b-1");
+    assert_eq!(plan.requeue_after, Some(Duration::from_secs(20)));
+    let again = later(30);
+    assert_eq!((created(&again), &again.failure), (vec!["web-0", "web-1", "web-2"], &None));
+}
+
 /// Numbers in the order of their names.
 fn by_name(numbers: impl IntoIterator<Item = u64>) -> Vec<u64> {
     let mut numbers: Vec<u64> = numbers.into_iter().collect();

@@ -1,45 +1,110 @@
-use crate::model::{Finalizer, Membership};
-use crate::plan::Action;
-use crate::selector::Selector;
-use crate::testing::{World, name};
+use rstest::rstest;
+use serde_json::json;
 
-/// A pool with a finalizer that preserves storage, and two machines that are being deleted. A user has removed the second
-/// one from the pool.
-fn world() -> World {
-    let mut world = World::desiring(2).with_machines(2).pool(|pool| {
-        pool.disks.clear();
-        pool.membership = Membership::Selector(Selector::default());
+use super::*;
+use crate::Plan;
+use crate::model::{Budget, ScaleDownPolicy, TemplateParts};
+use crate::revision::{Fingerprint, LiveParts, RevisionId};
+use crate::testing::{World, name, target};
+
+/// A pool of three machines with finalizers.
+fn world(desired: usize) -> World {
+    let world = World::desiring(desired).with_machines(3).pool(|pool| {
         pool.finalizer = Finalizer::Present;
         pool.preserves_storage = true;
+        pool.disks.clear();
     });
-    for number in 0..2 {
-        world = world.edit(&name(number), |machine| {
-            machine.disks.clear();
-            machine.terminating = true;
+    (0..3).fold(world, |world, number| {
+        world.edit(&name(number), |machine| {
             machine.has_finalizer = true;
-        });
-    }
-    world.edit(&name(1), |machine| machine.owner = None)
+            machine.disks.clear();
+        })
+    })
 }
 
-fn released(world: &World) -> Vec<(String, bool)> {
-    let releases = world.plan().actions.into_iter().filter_map(|action| match action {
-        Action::RemoveFinalizer { machine, preserve_storage } => {
-            Some((machine.name.to_string(), preserve_storage))
-        }
+fn terminating(world: World, number: u64) -> World {
+    world.edit(&name(number), |machine| machine.terminating = true)
+}
+
+/// The machines that are released, and whether their storage is preserved.
+fn released(plan: &Plan) -> Vec<(&str, bool)> {
+    let releases = plan.actions.iter().filter_map(|action| match action {
+        Action::RemoveFinalizer { machine, preserve_storage } => Some((&*machine.name, *preserve_storage)),
         _ => None,
     });
     releases.collect()
 }
 
-#[test]
-fn a_deleted_machine_that_a_user_removed_from_the_pool_is_released_with_its_storage_preserved() {
-    // The user may have removed it after its deletion began, and the pool preserves the storage of deleted machines.
-    assert_eq!(released(&world()), [0, 1].map(|number| (name(number).to_string(), true)));
+#[rstest]
+#[case::the_count_is_right(world(2))]
+#[case::machines_are_missing(world(9))]
+#[case::machines_are_surplus(world(0))]
+#[case::more_machines_leave_than_must(terminating(world(2), 2))]
+#[case::a_paused_pool(world(2).pool(|pool| pool.paused = true))]
+#[case::no_machine_is_removed_by_the_controller(
+    world(1).pool(|pool| pool.scale_down_policy = ScaleDownPolicy::Explicit)
+)]
+#[case::an_invalid_spec(world(2).pool(|pool| pool.validation_errors = vec!["a flaw".into()]))]
+fn a_machine_that_is_being_deleted_is_released(#[case] world: World) {
+    let plan = terminating(world, 0).plan();
+    assert!(released(&plan).contains(&(&name(0), true)), "{:?}", plan.actions);
 }
 
 #[test]
-fn the_machines_of_other_pools_are_not_released() {
-    let other = world().edit(&name(1), |machine| machine.owner = Some("another pool".into()));
-    assert_eq!(released(&other), [(name(0).to_string(), true)]);
+fn a_live_machine_and_one_without_the_finalizer_are_not_released() {
+    let world = terminating(world(3), 0).edit(&name(0), |machine| machine.has_finalizer = false);
+    assert_eq!(released(&world.plan()), []);
+}
+
+#[rstest]
+#[case::preserved(&|world| world, true)]
+#[case::not_wanted(&|world: World| world.pool(|pool| pool.preserves_storage = false), false)]
+#[case::it_did_not_start(&|world: World| {
+    let machine = target(&name(0));
+    world.memory(|memory| memory.heal(&machine, std::time::Duration::from_secs(100)))
+}, false)]
+#[case::the_storage_in_the_template_changed(&|world: World| world.pool(|pool| {
+    let parts = |storage: u64| TemplateParts {
+        instance: Fingerprint::of(&json!(1)),
+        live: LiveParts::default(),
+        storage: Fingerprint::of(&json!(storage)),
+    };
+    pool.template_parts = [("r0".into(), parts(1)), ("r1".into(), parts(2))].into();
+}), false)]
+fn the_storage_of_a_released_machine(#[case] edit: &dyn Fn(World) -> World, #[case] preserved: bool) {
+    let world = terminating(edit(world(2)), 0)
+        .edit(&name(0), |machine| machine.written = Some(RevisionId::from("r0")));
+    assert_eq!(released(&world.plan()), [(&*name(0), preserved)]);
+}
+
+#[test]
+fn a_deleted_pool_releases_its_machines_and_those_that_users_detached_and_then_itself() {
+    let deleted = world(3)
+        .pool(|pool| {
+            pool.deleting = true;
+            pool.rollout.budget = Budget::Machines(1);
+        })
+        .edit(&name(1), |machine| machine.owner = None)
+        .edit(&name(2), |machine| machine.owner = Some("another-pool".into()));
+    let plan = deleted.plan();
+    assert_eq!(released(&plan), [(&*name(0), false), (&*name(1), false)], "no machine of another pool");
+    assert_eq!(plan.actions.len(), 2, "{:?}", plan.actions);
+
+    let without = [0, 1]
+        .into_iter()
+        .fold(deleted, |world, number| world.edit(&name(number), |machine| machine.has_finalizer = false));
+    assert_eq!(without.plan().actions, [Action::RemovePoolFinalizer]);
+    let unconfirmed = without.with_unconfirmed([7]);
+    assert_eq!(unconfirmed.plan().actions, [], "its machine may appear and keep the finalizer");
+}
+
+#[test]
+fn a_deleted_machine_that_a_user_removed_from_the_pool_is_released_with_its_storage_preserved() {
+    // The user may have removed it after its deletion began, and the pool preserves the storage of deleted machines.
+    let world = terminating(terminating(world(3), 0), 1).edit(&name(1), |machine| machine.owner = None);
+    let expected = [(&*name(0), true), (&*name(1), true)];
+    let plan = world.plan();
+    assert_eq!(released(&plan), expected);
+    let other = world.edit(&name(1), |machine| machine.owner = Some("another pool".into()));
+    assert_eq!(released(&other.plan()), expected[..1], "the machines of other pools are not released");
 }

@@ -304,3 +304,33 @@ fn named_machines_leave_at_the_pace_of_deletions() {
     world.memory.record_result(&target("web-a").name, true);
     assert_eq!(deleted(&world.plan()), ["web-b"], "the machine whose deletion was refused is the last");
 }
+
+#[test]
+fn a_scale_down_deletes_only_selected_machines_and_reports_that_they_are_too_few() {
+    let only = crate::selector::Requirement {
+        key: "tier".into(),
+        operator: crate::selector::Operator::Exists,
+        values: Vec::new(),
+    };
+    let select = |world: World, number: u64| {
+        world.edit(&name(number), |machine| {
+            let labels = Some([("tier".to_owned(), "a".to_owned())].into());
+            let selectable = crate::model::Selectable {
+                instance_labels: labels,
+                ..crate::model::Selectable::clone(&machine.selectable)
+            };
+            machine.selectable = Arc::new(selectable);
+        })
+    };
+    let world = World::desiring(1)
+        .with_machines(4)
+        .pool(|pool| pool.scale_down_selection.labels = crate::selector::Selector(vec![only]));
+    let world = select(world, 0);
+    let plan = world.plan();
+    assert_eq!(deleted(&plan), [name(0)], "the oldest one, because it is the only one");
+    let failure = plan.failure.unwrap();
+    assert_eq!(failure.reason, FailureReason::FailedDelete);
+    assert!(failure.message.contains("3 machines are surplus"), "{}", failure.message);
+    let enough = select(select(world, 1), 2).plan();
+    assert_eq!((deleted(&enough).len(), &enough.failure), (3, &None));
+}

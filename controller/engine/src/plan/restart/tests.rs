@@ -6,14 +6,14 @@ use super::*;
 use crate::Plan;
 use crate::model::{Activity, Budget, Membership, ObjectId, StatusScope, TemplateParts};
 use crate::plan::Blocker;
-use crate::revision::{Fingerprint, RevisionId};
+use crate::revision::{Fingerprint, LiveParts, RevisionId};
 use crate::selector::Selector;
 use crate::testing::{World, name, target};
 
 /// The parts of a template whose instance and storage have these versions.
 fn parts(instance: u64, storage: u64) -> TemplateParts {
     let of = |version: u64| Fingerprint::of(&json!({ "version": version }));
-    TemplateParts { instance: of(instance), storage: of(storage) }
+    TemplateParts { instance: of(instance), live: LiveParts::default(), storage: of(storage) }
 }
 
 /// A pool of running machines to which the current revision `new` is written, and whose instances have revision `r1`.
@@ -45,6 +45,7 @@ fn instance(machine: &ObjectId, revision: &str, ready: bool) -> Arc<Instance> {
         machine: Some(machine.uid.clone()),
         terminating: false,
         revision: Some(RevisionId::from(revision)),
+        live: LiveParts::default(),
         ready,
     })
 }
@@ -231,4 +232,50 @@ fn the_mark_is_removed_if_the_rollout_is_paused_before_the_restart_was_requested
         memory.restarts.request(&instance.as_str().into(), std::time::Duration::from_secs(100));
     });
     assert_eq!(ended(&requested.plan()), [""; 0]);
+}
+
+fn sockets(number: u64) -> LiveParts {
+    LiveParts::of([("sockets", json!(number))].into_iter())
+}
+
+/// A pool on a platform with live updates, whose current revision changes only a live part of the instances.
+fn live_world() -> World {
+    let live = |number| TemplateParts { live: sockets(number), ..parts(1, 1) };
+    let world = world(2, Budget::Machines(2), live(2)).pool(|pool| {
+        pool.rollout.live_updates = true;
+        pool.template_parts.insert("r1".into(), live(1));
+    });
+    [0, 1].into_iter().fold(world, |world, number| has_sockets(world, number, 1))
+}
+
+fn has_sockets(world: World, machine: u64, number: u64) -> World {
+    world.edit(&name(machine), |machine| {
+        let instance = machine.instance.as_mut().unwrap();
+        Arc::make_mut(instance).live = sockets(number);
+    })
+}
+
+#[test]
+fn a_live_update_is_awaited_and_recorded_when_the_instance_has_it() {
+    assert_eq!(live_world().plan().actions, []);
+    let plan = has_sockets(live_world(), 0, 2).plan();
+    let expected = Action::RecordRevision { machine: target(&name(0)), to: "new".into() };
+    assert_eq!(plan.actions, [expected]);
+}
+
+#[test]
+fn a_live_update_restarts_if_the_platform_has_none_or_requires_a_restart() {
+    let off = live_world().pool(|pool| pool.rollout.live_updates = false);
+    assert_eq!(restarted(&off.plan()), [name(0), name(1)]);
+    let required = live_world().edit(&name(1), |machine| machine.restart_pending = true);
+    assert_eq!(restarted(&required.plan()), [name(1)]);
+}
+
+#[test]
+fn a_tolerated_surplus_does_not_block_the_rollout() {
+    let world = world(4, Budget::Machines(1), parts(2, 1)).pool(|pool| {
+        pool.desired = 2;
+        pool.scale_down_policy = crate::model::ScaleDownPolicy::Explicit;
+    });
+    assert_eq!(restarted(&world.plan()), [name(0)]);
 }

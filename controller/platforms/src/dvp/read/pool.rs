@@ -175,8 +175,10 @@ fn published(status: &PoolStatus, pool: &ObjectId) -> Published {
             observed_generation: status.observed_generation?,
             replicas: status.replicas?,
             ready: status.ready_replicas?,
+            available: status.ready_replicas?,
             updated: status.updated_replicas?,
             restart_pending: status.restart_pending_replicas?,
+            healed: 0,
             revision: RevisionId::from(status.desired_template_hash.as_deref()?),
         })
     };

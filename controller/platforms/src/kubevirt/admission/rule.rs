@@ -1,71 +1,7 @@
 //! The catalogue of rules: their names, their effects and the requests that they apply to.
 
-use std::fmt;
-
-use vmpool_engine::admission::{self, Severity};
-
-/// The requests that a rule applies to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// Every create and every update, before any rule that allows a request.
-    Always,
-    /// Creates.
-    Create,
-    /// Updates that change the spec.
-    Update,
-    /// Creates, and updates that change the machine template.
-    Template,
-    /// Creates, and updates that change the part in question.
-    Part,
-}
-
-impl Scope {
-    /// The text for the documentation.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Always => "every request",
-            Self::Create => "create",
-            Self::Update => "update of the spec",
-            Self::Template => "create, changed machine template",
-            Self::Part => "create, changed part",
-        }
-    }
-}
-
-macro_rules! rules {
-    ($($name:ident $id:literal $severity:ident $scope:ident $check:literal;)+) => {
-        /// A rule about pools. The order is the order in the documentation.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Rule {
-            $(#[doc = $check] $name,)+
-        }
-
-        impl Rule {
-            /// All rules.
-            pub const ALL: &'static [Self] = &[$(Self::$name),+];
-
-            /// The identifier of the rule in messages and documentation.
-            pub const fn id(self) -> &'static str {
-                match self { $(Self::$name => $id),+ }
-            }
-
-            /// The effect of breaking the rule.
-            pub const fn severity(self) -> Severity {
-                match self { $(Self::$name => Severity::$severity),+ }
-            }
-
-            /// The requests that it applies to.
-            pub const fn scope(self) -> Scope {
-                match self { $(Self::$name => Scope::$scope),+ }
-            }
-
-            /// The rule as a sentence without a full stop.
-            pub const fn check(self) -> &'static str {
-                match self { $(Self::$name => $check),+ }
-            }
-        }
-    };
-}
+pub use crate::rule_catalogue::Scope;
+use crate::rule_catalogue::rules;
 
 rules! {
     TargetsRecord "W12a" Forbidden Always "Only the API server for removals and the controller write the removal \
@@ -107,22 +43,4 @@ rules! {
     TypeConflict "K37" Warning Template "A machine template with instancetype does not set CPU or memory";
     LiveUpdateLimit "K38" Warning Template "Sockets and memory of the guest are at most their maximum";
     WaitAsReceiver "K39" Warning Template "runStrategy is not WaitAsReceiver";
-}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.id())
-    }
-}
-
-impl From<Rule> for admission::Rule {
-    fn from(rule: Rule) -> Self {
-        Self::new(rule.id(), rule.severity())
-    }
-}
-
-impl PartialEq<Rule> for admission::Rule {
-    fn eq(&self, other: &Rule) -> bool {
-        *self == Self::from(*other)
-    }
 }

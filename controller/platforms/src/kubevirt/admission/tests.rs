@@ -8,45 +8,14 @@ use serde_json::{Value, json};
 use vmpool_engine::admission::{self, Found, Outcome, Request, Review, Rules, Severity, Users, Verdict};
 
 use super::{KubevirtRules, Rule};
+use crate::kubevirt::fixtures;
 
 /// The user of the removal handler, which removes machines by name.
 const HANDLER: &str = "system:serviceaccount:vmpool-system:vmpool-apiserver";
 
 /// A pool to which no rule objects.
 fn pool() -> Value {
-    json!({
-        "apiVersion": "pool.kubevirt.io/v1beta1",
-        "kind": "VirtualMachinePool",
-        "metadata": { "name": "render", "namespace": "studio", "uid": "u" },
-        "spec": {
-            "replicas": 4,
-            "maxUnavailable": "25%",
-            "selector": { "matchLabels": { "farm": "render" } },
-            "virtualMachineTemplate": {
-                "metadata": { "labels": { "farm": "render" } },
-                "spec": {
-                    "runStrategy": "Always",
-                    "dataVolumeTemplates": [{
-                        "metadata": { "name": "scratch" },
-                        "spec": {
-                            "source": { "blank": {} },
-                            "storage": { "resources": { "requests": { "storage": "20Gi" } } },
-                        },
-                    }],
-                    "template": {
-                        "metadata": { "labels": { "farm": "render" } },
-                        "spec": {
-                            "domain": {
-                                "memory": { "guest": "2Gi" },
-                                "devices": { "disks": [{ "name": "scratch", "disk": { "bus": "virtio" } }] },
-                            },
-                            "volumes": [{ "name": "scratch", "dataVolume": { "name": "scratch" } }],
-                        },
-                    },
-                },
-            },
-        },
-    })
+    fixtures::new_pool()
 }
 
 /// The pool with another value at a JSON pointer; `null` removes the field.

@@ -1,16 +1,21 @@
 //! VirtualMachineInstances.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use vmpool_api::kubevirt::values::InstancePhase;
 use vmpool_engine::limits;
+use vmpool_engine::revision::{Fingerprint, LiveParts};
 
 use super::super::keys::REVISION_LABEL;
+use super::super::spelling::live_parts;
 use super::machine::MachineCondition;
 use super::metadata::slim;
 use crate::decode::{lenient, lenient_list};
+use crate::intern::Table;
 use crate::{intern, slim_metadata};
 
 /// The fields of a VirtualMachineInstance that vmpool reads.
@@ -20,6 +25,7 @@ pub struct InstanceObject {
     /// Object metadata, without labels and finalizers.
     pub metadata: ObjectMeta,
     pub(in super::super) revision: Option<Arc<str>>,
+    pub(in super::super) live: LiveParts,
     pub(in super::super) phase: Option<InstancePhase>,
     pub(in super::super) ready: bool,
 }
@@ -29,7 +35,50 @@ struct Wire {
     #[serde(deserialize_with = "slim_metadata")]
     metadata: ObjectMeta,
     #[serde(default, deserialize_with = "lenient")]
+    spec: Spec,
+    #[serde(default, deserialize_with = "lenient")]
     status: Status,
+}
+
+/// The fields that KubeVirt changes while the instance runs.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    #[serde(deserialize_with = "lenient")]
+    domain: Domain,
+    affinity: Value,
+    node_selector: Value,
+    tolerations: Value,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Domain {
+    #[serde(deserialize_with = "lenient")]
+    cpu: Cpu,
+    #[serde(deserialize_with = "lenient")]
+    memory: Memory,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Cpu {
+    sockets: Value,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Memory {
+    guest: Value,
+}
+
+impl Spec {
+    /// The live parts, shared by the instances of one template.
+    fn live_parts(&self) -> LiveParts {
+        static RECENT: Table<BTreeSet<Fingerprint>> = Table::new();
+        let spec = serde_json::to_value(self).unwrap_or_default();
+        live_parts(&spec).shared(|parts| RECENT.get(&parts.clone(), || parts))
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -42,7 +91,7 @@ struct Status {
 }
 
 impl From<Wire> for InstanceObject {
-    fn from(Wire { mut metadata, status }: Wire) -> Self {
+    fn from(Wire { mut metadata, spec, status }: Wire) -> Self {
         let revision = metadata.labels.as_ref().and_then(|labels| labels.get(REVISION_LABEL));
         let revision = revision.map(|text| intern(limits::clip(text)));
         slim(&mut metadata);
@@ -50,6 +99,7 @@ impl From<Wire> for InstanceObject {
         Self {
             metadata,
             revision,
+            live: spec.live_parts(),
             phase: status.phase.parse().ok(),
             ready: status.conditions.iter().any(is_ready),
         }

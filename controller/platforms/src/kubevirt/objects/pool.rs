@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_json::value::RawValue;
 use vmpool_engine::limits;
 
+use super::super::selectors::LabelSelector;
 use super::metadata::{Finalizers, slim};
-use crate::decode::{lenient, lenient_list, short_status};
-use crate::slim_metadata;
+use crate::decode::{lenient, lenient_list, short, short_status};
+use crate::spec_text::SpecText;
+use crate::{intern, slim_metadata};
 
 /// A VirtualMachinePool. Its spec is stored as text in the cache.
 #[derive(Clone, Debug, Deserialize)]
@@ -20,7 +21,9 @@ pub struct PoolObject {
     pub metadata: ObjectMeta,
     /// The finalizers of the pool.
     pub finalizers: Finalizers,
-    spec: SpecText,
+    spec: SpecText<Brief>,
+    /// `spec.selector` in its canonical form, which every status contains; empty if it cannot be read.
+    pub(in super::super) selector: Arc<str>,
     pub(in super::super) status: PoolStatus,
 }
 
@@ -29,22 +32,31 @@ struct Wire {
     #[serde(deserialize_with = "slim_metadata")]
     metadata: ObjectMeta,
     #[serde(default)]
-    spec: SpecText,
+    spec: SpecText<Brief>,
     #[serde(default, deserialize_with = "short_status")]
     status: PoolStatus,
 }
 
 impl From<Wire> for PoolObject {
     fn from(Wire { mut metadata, spec, status }: Wire) -> Self {
+        /// The only part of the spec that each pass needs.
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Selected {
+            selector: Value,
+        }
         let finalizers = slim(&mut metadata);
-        Self { metadata, finalizers, spec, status }
+        let Selected { selector } = serde_json::from_str(spec.text()).unwrap_or_default();
+        let selector = LabelSelector::read(&selector).map(|selector| selector.to_string());
+        let selector = intern(&selector.unwrap_or_default());
+        Self { metadata, finalizers, spec, selector, status }
     }
 }
 
 impl PoolObject {
     /// The whole spec as JSON, which a revision stores. Of a spec that exceeds the limits, only the count.
     pub fn spec(&self) -> Value {
-        serde_json::from_str(&self.spec.text).unwrap_or_default()
+        serde_json::from_str(self.spec.text()).unwrap_or_default()
     }
 
     /// `spec.virtualMachineTemplate`; null if the spec has none or exceeds the limits.
@@ -57,53 +69,23 @@ impl PoolObject {
 
     /// Why the spec is not read completely.
     pub(in super::super) fn spec_error(&self) -> Option<String> {
-        let SpecText { size, depth, .. } = self.spec;
+        let size = self.spec.size();
         if size > limits::POOL_SPEC {
             let limit = limits::POOL_SPEC;
             return Some(format!(
                 "spec takes {size} bytes of JSON, more than the limit of {limit}; shorten virtualMachineTemplate"
             ));
         }
-        limits::spec_error(size, depth)
+        self.spec.error()
     }
 }
 
-/// The spec of a pool as JSON text. The parsed tree can need fifty times as much memory, so it exists only while it is
-/// needed.
-#[derive(Clone, Debug)]
-struct SpecText {
-    text: Arc<str>,
-    /// Length of the stored text, in bytes.
-    size: usize,
-    /// Nesting depth of the stored text.
-    depth: usize,
-}
-
-impl Default for SpecText {
-    fn default() -> Self {
-        Self { text: "null".into(), size: 0, depth: 0 }
-    }
-}
-
-impl<'de> Deserialize<'de> for SpecText {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// The field that the status needs even if the pool is invalid.
-        #[derive(Default, Deserialize, Serialize)]
-        #[serde(default)]
-        struct Brief {
-            #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
-            replicas: Option<u64>,
-        }
-        let raw = Box::<RawValue>::deserialize(deserializer)?;
-        let text = raw.get();
-        let (size, depth) = (text.len(), limits::nesting(text));
-        if limits::spec_error(size, depth).is_none() {
-            return Ok(Self { text: text.into(), size, depth });
-        }
-        let brief: Brief = serde_json::from_str(text).unwrap_or_default();
-        let text = serde_json::to_string(&brief).unwrap_or_default();
-        Ok(Self { text: text.into(), size, depth })
-    }
+/// The field that the status needs even if the pool is invalid.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+struct Brief {
+    #[serde(deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
+    replicas: Option<u64>,
 }
 
 /// The published status.
@@ -126,7 +108,7 @@ pub(in super::super) struct PoolStatus {
     pub(in super::super) restart_pending_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient")]
     pub(in super::super) healed_replicas: Option<u64>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "short")]
     pub(in super::super) current_revision: Option<String>,
     /// Complete, because conditions of other controllers are written back unchanged.
     #[serde(deserialize_with = "lenient_list")]

@@ -101,7 +101,6 @@ fn the_kinds_are_those_of_kubevirt() {
             &InstallationObject::version(&()),
             &InstallationObject::plural(&()),
         ),
-        name(RevisionObject::group(&()), &RevisionObject::version(&()), &RevisionObject::plural(&())),
     ];
     assert_eq!(
         names,
@@ -110,7 +109,6 @@ fn the_kinds_are_those_of_kubevirt() {
             "virtualmachines.v1.kubevirt.io",
             "virtualmachineinstances.v1.kubevirt.io",
             "kubevirts.v1.kubevirt.io",
-            "controllerrevisions.v1.apps",
         ]
     );
 }

@@ -3,37 +3,17 @@ use vmpool_engine::model::{
     Activity, Budget, Finalizer, Membership, Naming, Restarts, ScaleDownPolicy, StatusScope,
 };
 
+use super::super::fixtures;
 use super::*;
 use crate::contract;
 
 /// A pool as the API server stores it.
 fn stored() -> Value {
-    json!({
-        "apiVersion": "pool.kubevirt.io/v1beta1",
-        "kind": "VirtualMachinePool",
-        "metadata": { "name": "p", "namespace": "studio", "uid": "9b1c", "generation": 4, "resourceVersion": "7" },
-        "spec": {
-            "replicas": 3,
-            "selector": { "matchLabels": { "farm": "render" } },
-            "virtualMachineTemplate": {
-                "metadata": { "labels": { "farm": "render" } },
-                "spec": {
-                    "runStrategy": "Always",
-                    "dataVolumeTemplates": [{
-                        "metadata": { "name": "scratch" },
-                        "spec": { "source": { "blank": {} }, "storage": {} },
-                    }],
-                    "template": {
-                        "metadata": { "labels": { "farm": "render" } },
-                        "spec": {
-                            "domain": { "devices": { "disks": [{ "name": "scratch" }] }, "memory": { "guest": "1Gi" } },
-                            "volumes": [{ "name": "scratch", "dataVolume": { "name": "scratch" } }],
-                        },
-                    },
-                },
-            },
-        },
-    })
+    let mut pool = fixtures::new_pool();
+    pool["metadata"] =
+        json!({ "name": "p", "namespace": "studio", "uid": "9b1c", "generation": 4, "resourceVersion": "7" });
+    pool["spec"].as_object_mut().unwrap().remove("maxUnavailable");
+    pool
 }
 
 fn read(pool: &Value) -> Pool {
@@ -111,7 +91,8 @@ fn a_detached_machine_is_found_by_the_name_of_its_pool() {
     let machine = json!({ "metadata": {
         "name": "my-pool-0",
         "uid": "u",
-        "labels": { "kubevirt.io/vm-pool-revision-name": "my-pool-12" },
+        // As of a pool with a long name.
+        "labels": { "kubevirt.io/vm-pool-revision-name": "my-a3b95299-12" },
         "finalizers": ["pool.kubevirt.io/finalizer"],
     } });
     let read = |machine: &Value| KubeVirt::read_machine(&serde_json::from_value(machine.clone()).unwrap());
@@ -140,14 +121,32 @@ fn a_condition_of_another_controller_keeps_its_fields_and_the_failure_has_the_wo
         observed_generation: 4,
         replicas: 2,
         ready: 1,
-        updated: 0,
-        restart_pending: 0,
+        available: 1,
+        updated: 2,
+        restart_pending: 1,
+        healed: 7,
         revision: "p-4".into(),
     };
     let conditions = vec![condition("ReplicaFailure", "FailedDelete"), condition("Audited", "")];
-    let written = KubeVirt::status(&object, &Status { summary, conditions });
+    let status = Status { summary, conditions };
+    let written = KubeVirt::status(&object, &status, StatusFields::OfPlatform);
     assert_eq!(written["conditions"][1], foreign);
     assert_eq!(written["conditions"][0]["reason"], "FailedScaleIn");
     assert_eq!(written["conditions"][0].get("observedGeneration"), None);
     assert_eq!((&written["replicas"], &written["labelSelector"]), (&json!(2), &json!("farm=render")));
+    let fields: Vec<&String> = written.as_object().unwrap().keys().collect();
+    assert_eq!(
+        fields,
+        ["conditions", "labelSelector", "readyReplicas", "replicas"],
+        "those of KubeVirt only"
+    );
+
+    let written = KubeVirt::status(&object, &status, StatusFields::All);
+    let parsed: vmpool_api::kubevirt::VirtualMachinePoolStatus =
+        serde_json::from_value(written.clone()).unwrap();
+    assert!(parsed.unknown_fields.is_empty(), "{:?}", parsed.unknown_fields);
+    assert_eq!((parsed.observed_generation, parsed.available_replicas), (Some(4), Some(1)));
+    assert_eq!((parsed.updated_replicas, parsed.restart_pending_replicas), (Some(2), Some(1)));
+    assert_eq!((parsed.healed_replicas, parsed.current_revision.as_deref()), (Some(7), Some("p-4")));
+    assert_eq!(KubeVirt::published(&object, &written).summary, Some(status.summary));
 }

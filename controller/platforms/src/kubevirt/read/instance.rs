@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use vmpool_api::kubevirt::values::InstancePhase;
 use vmpool_engine::model::{ObjectId, Uid};
+use vmpool_engine::revision::LiveParts;
 
 use super::super::objects::InstanceObject;
 
@@ -18,6 +19,8 @@ pub struct InstanceFacts {
     pub terminating: bool,
     /// Name of the revision in its label.
     pub revision: Option<Arc<str>>,
+    /// Its parts that KubeVirt can change while it runs.
+    pub live: LiveParts,
     /// Its phase; `None` before the first phase, or if vmpool does not know it.
     pub phase: Option<InstancePhase>,
     /// Whether the condition `Ready` is True.
@@ -39,6 +42,7 @@ pub fn instance(object: &InstanceObject) -> InstanceFacts {
         machine: super::owner(metadata),
         terminating: metadata.deletion_timestamp.is_some(),
         revision: object.revision.clone(),
+        live: object.live.clone(),
         phase: object.phase,
         ready: object.ready,
     }

@@ -6,7 +6,7 @@ use vmpool_engine::model::{Budget, ObjectId};
 
 use super::super::keys::LABEL_VALUE;
 use super::super::labels::Labels;
-use super::super::objects::{Finalizers, PoolObject, PoolStatus};
+use super::super::objects::{Finalizers, PoolObject};
 use super::super::selectors::LabelSelector;
 use super::strategy::{self, Autohealing, Messages, NameGeneration, ScaleIn, ScaleInMode, Update};
 
@@ -25,8 +25,6 @@ pub struct PoolFacts {
     pub finalizers: Finalizers,
     /// The settings in its spec.
     pub settings: Settings,
-    /// The last published status.
-    pub published: PublishedStatus,
     /// Messages about fields that cannot be read and that the controller needs to create machines. If there are any,
     /// the settings let the controller delete and update no machine.
     pub validation_errors: Vec<String>,
@@ -55,32 +53,6 @@ pub struct Settings {
     pub selector: Option<LabelSelector>,
 }
 
-/// The status that the pool object shows now. A field is `None` if it is missing or has another type; a cluster with
-/// KubeVirt's own CRD removes the fields that upstream does not have.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PublishedStatus {
-    /// Number of machines, including those that are being deleted.
-    pub replicas: Option<usize>,
-    /// Number of machines whose condition Ready is True.
-    pub ready: Option<usize>,
-    /// The selector as text.
-    pub label_selector: Option<String>,
-    /// The generation that the controller last processed. Not in KubeVirt's CRD, as all following fields but the last.
-    pub observed_generation: Option<i64>,
-    /// Number of ready machines that are not being deleted.
-    pub available: Option<usize>,
-    /// Number of machines that run with the current template.
-    pub updated: Option<usize>,
-    /// Number of machines that have the current template and need a restart to run with it.
-    pub restart_pending: Option<usize>,
-    /// Number of machines that autohealing has replaced.
-    pub healed: Option<u64>,
-    /// Name of the current revision.
-    pub current_revision: Option<String>,
-    /// All conditions, as JSON.
-    pub conditions: Vec<Value>,
-}
-
 /// Translates a stored pool.
 pub fn pool(object: &PoolObject) -> PoolFacts {
     let metadata = &object.metadata;
@@ -105,7 +77,6 @@ pub fn pool(object: &PoolObject) -> PoolFacts {
         deleting: metadata.deletion_timestamp.is_some(),
         finalizers: object.finalizers,
         settings,
-        published: published(&object.status),
         validation_errors: validation_errors.into_iter().map(limits::shorten).collect(),
         invalid_settings,
         id,
@@ -165,19 +136,4 @@ fn flaws(pool: &str, spec: &Value, selector: Option<&LabelSelector>) -> Vec<Stri
         ));
     }
     flaws
-}
-
-fn published(status: &PoolStatus) -> PublishedStatus {
-    PublishedStatus {
-        replicas: status.replicas,
-        ready: status.ready_replicas,
-        label_selector: status.label_selector.clone(),
-        observed_generation: status.observed_generation,
-        available: status.available_replicas,
-        updated: status.updated_replicas,
-        restart_pending: status.restart_pending_replicas,
-        healed: status.healed_replicas,
-        current_revision: status.current_revision.clone(),
-        conditions: status.conditions.clone(),
-    }
 }

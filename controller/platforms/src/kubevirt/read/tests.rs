@@ -31,9 +31,6 @@ fn a_recorded_pool_is_read_with_the_defaults() {
     let pool = pool_with(&json!({}));
     assert_eq!((&*pool.id.name, pool.id.uid.as_str()), ("herd", fixtures::POOL_UID));
     assert_eq!((pool.namespace.as_str(), pool.generation, pool.deleting), ("rec", 1, false));
-    assert_eq!(pool.published.replicas, Some(2));
-    assert_eq!(pool.published.ready, None);
-    assert_eq!(pool.published.label_selector.as_deref(), Some("app=herd"));
     assert_eq!(pool.settings.selector.as_ref().unwrap().to_string(), "app=herd");
     let settings = Settings { selector: None, ..pool.settings };
     assert_eq!(

@@ -3,56 +3,6 @@ use rstest::rstest;
 use super::super::{fixtures, read};
 use super::*;
 
-fn template(edit: &Value) -> Value {
-    let mut template = fixtures::spec()["virtualMachineTemplate"].clone();
-    json_patch::merge(&mut template, edit);
-    template
-}
-
-/// The step from the recorded template to an edited one.
-fn to(edit: &Value) -> Step {
-    step(Some("herd-2"), Some("herd-1"), Some(&template(edit)), Some(&template(&json!({}))))
-}
-
-#[rstest]
-#[case::the_label_of_the_instance_is_missing(Some("herd-2"), None, true, true, Step::Restart)]
-#[case::no_label_at_all(None, None, true, true, Step::Restart)]
-#[case::equal_labels(Some("herd-1"), Some("herd-1"), true, true, Step::None)]
-#[case::equal_labels_of_a_missing_revision(Some("herd-1"), Some("herd-1"), false, false, Step::None)]
-#[case::the_revision_of_the_machine_is_missing(Some("herd-2"), Some("herd-1"), false, true, Step::None)]
-#[case::the_revision_of_the_instance_is_missing(Some("herd-2"), Some("herd-1"), true, false, Step::Restart)]
-#[case::both_revisions_are_missing(Some("herd-2"), Some("herd-1"), false, false, Step::None)]
-#[case::equal_templates(Some("herd-2"), Some("herd-1"), true, true, Step::Label)]
-fn labels_and_revisions_decide_first(
-    #[case] machine: Option<&str>,
-    #[case] instance: Option<&str>,
-    #[case] machine_stored: bool,
-    #[case] instance_stored: bool,
-    #[case] expected: Step,
-) {
-    let template = template(&json!({}));
-    let stored = |is_stored: bool| is_stored.then_some(&template);
-    assert_eq!(step(machine, instance, stored(machine_stored), stored(instance_stored)), expected);
-}
-
-#[rstest]
-#[case::data_volume_templates(json!({"spec": {"dataVolumeTemplates": []}}), Step::Recreate)]
-#[case::an_inner_label(json!({"spec": {"template": {"metadata": {"labels": {"tier": "a"}}}}}), Step::Restart)]
-#[case::sockets(json!({"spec": {"template": {"spec": {"domain": {"cpu": {"sockets": 2}}}}}}), Step::LiveUpdate)]
-#[case::an_outer_label(json!({"metadata": {"labels": {"tier": "a"}}}), Step::Label)]
-#[case::the_run_strategy(json!({"spec": {"runStrategy": "Manual"}}), Step::Label)]
-fn the_difference_of_the_templates_decides_then(#[case] edit: Value, #[case] expected: Step) {
-    assert_eq!(to(&edit), expected);
-}
-
-#[test]
-fn only_restarts_and_recreations_disrupt() {
-    let disrupting = [Step::None, Step::Label, Step::LiveUpdate, Step::Restart, Step::Recreate]
-        .into_iter()
-        .filter(|step| step.disrupts());
-    assert_eq!(disrupting.collect::<Vec<_>>(), [Step::Restart, Step::Recreate]);
-}
-
 fn machine(edit: &Value) -> MachineFacts {
     let mut object = fixtures::machine();
     json_patch::merge(&mut object, edit);

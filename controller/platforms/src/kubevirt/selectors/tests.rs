@@ -68,36 +68,6 @@ fn a_selector_that_cannot_be_read_says_why(#[case] selector: Value, #[case] mess
 }
 
 #[rstest]
-#[case::absent(json!(null), true)]
-#[case::empty(json!({}), true)]
-#[case::empty_members(json!({"labelSelector": {}, "nodeSelectorRequirementMatcher": []}), true)]
-#[case::labels(json!({"labelSelector": {"matchLabels": {"app": "herd"}}}), true)]
-#[case::nodes(json!({"nodeSelectorRequirementMatcher": [expression("zone", "In", &["a"])]}), true)]
-#[case::both(
-    json!({
-        "labelSelector": {"matchLabels": {"app": "herd"}},
-        "nodeSelectorRequirementMatcher": [expression("zone", "In", &["a"])],
-    }), true)]
-#[case::only_one_of_both(
-    json!({
-        "labelSelector": {"matchLabels": {"app": "herd"}},
-        "nodeSelectorRequirementMatcher": [expression("zone", "In", &["b"])],
-    }), false)]
-#[case::not_in(json!({"nodeSelectorRequirementMatcher": [expression("zone", "NotIn", &["a"])]}), false)]
-#[case::exists(json!({"nodeSelectorRequirementMatcher": [expression("zone", "Exists", &[])]}), true)]
-#[case::does_not_exist(json!({"nodeSelectorRequirementMatcher": [expression("disk", "DoesNotExist", &[])]}), true)]
-#[case::greater(json!({"nodeSelectorRequirementMatcher": [expression("cores", "Gt", &["15"])]}), true)]
-#[case::not_greater(json!({"nodeSelectorRequirementMatcher": [expression("cores", "Gt", &["16"])]}), false)]
-#[case::less(json!({"nodeSelectorRequirementMatcher": [expression("cores", "Lt", &["17"])]}), true)]
-#[case::no_number_to_compare(json!({"nodeSelectorRequirementMatcher": [expression("zone", "Lt", &["17"])]}), false)]
-#[case::nothing_to_compare(json!({"nodeSelectorRequirementMatcher": [expression("none", "Gt", &["1"])]}), false)]
-fn a_machine_matches_by_inner_labels_and_node_selector(#[case] selectors: Value, #[case] matches: bool) {
-    let selector = MachineSelector::read(&selectors).unwrap();
-    let nodes = labels(&json!({ "zone": "a", "cores": "16" }));
-    assert_eq!(selector.matches(&labels(&json!({ "app": "herd" })), &nodes), matches);
-}
-
-#[rstest]
 #[case::no_number(expression("a", "Gt", &["many"]))]
 #[case::no_value(expression("a", "Gt", &[]))]
 #[case::two_values(expression("a", "Lt", &["1", "2"]))]
@@ -106,11 +76,6 @@ fn a_machine_matches_by_inner_labels_and_node_selector(#[case] selectors: Value,
 fn node_requirements_that_cannot_be_read_are_errors(#[case] requirement: Value) {
     let selectors = json!({ "nodeSelectorRequirementMatcher": [requirement] });
     MachineSelector::read(&selectors).unwrap_err();
-}
-
-#[test]
-fn selectors_that_cannot_be_read_select_no_machine() {
-    assert!(!MachineSelector::Nothing.matches(&BTreeMap::new(), &BTreeMap::new()));
 }
 
 proptest! {

@@ -18,10 +18,10 @@ use jiff::Timestamp;
 enum Step {
     /// A phase begins.
     Enter(Phase),
-    /// The guest does not start, because the knob `fail-start` says so.
+    /// The guest does not start, because of the knob `fail-start`.
     FailStart,
-    /// Choose a node and ask for the launcher Pod.
-    AskForPod,
+    /// Choose a node and request the launcher Pod.
+    RequestPod,
     /// Nothing of a deleted instance runs any more.
     End,
 }
@@ -87,7 +87,7 @@ impl World {
             Phase::Unset => Some((now, Step::Enter(Phase::Pending))),
             Phase::Pending if pod == PodState::Live => Some((now, Step::Enter(Phase::Scheduling))),
             Phase::Pending if guest.pod.is_none() && self.volumes_are_ready(key, instance) => {
-                Some((now, Step::AskForPod))
+                Some((now, Step::RequestPod))
             }
             Phase::Scheduling => {
                 let held = knobs.is(|knobs| knobs.unschedulable)
@@ -125,12 +125,12 @@ impl World {
         now: Timestamp,
     ) {
         match step {
-            Step::AskForPod => {
+            Step::RequestPod => {
                 let seed = (self.settings.seed, &*instance.meta.uid);
                 let nodes = &self.settings.nodes;
                 let chosen = usize::try_from(number(seed)).unwrap_or_default() % nodes.len().max(1);
                 guest.node = nodes.get(chosen).cloned().unwrap_or_default();
-                guest.pod = Some(self.ask_for_pod(key, instance));
+                guest.pod = Some(self.request_pod(key, instance));
             }
             Step::End => {
                 guest.ended = true;

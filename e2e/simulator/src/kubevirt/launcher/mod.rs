@@ -12,10 +12,10 @@ use crate::{knobs::PREFIX, objects::Key};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// What an instance sees of its Pod.
+/// The state of an instance's Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PodState {
-    /// It was not asked for.
+    /// It was not requested.
     None,
     /// It does not exist yet.
     Requested,
@@ -46,8 +46,8 @@ impl World {
         }
     }
 
-    /// Asks for a Pod; returns its key.
-    pub(super) fn ask_for_pod(&mut self, key: &Key, instance: &InstanceView) -> Key {
+    /// Requests a Pod, and returns its key.
+    pub(super) fn request_pod(&mut self, key: &Key, instance: &InstanceView) -> Key {
         let suffix = name_suffix((self.settings.seed, &*instance.meta.uid));
         let pod = key.sibling(&format!("virt-launcher-{}-{suffix}", key.name));
         if self.settings.pods {
@@ -70,7 +70,7 @@ impl World {
         }
     }
 
-    /// Takes note of the owner of a Pod that was seen.
+    /// Records the owner of an observed Pod.
     pub(super) fn remember_pod(&mut self, key: &Key) {
         let Some(view) = self.pods.view(key).cloned() else { return };
         if let Some(slot) = self.pods.slot(key) {

@@ -10,7 +10,7 @@ use crate::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// What a Pod's status says.
+/// The content of a Pod's status.
 #[derive(Debug, PartialEq, Eq)]
 struct State {
     phase: &'static str,

@@ -111,7 +111,7 @@ impl InstanceStatus {
     }
 }
 
-/// An instance as last seen.
+/// The last observed state of an instance.
 #[derive(Clone, Debug)]
 pub struct InstanceView {
     /// Metadata.

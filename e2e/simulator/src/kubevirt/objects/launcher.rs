@@ -29,7 +29,7 @@ pub struct PodCondition {
     pub last_transition_time: Option<String>,
 }
 
-/// A launcher Pod as last seen.
+/// The last observed state of a launcher Pod.
 #[derive(Clone, Debug)]
 pub struct LauncherView {
     /// Metadata.

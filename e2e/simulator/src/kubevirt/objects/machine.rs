@@ -156,7 +156,7 @@ pub struct StateChangeRequest {
     pub rest: Map<String, Value>,
 }
 
-/// A machine as last seen.
+/// The last observed state of a machine.
 #[derive(Clone, Debug)]
 pub struct MachineView {
     /// Metadata.

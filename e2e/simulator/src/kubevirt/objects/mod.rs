@@ -1,4 +1,4 @@
-//! The simulator's own, slim view of KubeVirt's and CDI's objects.
+//! The simulator's views of KubeVirt's and CDI's objects.
 //!
 //! Specs stay JSON, because the controllers copy them from one kind of object to the next. Only what the simulator reads
 //! is typed.
@@ -65,7 +65,7 @@ impl Kind {
     /// All kinds.
     pub const ALL: [Self; 5] = [Self::Machine, Self::Instance, Self::DataVolume, Self::Claim, Self::Pod];
 
-    /// How the API server names this kind.
+    /// The kind's name in the API.
     pub fn resource(self) -> ApiResource {
         let (api_version, kind, plural) = match self {
             Self::Machine => (KUBEVIRT, "VirtualMachine", "virtualmachines"),
@@ -101,7 +101,7 @@ impl Id {
     }
 }
 
-/// What the simulator reads of an object's metadata.
+/// The metadata that the simulator uses.
 #[derive(Clone, Debug, Default)]
 pub struct Meta {
     /// UID.

@@ -28,7 +28,7 @@ pub struct DataVolumeStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// A DataVolume as last seen.
+/// The last observed state of a DataVolume.
 #[derive(Clone, Debug)]
 pub struct DataVolumeView {
     /// Metadata.
@@ -77,7 +77,7 @@ impl DataVolumeView {
     }
 }
 
-/// A claim as last seen.
+/// The last observed state of a claim.
 #[derive(Clone, Debug)]
 pub struct ClaimView {
     /// Metadata.

@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    /// Where the knob asks for it, hands the claim of a DataVolume that succeeded to the machine and deletes the
+    /// If the knob requests it, makes the machine the owner of the claim of a DataVolume that succeeded, and deletes the
     /// DataVolume.
     fn collect(&mut self, key: &Key, data_volume: &DataVolumeView, now: Timestamp) {
         let wanted = self.knobs_of_data_volume(key, data_volume).is(|knobs| knobs.collect_data_volumes);

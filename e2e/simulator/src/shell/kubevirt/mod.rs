@@ -4,23 +4,21 @@ mod read;
 mod watch;
 mod write;
 
-use super::{
-    clock::Clock,
-    follow::Sender,
-    model::{Flight, Model},
-    report::Reporter,
-    write::Writer,
+use super::{clock::Clock, follow::Sender, model::Model, write::Writer};
+use crate::kubevirt::{
+    Action, Event, Outcome, World, Write,
+    objects::{Id, Kind, Object},
 };
-use crate::kubevirt::{Action, Event, World};
-use futures::FutureExt;
 use jiff::Timestamp;
 use kube::Client;
 use tokio::task::JoinSet;
 
 impl Model for World {
     const NAME: &'static str = "kubevirt";
-    type Event = Event;
-    type Action = Action;
+    type Id = Id;
+    type Kind = Kind;
+    type Object = Object;
+    type Write = Write;
 
     fn observe(&mut self, event: Event, now: Timestamp) {
         self.observe(event, now);
@@ -34,10 +32,6 @@ impl Model for World {
         self.next_due()
     }
 
-    fn synced() -> Event {
-        Event::Synced
-    }
-
     fn watch(
         client: &Client,
         namespace: Option<&str>,
@@ -48,19 +42,7 @@ impl Model for World {
         watch::start(client, namespace, clock, sender, tasks)
     }
 
-    fn perform(action: Action, writer: Writer, reporter: Reporter) -> Flight<Event> {
-        async move {
-            match action {
-                Action::Write(id, write) => {
-                    let outcome = write::perform(&writer.client, &id, write).await;
-                    Some(Event::Written(id, outcome))
-                }
-                Action::Report(violation) => {
-                    reporter.report(violation).await;
-                    None
-                }
-            }
-        }
-        .boxed()
+    async fn perform(writer: &Writer, id: &Id, write: Write) -> Outcome {
+        write::perform(&writer.client, id, write).await
     }
 }

@@ -8,7 +8,7 @@ use crate::ids::Uid;
 use crate::model::Machine;
 
 /// How long the controller waits for a requested restart before it requests it again.
-const PATIENCE: Duration = Duration::from_mins(10);
+const REPEAT_AFTER: Duration = Duration::from_mins(10);
 
 /// The instances whose restart the controller requested. Their machines use disruption budget, also while the cache still
 /// shows a running instance.
@@ -21,7 +21,7 @@ impl RequestedRestarts {
         self.0.insert(instance.clone(), uptime);
     }
 
-    /// Forgets the instances that are gone.
+    /// Drops the instances that are gone.
     pub fn observe<'a>(&mut self, machines: impl Iterator<Item = &'a Arc<Machine>>) {
         if self.0.is_empty() {
             return;
@@ -35,11 +35,11 @@ impl RequestedRestarts {
 
     /// Whether a restart of this instance was requested and may still begin.
     pub(crate) fn is_requested(&self, instance: &Uid, uptime: Duration) -> bool {
-        self.0.get(instance).is_some_and(|since| uptime.saturating_sub(*since) < PATIENCE)
+        self.0.get(instance).is_some_and(|since| uptime.saturating_sub(*since) < REPEAT_AFTER)
     }
 
     /// Time until the first of these restarts may be requested again.
     pub(super) fn next_expiry(&self, uptime: Duration) -> Option<Duration> {
-        self.0.values().filter_map(|since| (*since + PATIENCE).checked_sub(uptime)).min()
+        self.0.values().filter_map(|since| (*since + REPEAT_AFTER).checked_sub(uptime)).min()
     }
 }
