@@ -3,6 +3,7 @@
 //! Most tests run without a controller. The cluster also has the CRDs of the other platform, because one cluster can have both.
 
 mod definitions;
+mod guide;
 mod pools;
 mod samples;
 mod scale;
