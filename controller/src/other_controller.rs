@@ -82,7 +82,7 @@ pub(crate) async fn report<P: Platform>(shared: Shared, state: watch::Receiver<O
             api_version: P::Pool::api_version(&()).into_owned(),
             kind: P::Pool::kind(&()).into_owned(),
             namespace: metadata.namespace.as_deref().unwrap_or_default().into(),
-            id: ObjectId::new(&*name, metadata.uid.as_deref().unwrap_or_default()),
+            id: ObjectId::new(&name, metadata.uid.as_deref().unwrap_or_default()),
         };
         let note = format!("vmpool does not reconcile this pool, because another controller may: {why}");
         events.publish::<DefaultWording>(

@@ -36,11 +36,6 @@
 //! The finalizer, the owner references and the labels with the prefix [`vmpool_api::diskimage::PREFIX`]. Objects are recognized
 //! by the UID of their owner, never by a label with a name.
 
-#![cfg_attr(
-    test,
-    expect(clippy::needless_pass_by_value, reason = "the tables of tests write values in place")
-)]
-
 pub mod clone_permission;
 pub mod failure;
 pub mod grants;

@@ -221,7 +221,7 @@ impl Memory {
     }
 
     /// Records that the machine with this name cannot be created, because storage of another machine has the name of
-    /// its storage. The controller creates none for [`CONFLICT_AGE`].
+    /// its storage. The controller creates none for 30 seconds.
     pub fn record_storage_conflict(&mut self, name: &Arc<str>, message: String, uptime: Duration) {
         self.storage_conflicts.retain(|_, (since, _)| uptime.saturating_sub(*since) < CONFLICT_AGE);
         self.storage_conflicts.insert(name.clone(), (uptime, message));

@@ -44,8 +44,8 @@ fn disk() -> SeenDisk {
     }
 }
 
-fn mark(uid: &str) -> Option<Mark> {
-    Some(Mark { image: Key::new("images", "debian"), uid: uid.to_owned() })
+fn mark(uid: &str) -> Mark {
+    Mark { image: Key::new("images", "debian"), uid: uid.to_owned() }
 }
 
 #[derive(Clone)]
@@ -88,7 +88,7 @@ impl Case {
     /// A wrapper that is bound to the image, without a machine.
     fn bound() -> Self {
         let mut case = Self::new();
-        case.wrapper.status.mark = mark("uid-image");
+        case.wrapper.status.mark = Some(mark("uid-image"));
         case.wrapper.status.bound = true;
         case.wrapper.status.phase = Some(WrapperPhase::Provisioning);
         case.live = false;
@@ -149,7 +149,7 @@ fn a_wrapper_marks_the_image_reads_it_again_and_then_creates_the_machine() {
 
     case.live = true;
     let plan = case.step();
-    assert_eq!((plan.status.mark.clone(), plan.status.bound), (mark("uid-image"), false));
+    assert_eq!((plan.status.mark.clone(), plan.status.bound), (Some(mark("uid-image")), false));
     assert_eq!(plan.actions, [], "a mark that is not stored protects nothing");
 
     case.live = false;
@@ -162,7 +162,7 @@ fn a_wrapper_marks_the_image_reads_it_again_and_then_creates_the_machine() {
 
 #[rstest]
 #[case::before_the_mark(None)]
-#[case::after_the_mark(mark("uid-image"))]
+#[case::after_the_mark(Some(mark("uid-image")))]
 fn an_image_that_is_being_deleted_is_not_used(#[case] before: Option<Mark>) {
     let mut case = Case::new();
     case.wrapper.status.mark = before;
@@ -183,11 +183,11 @@ fn a_bound_wrapper_uses_an_image_whose_deletion_waits_for_it() {
 #[test]
 fn another_image_of_that_name_is_bound_anew() {
     let mut case = Case::bound();
-    case.wrapper.status.mark = mark("uid-former");
+    case.wrapper.status.mark = Some(mark("uid-former"));
     assert!(case.plan().read_image);
     case.live = true;
     let plan = case.plan();
-    assert_eq!((plan.status.mark, plan.status.bound), (mark("uid-image"), false));
+    assert_eq!((plan.status.mark, plan.status.bound), (Some(mark("uid-image")), false));
     assert_eq!(plan.actions, []);
 }
 

@@ -95,7 +95,7 @@ impl ControlPlane {
     /// Checks that every part is running.
     ///
     /// # Errors
-    /// [`Error::Exited`] with the end of the log of the first part that has exited.
+    /// [`crate::Error::Exited`] with the end of the log of the first part that has exited.
     pub fn check(&self) -> Result<()> {
         [&self.etcd, &self.api_server, &self.controller_manager].into_iter().try_for_each(check_running)?;
         self.namespaces().map_or(Ok(()), Namespaces::check)
