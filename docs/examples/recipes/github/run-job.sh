@@ -28,7 +28,14 @@ uid=$(printf '%s' "$machine" | sed -n 's/.*"uid":"\([^"]*\)".*/\1/p')
 host=$(printf '%s' "$machine" | sed -n 's/.*"addresses":\["\([^"]*\)".*/\1/p')
 
 # Renews the claim while the job runs.
-(while sleep $((seconds / 3)); do claim true >/dev/null || exit; done) &
+(
+  trap 'kill "${!:-}" 2>/dev/null; exit' TERM
+  while :; do
+    sleep $((seconds / 3)) &
+    wait "$!"
+    claim true || exit
+  done
+) >/dev/null 2>&1 &
 renewal=$!
 
 give_back() {
