@@ -14,7 +14,7 @@ const OURS: &str = "subresources.vmpool.dev";
 
 /// All permissions that a role could grant, as `verb group resource`.
 fn everything() -> Vec<(&'static str, &'static str, &'static str)> {
-    let verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
+    let verbs = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "force"];
     let resources = [
         (GROUP, "virtualmachinepools"),
         (GROUP, "virtualmachinepools/status"),
@@ -25,6 +25,8 @@ fn everything() -> Vec<(&'static str, &'static str, &'static str)> {
         (GROUP, "virtualmachineblockdeviceattachments"),
         (GROUP, "virtualimages"),
         (OURS, "virtualmachinepools"),
+        (OURS, "virtualmachinepools/claim"),
+        (OURS, "virtualmachinepools/release"),
         (OURS, "virtualmachinepools/scaledownwith"),
         ("", "secrets"),
         ("", "configmaps"),
@@ -68,10 +70,14 @@ fn roles_and_accounts_allow_what_they_should_and_nothing_else() {
                 POOLS_WRITE,
                 "virtualmachinepools/scale: get update patch",
                 "subresources.vmpool.dev virtualmachinepools: get",
+                "subresources.vmpool.dev virtualmachinepools/claim: create",
+                "subresources.vmpool.dev virtualmachinepools/release: create",
                 "subresources.vmpool.dev virtualmachinepools/scaledownwith: create",
             ];
             let mut admins = editors.to_vec();
             admins.insert(2, "virtualmachinepools/finalizers: update");
+            admins.pop();
+            admins.push("subresources.vmpool.dev virtualmachinepools/scaledownwith: create force");
             let expected: [(String, Vec<&str>); 6] = [
                 (world.user_name("outsider"), vec![]),
                 (
@@ -87,7 +93,7 @@ fn roles_and_accounts_allow_what_they_should_and_nothing_else() {
                 (Component::Webhook.user(), vec!["virtualmachinepools: get", "virtualimages: get"]),
                 (
                     Component::Apiserver.user(),
-                    vec!["virtualmachinepools: get patch", "virtualmachines: get delete"],
+                    vec!["virtualmachinepools: get patch", "virtualmachines: get list patch delete"],
                 ),
             ];
             for (user, expected) in expected {
