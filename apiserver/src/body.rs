@@ -80,12 +80,11 @@ pub(crate) fn read(
             check_metadata(&metadata, "name", pool)?;
             check_metadata(&metadata, "namespace", namespace)?;
         }
-        let dry_run = dry_run.unwrap_or_default();
-        dry_run.iter().try_for_each(|value| check_dry_run(value))?;
+        let dry_run = is_dry_run(dry_run)?;
         Ok(RemovalRequest {
             targets: distinct(api.removal_kind, targets.unwrap_or_default(), target_uids)?,
             pool_uid: preconditions.and_then(|preconditions| preconditions.uid),
-            dry_run: dry_run_in_query || !dry_run.is_empty(),
+            dry_run: dry_run_in_query || dry_run,
             force: force.unwrap_or_default(),
         })
     };
@@ -96,12 +95,26 @@ fn parse(body: &[u8], kind: &str) -> Result<Body, String> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Err(format!("the body is empty: {}", instruction(kind)));
     }
-    // serde_json would read a list as the values of the fields in their order.
-    if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+    if !is_object(body) {
         return Err(format!("the body is not a JSON object: {}", instruction(kind)));
     }
     serde_json::from_slice(body)
         .map_err(|error| format!("the body is not a {kind}: {error}; {}", instruction(kind)))
+}
+
+/// Whether a body can only be a JSON object. `serde_json` would read a list as the values of the fields in their order.
+pub(crate) fn is_object(body: &[u8]) -> bool {
+    body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
+}
+
+/// Whether the field `dryRun` of a body asks for a dry run.
+///
+/// # Errors
+/// A value has no meaning.
+pub(crate) fn is_dry_run(values: Option<Vec<String>>) -> Result<bool, String> {
+    let values = values.unwrap_or_default();
+    values.iter().try_for_each(|value| check_dry_run(value))?;
+    Ok(!values.is_empty())
 }
 
 fn instruction(kind: &str) -> String {

@@ -15,8 +15,8 @@
 //! 1. [`api`], `error`, `metrics`, `request_info`, `negotiation`: names, errors and requests
 //! 2. `cluster`: requests to kube-apiserver
 //! 3. `authentication`, `authorization`, `body`: what a caller may do and asks for
-//! 4. `audit`, `removal`, `claims`, `response`: removals and claims. `audit` uses only the types of `removal::model`, and
-//!    `claims` uses `removal`
+//! 4. `audit`, `pool_queue`, `removal`, `claims`, `response`: removals and claims. `audit` and `pool_queue` use only the
+//!    types of `removal::model`, and `claims` uses `removal`
 //! 5. `discovery`, `openapi`, `documents`: the documents of the API
 //! 6. `state`, `router`: the handling of a request
 //! 7. [`options`], `run`: the process
@@ -36,6 +36,7 @@ mod metrics;
 mod negotiation;
 mod openapi;
 pub mod options;
+mod pool_queue;
 mod removal;
 mod request_info;
 mod response;

@@ -9,12 +9,14 @@ use vmpool_api::names::is_dns_subdomain;
 use vmpool_engine::protection::{Claim, LONGEST_TEXT};
 
 use super::model::{ClaimRequest, ReleaseRequest, Then};
+use crate::body::{is_dry_run, is_object};
 use crate::error::Error;
 
 /// The longest time for which a claim waits for a free machine.
 const LONGEST_WAIT: u64 = 25;
 
-/// The fields that every object may have, and that only their type matters of.
+// The fields of every object are accepted if their types are right, and their values are ignored.
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ClaimBody {
@@ -77,7 +79,7 @@ pub(crate) fn claim(body: &[u8], dry_run_in_query: bool) -> Result<ClaimRequest,
             wait: Duration::from_secs(wait),
             machine: body.machine,
             renew: body.renew.unwrap_or_default(),
-            dry_run: dry_run(body.dry_run)? || dry_run_in_query,
+            dry_run: is_dry_run(body.dry_run)? || dry_run_in_query,
         })
     };
     read().map_err(Error::BadRequest)
@@ -103,14 +105,13 @@ pub(crate) fn release(body: &[u8], dry_run_in_query: bool) -> Result<ReleaseRequ
                 return Err(format!("then is {other}: use Keep, Remove or Replace"));
             }
         };
-        Ok(ReleaseRequest { id, machine_uid, then, dry_run: dry_run(body.dry_run)? || dry_run_in_query })
+        Ok(ReleaseRequest { id, machine_uid, then, dry_run: is_dry_run(body.dry_run)? || dry_run_in_query })
     };
     read().map_err(Error::BadRequest)
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8], example: &str) -> Result<T, String> {
-    // serde_json would read a list as the values of the fields in their order.
-    if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+    if !is_object(body) {
         return Err(format!("the body is not a JSON object: send {example}"));
     }
     serde_json::from_slice(body).map_err(|error| format!("the body is invalid: {error}; send {example}"))
@@ -120,12 +121,4 @@ fn id(id: Option<String>, example: &str) -> Result<String, String> {
     let id = id.ok_or_else(|| format!("id is missing: send {example}"))?;
     Claim::check_id(&id)?;
     Ok(id)
-}
-
-fn dry_run(values: Option<Vec<String>>) -> Result<bool, String> {
-    let values = values.unwrap_or_default();
-    match values.iter().find(|value| *value != "All") {
-        Some(value) => Err(format!("dryRun has the value {value:?}: the only value is \"All\"")),
-        None => Ok(!values.is_empty()),
-    }
 }

@@ -66,7 +66,7 @@ fn roles_and_accounts_allow_what_they_should_and_nothing_else() {
                 world.user(name, &[role]).await?;
             }
             world.user("outsider", &[]).await?;
-            let editors = [
+            let editors = vec![
                 POOLS_WRITE,
                 "virtualmachinepools/scale: get update patch",
                 "subresources.vmpool.dev virtualmachinepools: get",
@@ -74,10 +74,15 @@ fn roles_and_accounts_allow_what_they_should_and_nothing_else() {
                 "subresources.vmpool.dev virtualmachinepools/release: create",
                 "subresources.vmpool.dev virtualmachinepools/scaledownwith: create",
             ];
-            let mut admins = editors.to_vec();
-            admins.insert(2, "virtualmachinepools/finalizers: update");
-            admins.pop();
-            admins.push("subresources.vmpool.dev virtualmachinepools/scaledownwith: create force");
+            let admins = vec![
+                POOLS_WRITE,
+                "virtualmachinepools/scale: get update patch",
+                "virtualmachinepools/finalizers: update",
+                "subresources.vmpool.dev virtualmachinepools: get",
+                "subresources.vmpool.dev virtualmachinepools/claim: create",
+                "subresources.vmpool.dev virtualmachinepools/release: create",
+                "subresources.vmpool.dev virtualmachinepools/scaledownwith: create force",
+            ];
             let expected: [(String, Vec<&str>); 6] = [
                 (world.user_name("outsider"), vec![]),
                 (
@@ -88,7 +93,7 @@ fn roles_and_accounts_allow_what_they_should_and_nothing_else() {
                         "subresources.vmpool.dev virtualmachinepools: get",
                     ],
                 ),
-                (world.user_name("ed"), editors.to_vec()),
+                (world.user_name("ed"), editors),
                 (world.user_name("ada"), admins),
                 (Component::Webhook.user(), vec!["virtualmachinepools: get", "virtualimages: get"]),
                 (
