@@ -52,6 +52,16 @@ control-plane:
 demo-programs:
 	$(BUILD_ASIDE) $(DEMO)
 
+.PHONY: plugin
+plugin: preflight ## Build the kubectl plugin, optimized, and install it in DIR (default ~/.cargo/bin)
+	cargo install --locked --path cli --root "$(or $(patsubst %/bin,%,$(DIR)),$(or $(CARGO_HOME),$(HOME)/.cargo))"
+	@echo "Try: kubectl vmpool --help"
+
+.PHONY: krew
+krew: preflight ## Build the archive and the krew manifest of the kubectl plugin, in target/krew
+	cargo build --locked --release --package vmpool-cli
+	@sh cli/krew/pack.sh "$(TARGET_DIR)"
+
 .PHONY: bench
 bench: xtask ## Measure speed, resource usage and requests; MEMBERS=10000, PLATFORM=kubevirt, POOLS=100, HELP=1 for all variables
 	@echo "==> The control plane: etcd, kube-apiserver, kube-controller-manager, kubectl (minutes the first time, kept in $(TARGET_DIR)/tools)"

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kube::Client;
 use parking_lot::Mutex;
-use vmpool_engine::model::{Instance, Published};
+use vmpool_engine::model::{Instance, Published, Unresolved};
 use vmpool_engine::plan::NamesInUse;
 use vmpool_engine::{Disk, Machine, Memory, ObjectId, Pool, Status, Uid};
 use vmpool_platforms::{Attachment, Platform};
@@ -42,6 +42,10 @@ pub(crate) struct PoolMemory {
     pub(crate) revisions: Option<Revisions>,
     /// The message of the last event about invalid settings.
     pub(crate) warned: Option<String>,
+    /// Why the current template cannot be used now.
+    pub(crate) unresolved: Option<Unresolved>,
+    /// The message of the last event about that.
+    pub(crate) unresolved_told: Option<String>,
     /// The message of the last event about a machine that does not start.
     pub(crate) problem: Option<String>,
     /// Detached disks that an event has reported, with their machines.
@@ -98,6 +102,36 @@ pub(crate) struct Context<P: Platform> {
 }
 
 impl<P: Platform> Context<P> {
+    /// A context with empty caches and without memory.
+    pub(crate) fn new(
+        env: Env,
+        client: Client,
+        (writer, events): (Writer, Events),
+        live_updates: Arc<AtomicBool>,
+        settings: Settings,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self {
+            queue: Queue::new(env.clone(), settings.debounce, metrics.queue.clone()),
+            env,
+            client,
+            writer,
+            events,
+            pools: Arc::default(),
+            machines: Arc::default(),
+            disks: Arc::default(),
+            attachments: Arc::default(),
+            revisions: Arc::default(),
+            instances: Arc::default(),
+            states: Mutex::new(HashMap::new()),
+            settings,
+            status_is_pruned: AtomicBool::default(),
+            live_updates,
+            metrics,
+            pool_counts: PoolCounts::default(),
+        }
+    }
+
     /// The pool with this UID in the cache.
     pub(crate) fn pool(&self, uid: &Uid) -> Option<Arc<PoolEntry<P>>> {
         self.pools.by_key(&Key::Pool(uid.clone())).pop()

@@ -73,6 +73,8 @@ pub enum Reason {
     ReservationExpired,
     /// A setting of the pool cannot be read.
     InvalidSettings,
+    /// An object that the template refers to is missing or does not fit.
+    TemplateUnresolved,
     /// Reading objects that the plan depends on failed.
     FailedRead,
     /// The platform does not start a machine.
@@ -104,6 +106,7 @@ impl Reason {
             Self::FailedTemplateUpdate => "FailedTemplateUpdate",
             Self::ReservationExpired => "ReservationExpired",
             Self::InvalidSettings => "InvalidSettings",
+            Self::TemplateUnresolved => "TemplateUnresolved",
             Self::FailedRead => "FailedRead",
             Self::MachineNotStarted => "MachineNotStarted",
             Self::OtherControllerActive => "OtherControllerActive",
@@ -124,7 +127,7 @@ impl Reason {
             Self::FailedRepair | Self::FailedRevisionPruning | Self::ProtectionShortened => "Repair",
             Self::TemplateApplied | Self::RestartRequested | Self::FailedTemplateUpdate => "Update",
             Self::ReservationExpired => "Remove",
-            Self::InvalidSettings | Self::FailedRead => "Read",
+            Self::InvalidSettings | Self::TemplateUnresolved | Self::FailedRead => "Read",
             Self::MachineNotStarted => "Start",
             Self::OtherControllerActive => "Reconcile",
         }
@@ -144,6 +147,7 @@ impl Reason {
                 | Self::ProtectionShortened
                 | Self::ReservationExpired
                 | Self::InvalidSettings
+                | Self::TemplateUnresolved
                 | Self::FailedRead
                 | Self::MachineNotStarted
                 | Self::OtherControllerActive

@@ -1,6 +1,5 @@
 //! The work of a leader: it watches the API server and runs passes until it stops or loses the lease.
 
-use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,9 +20,9 @@ use vmpool_runtime::lease::Fence;
 
 use crate::context::Context;
 use crate::events::Events;
-use crate::metrics::{Live, Metrics, PassResult, PoolCounts, WatchResource};
+use crate::metrics::{Live, Metrics, PassResult, WatchResource};
 use crate::platform_state::{PlatformStates, ShownState};
-use crate::queue::{Queue, Requeue};
+use crate::queue::Requeue;
 use crate::reconcile::reconcile;
 use crate::settings::Settings;
 use crate::watches::{self, is_synced};
@@ -220,25 +219,14 @@ pub(crate) async fn reconcile_platform<P: Platform>(
 ) {
     let Shared { dependencies, writer, events, leader_health, live_updates } = shared;
     let Dependencies { env, client, namespace, settings, metrics, .. } = dependencies;
-    let context = Arc::new(Context::<P> {
-        queue: Queue::new(env.clone(), settings.debounce, metrics.queue.clone()),
-        env: env.clone(),
+    let context = Arc::new(Context::<P>::new(
+        env.clone(),
         client,
-        writer,
-        events,
-        pools: Arc::default(),
-        machines: Arc::default(),
-        disks: Arc::default(),
-        attachments: Arc::default(),
-        revisions: Arc::default(),
-        instances: Arc::default(),
-        states: Mutex::new(HashMap::new()),
-        settings,
+        (writer, events),
         live_updates,
-        status_is_pruned: AtomicBool::default(),
-        metrics: metrics.clone(),
-        pool_counts: PoolCounts::default(),
-    });
+        settings,
+        metrics.clone(),
+    ));
     let _counted = metrics.leading({
         let context = Arc::downgrade(&context);
         move || context.upgrade().map(|context| live(&context))

@@ -22,8 +22,8 @@
 //! 4. `context`: the state that all passes share;
 //! 5. `live` (reads from the API server), the functions of `revisions`, `watches`;
 //! 6. the steps of a pass: `observe`, then `apply`, then `report`;
-//! 7. `reconcile`: a pass;
-//! 8. `platform_state`, `lead`, then `other_controller`, `platforms`, [`options`] and `run`: a leadership, and the process.
+//! 7. `reconcile`: a pass; `preview`: its plan without writes;
+//! 8. `platform_state`, `lead`, then `other_controller`, `platforms`, `uninstall`, [`options`] and `run`: a leadership, and the process.
 
 mod apply;
 mod cache;
@@ -41,6 +41,7 @@ mod other_controller;
 mod platform_state;
 mod platforms;
 mod pool_entry;
+mod preview;
 mod queue;
 mod reconcile;
 mod rejection;
@@ -52,6 +53,7 @@ mod settings;
 mod status_conflict;
 #[cfg(test)]
 mod testing;
+mod uninstall;
 mod watch;
 mod watches;
 mod write;
@@ -60,7 +62,10 @@ pub use vmpool_platforms as platform;
 
 pub use events::Reason;
 pub use lead::{Dependencies, LeaderHealth, lead};
+pub use live::ReadError;
 pub use platforms::lead_all;
+pub use preview::{Preview, preview};
 pub use run::{RunError, run, serve};
 pub use settings::Settings;
+pub use uninstall::UninstallError;
 pub use write::{WriteError, Writer};

@@ -8,7 +8,8 @@ use kube::api::{GetParams, ListParams};
 use kube::core::Request;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use vmpool_platforms::{ApiObject, Platform, slim_metadata};
+use serde_json::Value;
+use vmpool_platforms::{ApiObject, Platform, Reference, slim_metadata};
 
 use crate::context::Context;
 use crate::list::{self, PAGE};
@@ -21,11 +22,28 @@ const ALL: &str = "(all)";
 
 /// The error of a live read.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ReadError {
+pub enum ReadError {
+    /// The API server rejected the read, or its response cannot be read.
     #[error("reading {kind} {name}")]
-    Failed { kind: String, name: String, source: Box<kube::Error> },
+    Failed {
+        /// The kind of the object.
+        kind: String,
+        /// The name of the object, or `(all)` for a list.
+        name: String,
+        /// The reason.
+        source: Box<kube::Error>,
+    },
+    /// The response did not arrive before the deadline.
     #[error("reading {kind} {name}: {source}")]
-    TooLate { kind: String, name: String, source: vmpool_runtime::env::Elapsed },
+    TooLate {
+        /// The kind of the object.
+        kind: String,
+        /// The name of the object, or `(all)` for a list.
+        name: String,
+        /// The deadline.
+        source: vmpool_runtime::env::Elapsed,
+    },
+    /// The read was not sent.
     #[error("not sent: the backoff after a failed read has not ended")]
     InBackoff,
 }
@@ -67,7 +85,7 @@ impl<P: Platform> Context<P> {
             let body = self.fetch::<K>(namespace, name).await?;
             body.map(|body| serde_json::from_slice(body.bytes())).transpose().map_err(kube::Error::SerdeError)
         };
-        self.in_time::<K, _>(name, object).await
+        self.in_time(&K::kind(&()), name, object).await
     }
 
     /// Reads an object live as text, with all its fields.
@@ -76,11 +94,24 @@ impl<P: Platform> Context<P> {
         namespace: &str,
         name: &str,
     ) -> Result<Option<ResponseBody>, ReadError> {
-        self.in_time::<K, _>(name, self.fetch::<K>(namespace, name)).await
+        self.in_time(&K::kind(&()), name, self.fetch::<K>(namespace, name)).await
+    }
+
+    /// Reads an object live that a template refers to.
+    pub(crate) async fn get_referenced(&self, reference: &Reference) -> Result<Option<Value>, ReadError> {
+        let object = async {
+            let body = self.fetch_at(reference.collection.clone(), &reference.name).await?;
+            body.map(|body| serde_json::from_slice(body.bytes())).transpose().map_err(kube::Error::SerdeError)
+        };
+        self.in_time(reference.kind, &reference.name, object).await
     }
 
     async fn fetch<K: ApiObject>(&self, namespace: &str, name: &str) -> kube::Result<Option<ResponseBody>> {
-        let request = Request::new(collection::<K>(namespace)).get(name, &GetParams::default());
+        self.fetch_at(collection::<K>(namespace), name).await
+    }
+
+    async fn fetch_at(&self, collection: String, name: &str) -> kube::Result<Option<ResponseBody>> {
+        let request = Request::new(collection).get(name, &GetParams::default());
         let mut request = request.map_err(kube::Error::BuildRequest)?;
         request.extensions_mut().insert("get");
         let answer = match rejection::read(&self.client, request).await {
@@ -139,7 +170,7 @@ impl<P: Platform> Context<P> {
         let mut wanted = wanted.limit(PAGE);
         loop {
             let page = list::page(&self.client, request(&wanted), &mut visit);
-            let page = self.in_time::<K, _>(ALL, page).await?;
+            let page = self.in_time(&K::kind(&()), ALL, page).await?;
             if page.next.is_empty() {
                 return Ok(());
             }
@@ -148,12 +179,13 @@ impl<P: Platform> Context<P> {
     }
 
     /// The result of a read, or an error after the deadline.
-    async fn in_time<K: ApiObject, T>(
+    async fn in_time<T>(
         &self,
+        kind: &str,
         name: &str,
         read: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, ReadError> {
-        let (kind, name) = (K::kind(&()).into_owned(), name.to_owned());
+        let (kind, name) = (kind.to_owned(), name.to_owned());
         match self.env.timeout(self.settings.request_deadline, read).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(source)) => Err(ReadError::Failed { kind, name, source: Box::new(source) }),

@@ -32,6 +32,11 @@ pub struct Options {
     )]
     pub platforms: Vec<PlatformName>,
 
+    /// Remove the finalizers of vmpool from all pools and machines of the platforms, and exit. Takes the lease first, so that
+    /// running replicas stop, and none leads for two minutes. For use before vmpool is uninstalled.
+    #[arg(long, env = "VMPOOL_REMOVE_FINALIZERS")]
+    pub remove_finalizers: bool,
+
     /// Reconcile only the pools of this namespace. Default: all namespaces.
     #[arg(long, env = "VMPOOL_WATCH_NAMESPACE", value_name = "NAMESPACE")]
     pub watch_namespace: Option<String>,

@@ -26,7 +26,7 @@ use crate::object::version;
 use crate::observe::{self, disk_counts, machine_counts};
 use crate::pool_entry::PoolEntry;
 use crate::queue::Requeue;
-use crate::report::{detached_disk_events, invalid_settings_event, problem_event, report};
+use crate::report::{detached_disk_events, invalid_settings_event, problem_event, report, unresolved_event};
 
 /// Time until the next pass after the lease was too short for a write. By then it is renewed or lost.
 const AFTER_FENCE: Duration = Duration::from_secs(1);
@@ -160,39 +160,43 @@ async fn publish<P: Platform>(
     (mut applied, plan_failure): (Applied, Option<Failure>),
     state: &mut PoolMemory,
 ) -> Option<Duration> {
-    let own = with_own_status(pool, state);
+    let own = as_published(pool, state);
     let pool = own.as_ref().unwrap_or(pool);
     let (_, terminating) = machine_counts(snapshot, &pool.facts);
     let disks = disk_counts(snapshot, &pool.facts);
     let names = Names { context, namespace: &pool.facts.namespace };
-    let status_conflict = state.status_conflict.failure();
-    let failure = status_conflict.as_ref().or(state.memory.failure()).or(plan_failure.as_ref());
+    let failures = [state.status_conflict.failure(), state.memory.failure(), plan_failure];
+    let failure = Failure::combine(failures.iter().flatten());
     let (status, detached, problem, availability) = {
         let settings = context.settings.of_plans();
         let observed = Observed::new(snapshot, &pool.facts, &[], settings, &state.memory, &names);
         let availability = Availability::of(&observed);
-        (status(&observed, failure), detached(&observed), problem(&observed), availability)
+        (status(&observed, failure.as_ref()), detached(&observed), problem(&observed), availability)
     };
     applied.events.extend(detached_disk_events(&pool.facts, detached, &mut state.detached));
     let problem = problem.filter(|_| status.summary.ready < pool.facts.desired);
     applied.events.extend(problem_event(&pool.facts, problem, &mut state.problem));
     let facts = PoolReport::served(&pool.facts, &status, terminating, availability, disks, &state.memory);
     context.pool_counts.record(&pool.facts.id.uid, facts);
+    applied.events.extend(unresolved_event(&pool.facts, &mut state.unresolved_told));
     applied.events.extend(invalid_settings_event(&pool.facts, &status, &mut state.warned));
     let unwritten = report(context, pool, status, applied, state).await;
     // Then the metrics change.
     unwritten.into_iter().chain(availability.first_end).min()
 }
 
-/// The pool with the last written status, if `pool` is older than that write. Otherwise the status would be written
-/// again.
-fn with_own_status<P: Platform>(pool: &PoolEntry<P>, state: &PoolMemory) -> Option<PoolEntry<P>> {
-    let last = state.last_status.as_ref()?;
-    let unseen = version(&*pool.object) < last.version;
-    unseen.then(|| PoolEntry {
-        facts: Pool { published: last.became.clone(), ..pool.facts.clone() },
-        object: pool.object.clone(),
-    })
+/// The pool with the last written status, if `pool` is older than that write, and with the reason why its template cannot be
+/// used. Without the former, the status would be written again.
+fn as_published<P: Platform>(pool: &PoolEntry<P>, state: &PoolMemory) -> Option<PoolEntry<P>> {
+    let unseen = state.last_status.as_ref().filter(|last| version(&*pool.object) < last.version);
+    if unseen.is_none() && state.unresolved.is_none() {
+        return None;
+    }
+    let mut facts = Pool { unresolved: state.unresolved.clone(), ..pool.facts.clone() };
+    if let Some(last) = unseen {
+        facts.published = last.became.clone();
+    }
+    Some(PoolEntry { facts, object: pool.object.clone() })
 }
 
 /// The time until the next pass that the plan requests, depending on the result of this pass.

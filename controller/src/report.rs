@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kube::api::Patch;
 use serde_json::{Value, json};
-use vmpool_engine::condition::{Condition, INVALID_SETTINGS};
+use vmpool_engine::condition::{Condition, INVALID_SETTINGS, TEMPLATE_RESOLVED};
 use vmpool_engine::status::{Detached, Problem};
 use vmpool_engine::{Pool, Status, Uid};
 use vmpool_platforms::{Platform, StatusFields, Wording};
@@ -138,6 +138,26 @@ pub(crate) fn problem_event(
     let is_published = conditions.any(|condition| condition.message.contains(&message));
     let name = machine.to_string();
     (!is_published).then_some(PoolEvent { reason: Reason::MachineNotStarted, name, note: message })
+}
+
+/// The event about a template that cannot be used. Each message is reported once, also if the leader changes.
+pub(crate) fn unresolved_event(pool: &Pool, told: &mut Option<String>) -> Option<PoolEvent> {
+    let Some(unresolved) = &pool.unresolved else {
+        *told = None;
+        return None;
+    };
+    if told.as_ref() == Some(&unresolved.message) {
+        return None;
+    }
+    *told = Some(unresolved.message.clone());
+    let is_published = pool
+        .published
+        .conditions
+        .iter()
+        .any(|condition| condition.kind == TEMPLATE_RESOLVED && condition.message == unresolved.message);
+    let note = format!("{}: {}", unresolved.reason, unresolved.message);
+    let name = pool.id.name.to_string();
+    (!is_published).then_some(PoolEvent { reason: Reason::TemplateUnresolved, name, note })
 }
 
 /// The event about invalid settings. Each message is reported once, also if the leader changes.

@@ -4,7 +4,9 @@
 //! contents, and reads a revision again when it updates machines from or to it. A watch of their metadata shows deletions
 //! by other clients, so that the leader stores the current revision again.
 
+mod content;
 pub(crate) mod known;
+mod resolve;
 pub(crate) mod stored;
 pub(crate) mod templates;
 
@@ -21,35 +23,10 @@ use vmpool_platforms::{Disks, Platform, Revisions as _, Text};
 use crate::context::Context;
 use crate::live::ReadError;
 use crate::pool_entry::PoolEntry;
+use content::content;
 use known::{Change, Revisions};
 use stored::{RevisionEntry, RevisionObject};
 use templates::Templates;
-
-/// The content of a stored revision; `None` if a client deleted it.
-async fn content<P: Platform>(
-    context: &Context<P>,
-    pool: &PoolEntry<P>,
-    revisions: &mut Revisions,
-    id: &RevisionId,
-) -> Result<Option<Text>, ReadError> {
-    if let Some(content) = revisions.contents.get(id) {
-        return Ok(Some(content.clone()));
-    }
-    let Some(object) = revisions.objects.get(id) else { return Ok(None) };
-    if revisions.in_backoff {
-        return Err(ReadError::InBackoff);
-    }
-    let live = context.get_live::<RevisionObject>(&pool.facts.namespace, &object.name).await?;
-    let live = live.filter(|live| live.metadata.uid.as_deref() == Some(object.uid.as_str()));
-    let Some(live) = live else {
-        tracing::warn!(revision = id.as_str(), "a stored revision was deleted");
-        revisions.record(Change::Gone(id.clone()), context.env.uptime());
-        return Ok(None);
-    };
-    let content = live.data;
-    revisions.contents.insert(id.clone(), content.clone());
-    Ok(Some(content))
-}
 
 /// The last current revision and its content; `None` if there is none that machines can be created from.
 async fn last_in_force<P: Platform>(
@@ -104,7 +81,7 @@ pub(crate) async fn resolve<P: Platform>(
     let (mut pinned, mut held, mut unknown) = (facts.rollout.pinned.clone(), facts.rollout.held, None);
     let mut content = None;
     if let Some(id) = &pinned {
-        content = self::content(context, &pool, revisions, id).await?;
+        content = self::content::content(context, &pool, revisions, id).await?;
         if content.is_none() {
             unknown = Some(shorten(format!(
                 "revision {id} is not stored, so {HELD}; set a stored revision, or none"
@@ -179,16 +156,23 @@ pub(crate) async fn templates<P: Platform>(
         }
     }
     let pinned = pool.facts.rollout.pinned.as_ref();
-    revisions.contents.retain(|id, _| Some(id) == pinned || bases.contains(id));
+    let current = &pool.facts.revision;
+    revisions.contents.retain(|id, _| Some(id) == pinned || id == current || bases.contains(id));
     if !makes && !writes {
         return Ok(templates);
     }
-    templates.wanted = match pinned {
-        Some(id) => {
-            let content = content(context, pool, revisions, id).await?;
-            content.expect("what a pool is held at was read when that was resolved")
+    templates.wanted = if let Some(id) = pinned {
+        let content = content(context, pool, revisions, id).await?;
+        content.expect("what a pool is held at was read when that was resolved")
+    } else {
+        let stores = actions.iter().any(|action| matches!(action, Action::StoreRevision { .. }));
+        match resolve::template(context, pool, revisions, stores).await? {
+            Ok(template) => Text::of(&template),
+            Err(unresolved) => {
+                templates.unresolved = Some(unresolved);
+                Text::default()
+            }
         }
-        None => Text::of(&P::template(&pool.object)),
     };
     templates.fingerprint = Some(Fingerprint::of(&P::canonical(&templates.wanted.value())));
     for base in bases {

@@ -15,6 +15,7 @@ use crate::lead::{Dependencies, LeaderHealth};
 use crate::metrics::{LeadershipChange, Metrics};
 use crate::options::{Options, OptionsError, PlatformName};
 use crate::platforms::lead_all;
+use crate::uninstall::{self, UninstallError};
 
 /// Duration after which a pass counts as stuck. The longest regular pass has some hundred writes.
 const STUCK: Duration = Duration::from_mins(5);
@@ -33,6 +34,9 @@ pub enum RunError {
     /// The server of the probes failed.
     #[error(transparent)]
     Health(#[from] HealthError),
+    /// The finalizers cannot be removed.
+    #[error(transparent)]
+    Uninstall(#[from] UninstallError),
     /// The lease cannot be given back.
     #[error(transparent)]
     Lease(#[from] ArgsError),
@@ -69,6 +73,12 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     let namespace = options.watch_namespace.clone();
     let home = namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let lease = options.lease.config(&env, &home).map_err(OptionsError::from)?;
+    if options.remove_finalizers {
+        let (namespace, platforms) = (namespace.as_deref(), &options.platforms);
+        let removed = uninstall::remove_finalizers(&client, &env, &lease, namespace, platforms).await?;
+        tracing::info!(removed, "removed the finalizers of pools and machines");
+        return Ok(());
+    }
     let dependencies = Dependencies {
         env: env.clone(),
         client: client.clone(),

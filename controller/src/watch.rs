@@ -36,7 +36,7 @@ const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 
 /// Why a list or a watch failed.
 #[derive(Debug, thiserror::Error)]
-enum Broken {
+pub(crate) enum Broken {
     #[error("listing")]
     List(#[source] kube::Error),
     #[error("the list has no resourceVersion")]
@@ -223,7 +223,11 @@ fn key<K: Resource>(object: &K) -> (String, String) {
 }
 
 /// Lists all objects, page by page. Returns the version of the list.
-async fn list<K: Watched>(api: &Api<K>, scope: Scope, mut visit: impl FnMut(K)) -> Result<String, Broken> {
+pub(crate) async fn list<K: Watched>(
+    api: &Api<K>,
+    scope: Scope,
+    mut visit: impl FnMut(K),
+) -> Result<String, Broken> {
     let mut wanted = ListParams::default().limit(PAGE);
     if let Some(label) = scope.label {
         wanted = wanted.labels(label);

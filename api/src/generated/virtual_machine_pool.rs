@@ -110,7 +110,7 @@ pub struct VirtualMachinePoolVirtualMachineTemplateMetadata {
 /// The state that the controller last observed. It contains counters also if they are zero.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachinePoolStatus {
-    /// Conditions of the pool. Available shows whether all machines run, and Synced whether the current revision is in effect in all machines. Progressing is present while their number changes, ReplicaFailure while writes fail, and InvalidSettings while a setting cannot be read.
+    /// Conditions of the pool. Ready shows whether the pool is as its spec describes it, with its phase as the reason; Reconciling and Stalled are for clients that wait. Available shows whether all machines run, and Synced whether the current revision is in effect in all machines. Progressing is present while their number changes, ReplicaFailure while writes fail, and InvalidSettings while a setting cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<Condition>>,
     /// Name of the current revision: that of the template, or the one that spec.rollout.revision names. A machine has it as a label when the revision is in effect.

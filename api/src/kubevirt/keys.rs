@@ -5,6 +5,8 @@ mod tests;
 
 /// Labels.
 pub mod labels {
+    /// On pinned copies of instance types and preferences: UID of the pool.
+    pub const POOL_UID: &str = "vmpool.dev/pool-uid";
     /// On machines and in their `spec.template.metadata`: name of the revision from which the machine was created or
     /// updated. KubeVirt copies it to the VirtualMachineInstance and to its pod.
     pub const REVISION: &str = "kubevirt.io/vm-pool-revision-name";

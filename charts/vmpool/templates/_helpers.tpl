@@ -67,20 +67,55 @@ system:serviceaccount:{{ .root.Release.Namespace }}:{{ include "vmpool.name" . }
 {{- join "," $gates -}}
 {{- end }}
 
-{{/* The name of the CustomResourceDefinition of pools, and of its file. */}}
-{{- define "vmpool.crd" -}}
-virtualmachinepools.virtualization.deckhouse.io
+{{/* "true" if the platform is enabled. Takes a dict of root and platform. */}}
+{{- define "vmpool.platform" -}}
+{{- $enabled := toString (get .root.Values.platforms .platform).enabled -}}
+{{- $kind := get (dict "dvp" "virtualization.deckhouse.io/v1alpha2/VirtualMachine" "kubevirt" "kubevirt.io/v1/VirtualMachine") .platform -}}
+{{- if or (eq $enabled "true") (and (eq $enabled "auto") (.root.Capabilities.APIVersions.Has $kind)) -}}
+true
+{{- end -}}
+{{- end }}
+{{- define "vmpool.dvp" -}}
+{{ include "vmpool.platform" (dict "root" . "platform" "dvp") }}
+{{- end }}
+{{- define "vmpool.kubevirt" -}}
+{{ include "vmpool.platform" (dict "root" . "platform" "kubevirt") }}
+{{- end }}
+
+{{/* The enabled platforms, with commas. Fails if there is none. */}}
+{{- define "vmpool.platforms" -}}
+{{- $platforms := list -}}
+{{- if include "vmpool.dvp" . }}{{ $platforms = append $platforms "dvp" }}{{ end -}}
+{{- if include "vmpool.kubevirt" . }}{{ $platforms = append $platforms "kubevirt" }}{{ end -}}
+{{- if not $platforms -}}
+{{- fail "no platform is enabled: set platforms.dvp.enabled or platforms.kubevirt.enabled to true. With auto, the cluster must serve the platform's VirtualMachine" -}}
+{{- end -}}
+{{- join "," $platforms -}}
 {{- end }}
 
 {{/* The groups and APIServices of vmpool and of the platform. */}}
 {{- define "vmpool.group.own" -}}
 subresources.vmpool.dev
 {{- end }}
+{{- define "vmpool.group.kubevirt" -}}
+kubevirt.subresources.vmpool.dev
+{{- end }}
 {{- define "vmpool.group.platform" -}}
 subresources.virtualization.deckhouse.io
 {{- end }}
 {{- define "vmpool.apiservice.own" -}}
 v1alpha1.{{ include "vmpool.group.own" . }}
+{{- end }}
+{{- define "vmpool.apiservice.kubevirt" -}}
+v1alpha1.{{ include "vmpool.group.kubevirt" . }}
+{{- end }}
+{{/* The names of all APIServices of the release, with commas. */}}
+{{- define "vmpool.apiservices" -}}
+{{- $names := list -}}
+{{- if include "vmpool.dvp" . }}{{ $names = append $names (include "vmpool.apiservice.own" .) }}{{ end -}}
+{{- if include "vmpool.platformGroup" . }}{{ $names = append $names (include "vmpool.apiservice.platform" .) }}{{ end -}}
+{{- if include "vmpool.kubevirt" . }}{{ $names = append $names (include "vmpool.apiservice.kubevirt" .) }}{{ end -}}
+{{- join "," $names -}}
 {{- end }}
 {{- define "vmpool.apiservice.platform" -}}
 v1alpha2.{{ include "vmpool.group.platform" . }}
@@ -120,7 +155,7 @@ foreign
 {{- $name := include "vmpool.apiservice.platform" . -}}
 {{- if eq $holder "taken" -}}
 {{- fail (printf "APIService %s belongs to this release, but its service is now that of another API server. Helm would delete the APIService. Remove it from the release first: kubectl annotate apiservice %s helm.sh/resource-policy=keep meta.helm.sh/release-name- meta.helm.sh/release-namespace-" $name $name) -}}
-{{- else if not .Values.featureGates.VirtualMachinePool -}}
+{{- else if not (and .Values.featureGates.VirtualMachinePool (include "vmpool.dvp" .)) -}}
 {{- else if eq $wanted "false" -}}
 {{- else if eq $holder "foreign" -}}
 {{- if eq $wanted "true" -}}

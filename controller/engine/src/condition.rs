@@ -11,6 +11,24 @@ pub const SYNCED: &str = "Synced";
 /// Present and True while the last attempt at a write failed.
 pub const REPLICA_FAILURE: &str = "ReplicaFailure";
 
+/// Whether the pool is as its spec describes it, in the meaning of kstatus. Its reason is the
+/// [`Phase`](crate::status::Phase) of the pool.
+pub const READY: &str = "Ready";
+/// The phase of a pool that waits for a user action, as the reason of `Ready`, `Reconciling` and `Stalled`.
+pub const BLOCKED: &str = "Blocked";
+/// The phase of a pool whose controller repeats a failed write, or with machines that do not start.
+pub const FAILING: &str = "Failing";
+/// The phase of a pool in which the current template is not in effect in all machines.
+pub const ROLLING_OUT: &str = "RollingOut";
+/// The phase of a pool with missing, surplus or unready machines.
+pub const SCALING: &str = "Scaling";
+/// The phase of a pool that is paused, or whose rollout is.
+pub const PAUSED: &str = "Paused";
+/// Whether the controller works toward the spec of the pool, in the meaning of kstatus.
+pub const RECONCILING: &str = "Reconciling";
+/// Whether the controller waits for a user action, in the meaning of kstatus.
+pub const STALLED: &str = "Stalled";
+
 /// Present and True while a setting of the pool cannot be read. The controller uses the safe value of that setting and
 /// continues to reconcile the pool.
 pub const INVALID_SETTINGS: &str = "InvalidSettings";
@@ -25,8 +43,12 @@ pub const REPLICA_PAUSED: &str = "ReplicaPaused";
 /// `ReplicaPaused` is True.
 pub const SUCCESSFUL_PAUSED: &str = "SuccessfulPaused";
 
+/// Present and False while an object that the template refers to is missing or does not fit. The reason is a word of the
+/// platform.
+pub const TEMPLATE_RESOLVED: &str = "TemplateResolved";
+
 /// The condition types that the engine publishes. All others in a status belong to other controllers.
-pub const OWN: [&str; 7] = [
+pub const OWN: [&str; 11] = [
     AVAILABLE,
     PROGRESSING,
     SYNCED,
@@ -34,6 +56,10 @@ pub const OWN: [&str; 7] = [
     INVALID_SETTINGS,
     BLOCKED_BY_PROTECTION,
     REPLICA_PAUSED,
+    READY,
+    RECONCILING,
+    STALLED,
+    TEMPLATE_RESOLVED,
 ];
 
 /// `Available` is True.

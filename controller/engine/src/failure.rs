@@ -9,6 +9,21 @@ pub struct Failure {
     pub message: String,
 }
 
+impl Failure {
+    /// One failure with the reason of the first and the messages of all.
+    pub fn combine<'a>(failures: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
+        let mut failures = failures.into_iter();
+        let mut combined = failures.next()?.clone();
+        for failure in failures {
+            if !combined.message.contains(&failure.message) {
+                combined.message.push_str("; ");
+                combined.message.push_str(&failure.message);
+            }
+        }
+        Some(combined)
+    }
+}
+
 /// Which kind of write failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureReason {
@@ -43,5 +58,15 @@ impl FailureReason {
             Self::FailedRead => "FailedRead",
             Self::StatusDisputed => "StatusDisputed",
         }
+    }
+}
+
+/// Several messages in one, limited to a number that the API server accepts.
+pub(crate) fn summarize(messages: &[String]) -> String {
+    const SHOWN: usize = 10;
+    let shown = messages.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
+    match messages.len().checked_sub(SHOWN) {
+        Some(more @ 1..) => format!("{shown}; and {more} more"),
+        Some(0) | None => shown,
     }
 }

@@ -288,9 +288,9 @@ impl Memory {
         }
     }
 
-    /// The failure to report: the first one in order of severity.
-    pub fn failure(&self) -> Option<&Failure> {
-        self.backoffs().into_iter().find_map(Backoff::cause)
+    /// The failures to report as one, the most severe first.
+    pub fn failure(&self) -> Option<Failure> {
+        Failure::combine(self.backoffs().into_iter().filter_map(Backoff::cause))
     }
 
     /// Time until the first delay after a failure ends; `None` if there is no delay.

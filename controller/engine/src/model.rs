@@ -13,5 +13,5 @@ pub use machine::{Activity, DetachedDisk, DiskRef, Instance, Machine, Selectable
 pub(crate) use pool::Transition;
 pub use pool::{
     Autohealing, Budget, DiskTemplate, Finalizer, Lifetime, Membership, Naming, Pool, Published, Restarts,
-    Rollout, ScaleDownPolicy, Selection, StatusScope, Summary,
+    Rollout, ScaleDownPolicy, Selection, StatusScope, Summary, Unresolved,
 };

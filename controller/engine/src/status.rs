@@ -4,18 +4,16 @@ mod availability;
 mod blocked;
 mod counts;
 mod detached;
+mod phase;
 mod problem;
 mod protection;
+mod surplus;
 mod synced;
 mod text;
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
 use crate::condition::{self, Condition, Wanted};
-use crate::failure::Failure;
-use crate::ids::Uid;
-use crate::model::{Machine, ScaleDownPolicy, StatusScope};
+use crate::failure::{Failure, summarize};
+use crate::model::{ScaleDownPolicy, StatusScope};
 use crate::plan::observed::Observed;
 
 pub use crate::model::Summary;
@@ -23,7 +21,9 @@ pub use availability::Availability;
 use blocked::Blocked;
 use counts::MachineCounts;
 pub use detached::{Detached, detached};
+pub use phase::Phase;
 pub use problem::{Problem, problem};
+use surplus::{explicit_surplus, staying};
 use text::{are, join, machines};
 
 /// The status of a pool.
@@ -70,6 +70,14 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
             message: "the pool is paused: the controller creates, deletes and updates no machine".to_owned(),
         });
     }
+    if let Some(unresolved) = &pool.unresolved {
+        wanted.push(Wanted {
+            kind: condition::TEMPLATE_RESOLVED,
+            holds: false,
+            reason: unresolved.reason,
+            message: unresolved.message.clone(),
+        });
+    }
     if let Some(failure) = pool.invalid_spec().as_ref().or(failure) {
         wanted.push(Wanted {
             kind: condition::REPLICA_FAILURE,
@@ -86,20 +94,13 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
             message: summarize(&pool.invalid_settings),
         });
     }
-    wanted.extend(protection::blocked(observed));
+    let protected = protection::blocked(observed);
+    let waits = protected.iter().map(|condition| condition.message.clone()).collect();
+    wanted.extend(phase::conditions(observed, &counts, failure, waits));
+    wanted.extend(protected);
     let conditions =
         condition::merge(wanted, &pool.published.conditions, observed.now, summary.observed_generation);
     Status { summary, conditions }
-}
-
-/// The invalid settings in one message, limited to a number that the API server accepts.
-fn summarize(settings: &[String]) -> String {
-    const SHOWN: usize = 10;
-    let shown = settings.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("; ");
-    match settings.len().checked_sub(SHOWN) {
-        Some(more @ 1..) => format!("{shown}; and {more} more"),
-        Some(0) | None => shown,
-    }
 }
 
 fn available(observed: &Observed<'_>, summary: &Summary, blocked: &Blocked) -> Wanted {
@@ -124,9 +125,7 @@ fn progressing(observed: &Observed<'_>, counts: &MachineCounts, blocked: &Blocke
     let pool = observed.pool;
     let MachineCounts { total, live, .. } = *counts;
     let desired = pool.desired;
-    let named: BTreeSet<&Uid> = pool.record.accepted().map(|target| &target.uid).collect();
-    let leaving = |machine: &&Arc<Machine>| !machine.terminating && named.contains(&machine.id.uid);
-    let staying = live - observed.pool_machines().filter(leaving).count();
+    let staying = staying(observed, counts);
     let message = if total < desired {
         format!("creating machines: {total} of {desired} exist")
     } else if pool.scale_down_policy == ScaleDownPolicy::Explicit && staying > desired {
@@ -139,23 +138,6 @@ fn progressing(observed: &Observed<'_>, counts: &MachineCounts, blocked: &Blocke
     };
     let message = join(std::iter::once(message).chain(blocked.count(observed, total)));
     Wanted { kind: condition::PROGRESSING, holds: true, reason: condition::REPLICAS_PROGRESSING, message }
-}
-
-/// What to do about the surplus of an Explicit pool. A targeted removal lowers `replicas`, but not below 0.
-fn explicit_surplus(staying: usize, desired: usize) -> String {
-    let surplus = staying - desired;
-    let (exceed, all) = if staying == 1 { ("exceeds", "it") } else { ("exceed", "all") };
-    let again = if desired == 0 {
-        String::new()
-    } else {
-        format!(", which lowers replicas, and then set replicas to {desired} again")
-    };
-    format!(
-        "{} {exceed} replicas: {desired}, and with scaleDownPolicy Explicit the controller deletes only the targets of \
-         targeted removals: remove {} by name{again}; or set replicas to {staying} to keep {all}",
-        machines(staying),
-        machines(surplus)
-    )
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 //! If code outside this crate needs a `match platform`, a trait of the seams lacks a method.
 
 pub mod admission;
+#[cfg(test)]
+mod argocd_tests;
 mod attachment;
 mod claim_facts;
 pub mod contract;
@@ -29,8 +31,9 @@ pub use intern::intern;
 pub use kubevirt::KubeVirt;
 pub use meta::{controller_of, controller_reference, slim_metadata};
 pub use seam::{
-    ApiObject, AttachmentOf, ClaimOf, DefaultWording, DiskOf, Disks, Finalizers, InstanceOf, Instances,
-    NoDisks, NoFinalizers, NoInstances, NoObject, NoOtherController, NoStorage, OtherController, PatchBody,
-    Platform, RestartRequest, Revisions, StatusFields, Storage, Transition, VolumeOf, Wording,
+    ApiObject, AttachmentOf, ClaimOf, DefaultWording, DiskOf, Disks, Existing, Finalizers, Found, InstanceOf,
+    Instances, MachineView, NoDisks, NoFinalizers, NoInstances, NoObject, NoOtherController, NoPins,
+    NoStorage, OtherController, PatchBody, Pins, Platform, Reference, Resolution, RestartRequest, Revisions,
+    StatusFields, Storage, Transition, View, VolumeOf, Wording,
 };
 pub use text::Text;

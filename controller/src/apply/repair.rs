@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use vmpool_engine::model::{DiskDraft, Membership};
 use vmpool_engine::protection::{RESTARTING, UNTIL, text_of};
 use vmpool_engine::{Machine, ObjectId, Pool};
-use vmpool_platforms::{Disks, Finalizers, PatchBody, Platform};
+use vmpool_platforms::{Disks, Finalizers, PatchBody, Pins, Platform};
 
 use super::basis::Basis;
 use super::outcome::Outcome;
-use super::{create, disk};
+use super::{create, disk, pin};
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
@@ -148,6 +148,9 @@ pub(super) async fn release<P: Platform>(
     let facts = seen(&live, P::read_machine);
     if !is_released(&facts.facts) {
         return Outcome::Changed(facts);
+    }
+    if let Err(error) = pin::keep(context, pool, P::Pins::used_by(&live), machine).await {
+        return repair.failed(error);
     }
     let (handed, stop) = disk::transfer(context, pool, &facts.facts, shared).await;
     let outcome = match (stop, P::release(&live)) {

@@ -1,10 +1,11 @@
 //! Writes of stored revisions.
 
 use vmpool_engine::revision::RevisionId;
-use vmpool_platforms::{Platform, Revisions as _};
+use vmpool_platforms::{Pins, Platform, Revisions as _};
 
 use super::basis::Basis;
 use super::outcome::Outcome;
+use super::pin;
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
@@ -25,10 +26,16 @@ pub(super) async fn store<P: Platform>(
     basis: &Basis,
     id: &RevisionId,
 ) -> Outcome {
+    let template = basis.templates.wanted.value();
+    for pin in P::Pins::objects(&template) {
+        if let Err(error) = pin::store(context, pool, &pin).await {
+            return failed(pool, id, "storing the copies for", error);
+        }
+    }
     for name in P::Revisions::object_names(&pool.facts.id, id) {
         let path = collection::<RevisionObject>(&pool.facts.namespace);
-        let Templates { wanted, number, .. } = &basis.templates;
-        let object = P::Revisions::object(&pool.object, &name, id, *number, &wanted.value());
+        let Templates { number, .. } = &basis.templates;
+        let object = P::Revisions::object(&pool.object, &name, id, *number, &template);
         match context.writer.create::<RevisionObject>(WriteKind::CreateRevision, path, object).await {
             Ok(stored) => return entry(pool, basis, id, &stored).unwrap_or(Outcome::Outdated),
             Err(error) if error.is_already_exists() => {
@@ -91,7 +98,7 @@ pub(super) async fn prune<P: Platform>(
 }
 
 fn failed<P: Platform>(pool: &PoolEntry<P>, id: &RevisionId, doing: &str, error: WriteError) -> Outcome {
-    let reason = if doing == "storing" { Reason::FailedCreate } else { Reason::FailedRevisionPruning };
+    let reason = if doing == "deleting" { Reason::FailedRevisionPruning } else { Reason::FailedCreate };
     let note = format!("{doing} revision {id} of the template: {error}");
     Outcome::Failed(PoolEvent { reason, name: pool.facts.id.name.to_string(), note }, error)
 }

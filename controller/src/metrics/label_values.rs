@@ -116,6 +116,8 @@ words!(
         PatchStorage => "patch_storage",
         /// Store a revision.
         CreateRevision => "create_revision",
+        /// Change the owners of a copy of an object that a template refers to.
+        PatchRevision => "patch_revision",
         /// Delete a revision that is no longer needed.
         DeleteRevision => "delete_revision",
         /// Record a name block, or remove entries from the removal record.

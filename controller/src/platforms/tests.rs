@@ -1,3 +1,5 @@
+mod migration;
+
 use std::time::Duration;
 
 use rstest::rstest;

@@ -4,13 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use vmpool_engine::failure::FailureReason;
-use vmpool_engine::plan::Snapshot;
+use vmpool_engine::failure::{Failure, FailureReason};
+use vmpool_engine::limits::shorten;
+use vmpool_engine::model::Unresolved;
+use vmpool_engine::plan::{Snapshot, Stage};
 use vmpool_engine::{Action, Machine, Observed, Plan, Pool, Uid, plan};
 use vmpool_platforms::{Platform, controller_of};
 
 use super::ended::{Ended, after_outdated};
 use super::unread::{NoPlan, at_shown_revision, may_read, unread};
+use crate::apply::jitter;
 use crate::context::{Context, Names, PoolMemory};
 use crate::live::{MetadataOnly, ReadError};
 use crate::metrics::{PassResult, PassStep, PassTimer};
@@ -84,11 +87,42 @@ pub(super) async fn observe_and_plan<P: Platform>(
             snapshot.count_live(&pool.facts.id.uid, &live?);
             is_counted = true;
         } else {
-            let plan = if state.status_conflict.is_active() { Plan::default() } else { plan };
+            let mut plan = if state.status_conflict.is_active() { Plan::default() } else { plan };
             let templates = templates(context, &pool, state, &plan.actions).await?;
             state.memory.reading.reset();
+            withhold_unresolved(context, &pool, state, &mut plan, templates.unresolved.as_ref());
             return Ok(Decision { pool, snapshot, plan, templates });
         }
+    }
+}
+
+/// If the current template refers to objects that are missing or do not fit, removes the writes that need it, until a later
+/// attempt succeeds.
+fn withhold_unresolved<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    state: &mut PoolMemory,
+    plan: &mut Plan,
+    unresolved: Option<&Unresolved>,
+) {
+    if let Some(unresolved) = unresolved {
+        tracing::warn!(
+            reason = unresolved.reason,
+            message = unresolved.message,
+            "the template cannot be used"
+        );
+        context.metrics.writes.batch_failed(FailureReason::FailedCreate);
+        let failure =
+            Failure { reason: FailureReason::FailedCreate, message: shorten(unresolved.message.clone()) };
+        let backoff = state.memory.backoff_mut(Stage::Prepare);
+        backoff.failed(failure, context.env.uptime(), None, jitter(context));
+        let message = shorten(unresolved.message.clone());
+        state.unresolved = Some(Unresolved { message, ..unresolved.clone() });
+    } else if plan.stores_revision() || pool.facts.revision_stored || !plan.wants.create {
+        state.unresolved = None;
+    }
+    if state.unresolved.is_some() {
+        plan.withhold_template();
     }
 }
 

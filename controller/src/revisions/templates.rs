@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use vmpool_engine::ObjectId;
+use vmpool_engine::model::Unresolved;
 use vmpool_engine::revision::{Fingerprint, RevisionId};
 use vmpool_platforms::Text;
 
@@ -11,7 +12,9 @@ use vmpool_platforms::Text;
 pub(crate) struct Templates {
     /// The current template.
     pub(crate) wanted: Text,
-    /// Its fingerprint.
+    /// Why the current template cannot be used now.
+    pub(crate) unresolved: Option<Unresolved>,
+    /// The fingerprint of the current template.
     pub(crate) fingerprint: Option<Fingerprint>,
     /// The templates of earlier revisions that are merge bases.
     pub(crate) earlier: HashMap<RevisionId, Text>,

@@ -55,6 +55,16 @@ pub fn status_errors(pool: &Object, members: &[&Object]) -> Vec<Violation> {
     // The condition is never False: it is present while the count differs, otherwise absent.
     let progressing = if members.len() == desired { "null".to_owned() } else { status_text(true) };
     compare("condition Progressing", status_of(pool, "Progressing"), progressing);
+    // A pool can also not be ready because of its spec, so only the other direction is wrong.
+    let complete = ready >= desired && members.len() == desired && updated == live().count();
+    if status_of(pool, "Ready") != "False" && !complete {
+        compare("condition Ready", status_of(pool, "Ready"), status_text(false));
+    }
+    compare(
+        "condition Reconciling or Stalled of a ready pool",
+        &Value::from(is_at_work(pool)),
+        "false".to_owned(),
+    );
     status_errors
         .into_iter()
         .map(|error| Violation { invariant: "I8", what: format!("pool {}: {error}", pool.name()) })
@@ -109,6 +119,12 @@ fn of_platform(entry: &AuditEntry) -> bool {
 
 fn status_of<'a>(pool: &'a Object, condition: &str) -> &'a Value {
     pool.condition(condition).map_or(&Value::Null, |condition| &condition["status"])
+}
+
+/// Whether the pool is ready, and another condition says that the controller works or waits for a user.
+fn is_at_work(pool: &Object) -> bool {
+    let holds = |condition: &str| status_of(pool, condition) != "False";
+    status_of(pool, "Ready") == "True" && (holds("Reconciling") || holds("Stalled"))
 }
 
 fn status_text(holds: bool) -> String {

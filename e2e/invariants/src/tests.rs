@@ -372,7 +372,11 @@ fn told(change: impl FnOnce(&mut Value)) -> Vec<Violation> {
         "status": {
             "observedGeneration": 4, "replicas": 2, "readyReplicas": 1, "updatedReplicas": 2,
             "desiredTemplateHash": "h", "selector": "vmpool.virtualization.deckhouse.io/pool-uid=u",
-            "conditions": [{ "type": "Available", "status": "False" }, { "type": "Synced", "status": "True" }],
+            "conditions": [
+                { "type": "Available", "status": "False" }, { "type": "Synced", "status": "True" },
+                { "type": "Ready", "status": "False" }, { "type": "Reconciling", "status": "True" },
+                { "type": "Stalled", "status": "False" },
+            ],
         },
     });
     change(&mut pool);
@@ -400,6 +404,8 @@ fn a_correct_status_is_no_violation() {
 #[case::with_a_wrong_selector("/status/selector", json!("a=b"))]
 #[case::that_is_available_too_early("/status/conditions/0/status", json!("True"))]
 #[case::that_is_not_synced("/status/conditions/1/status", json!("False"))]
+#[case::that_is_ready_too_early("/status/conditions/2/status", json!("True"))]
+#[case::without_the_condition_ready("/status/conditions/2/type", json!("Other"))]
 #[case::that_is_still_progressing("/status/conditions/0/type", json!("Progressing"))]
 #[case::with_a_removal_record("/metadata/annotations", json!({ vmpool_api::annotations::SCALE_DOWN_TARGETS: "[]" }))]
 fn a_wrong_status_is_reported(#[case] pointer: &str, #[case] value: Value) {

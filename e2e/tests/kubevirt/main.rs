@@ -2,7 +2,10 @@
 //!
 //! Most tests run without a controller. The cluster also has the CRDs of the other platform, because one cluster can have both.
 
+mod chart;
 mod definitions;
+mod guide;
+mod pins;
 mod pools;
 mod samples;
 mod scale;
@@ -30,29 +33,35 @@ use vmpool_api::kubevirt::{POOL_API_VERSION, POOL_GROUP, POOL_OLD_VERSION};
 const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
 
 /// Resource names of the kinds, for paths of requests.
-const PLURALS: [(&str, &str); 8] = [
+const PLURALS: [(&str, &str); 10] = [
     ("VirtualMachinePool", "virtualmachinepools"),
     ("VirtualMachine", "virtualmachines"),
     ("VirtualMachineInstance", "virtualmachineinstances"),
     ("KubeVirt", "kubevirts"),
     ("DataVolume", "datavolumes"),
+    ("VirtualMachineInstancetype", "virtualmachineinstancetypes"),
+    ("VirtualMachinePreference", "virtualmachinepreferences"),
     ("Event", "events"),
     ("VMDiskImage", "vmdiskimages"),
     ("VMDiskImageGrant", "vmdiskimagegrants"),
 ];
 
 /// Runs a test on the shared control plane, in a namespace of its own.
-#[expect(clippy::panic, reason = "this is how a test fails")]
 fn with_namespace(name: &str, test: impl AsyncFnOnce(Place<'_>) -> Result<()>) {
     // A failure is shared too, or every test would wait for CRDs that are never served.
     static INSTALLED: OnceCell<Result<(), String>> = OnceCell::const_new();
-    let run = async {
+    run_to_end(async {
         let cluster = harness::cluster().await?;
         let installed = async || install(&cluster).await.map_err(|error| chain(error.as_ref()));
         INSTALLED.get_or_init(installed).await.clone().map_err(anyhow::Error::msg)?;
         cluster.kubectl(&["create", "namespace", name]).await?;
         test(Place { cluster: &cluster, namespace: name }).await
-    };
+    });
+}
+
+/// Runs a test. An error, or no end in time, is its failure.
+#[expect(clippy::panic, reason = "this is how a test fails")]
+fn run_to_end(run: impl Future<Output = Result<()>>) {
     let outcome = harness::block_on(async { Deadline::after(LIMIT).within(run).await });
     let late = |elapsed| Err(anyhow::anyhow!("it has not completed after {elapsed}"));
     if let Err(error) = outcome.unwrap_or_else(late) {
@@ -63,7 +72,7 @@ fn with_namespace(name: &str, test: impl AsyncFnOnce(Place<'_>) -> Result<()>) {
 /// Installs the CRDs and waits until the API server serves all their versions.
 async fn install(cluster: &ControlPlane) -> Result<()> {
     let mut definitions = Vec::new();
-    for folder in ["kubevirt", "kubevirt/platform", "diskimage"] {
+    for folder in ["kubevirt", "kubevirt/platform", "instancetype", "diskimage"] {
         definitions.extend(documents_in(&workspace_root().join("api/crds").join(folder))?);
     }
     Ok(apply(&cluster.admin(), &definitions, None).await?)
@@ -99,11 +108,25 @@ impl Place<'_> {
         path: &str,
         body: &Value,
     ) -> Result<Result<Value, kube::core::Status>> {
+        self.send_as("", method, path, body).await
+    }
+
+    /// As [`Self::send`], as another user.
+    async fn send_as(
+        &self,
+        user: &str,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Result<Result<Value, kube::core::Status>> {
         let content =
             if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let body = if body.is_null() { Vec::new() } else { serde_json::to_vec(body)? };
-        let request =
-            Request::builder().method(method).uri(path).header("content-type", content).body(body)?;
+        let mut request = Request::builder().method(method).uri(path).header("content-type", content);
+        if !user.is_empty() {
+            request = request.header("impersonate-user", user);
+        }
+        let request = request.body(body)?;
         match self.cluster.admin().request::<Value>(request).await {
             Ok(answer) => Ok(Ok(answer)),
             Err(kube::Error::Api(status)) => Ok(Err(*status)),

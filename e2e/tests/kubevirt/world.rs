@@ -30,9 +30,14 @@ static INSTALLED: RwLock<()> = RwLock::const_new(());
 
 /// Runs a test on the shared control plane, with programs of its own.
 pub(crate) fn with_world(name: &str, test: impl AsyncFnOnce(World<'_>) -> Result<()>) {
+    with_platforms(name, "kubevirt", test);
+}
+
+/// As [`with_world`], with a controller of these platforms.
+pub(crate) fn with_platforms(name: &str, platforms: &str, test: impl AsyncFnOnce(World<'_>) -> Result<()>) {
     with_namespace(name, async |place| {
         let _others = INSTALLED.read().await;
-        run(place, test).await
+        run(place, platforms, test).await
     });
 }
 
@@ -40,24 +45,38 @@ pub(crate) fn with_world(name: &str, test: impl AsyncFnOnce(World<'_>) -> Result
 pub(crate) fn alone(name: &str, test: impl AsyncFnOnce(World<'_>) -> Result<()>) {
     with_namespace(name, async |place| {
         let _alone = INSTALLED.write().await;
-        run(place, test).await
+        run(place, "kubevirt", test).await
     });
 }
 
-async fn run(place: Place<'_>, test: impl AsyncFnOnce(World<'_>) -> Result<()>) -> Result<()> {
+async fn run(
+    place: Place<'_>,
+    platforms: &str,
+    test: impl AsyncFnOnce(World<'_>) -> Result<()>,
+) -> Result<()> {
     static ACCOUNTS: OnceCell<Accounts> = OnceCell::const_new();
     let install = async || {
         let chart = Chart::render(&["platforms.kubevirt.enabled=true".to_owned()]).await?;
         Accounts::of(&chart, place.cluster).await
     };
     let accounts = ACCOUNTS.get_or_try_init(install).await?;
+    run_with(accounts, place, platforms, test).await
+}
+
+/// Runs a test with the accounts of a chart.
+pub(crate) async fn run_with(
+    accounts: &Accounts,
+    place: Place<'_>,
+    platforms: &str,
+    test: impl AsyncFnOnce(World<'_>) -> Result<()>,
+) -> Result<()> {
     accounts.grant_in(place.cluster, place.namespace).await?;
     let namespace = place.namespace;
     let flags = ["--platform=kubevirt".to_owned(), format!("--namespace={namespace}")];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let simulator = Simulator::start_with(place.cluster, &flags).await?;
     let mut options = ControllerOptions::new(namespace, "one");
-    options.extra.push("--platforms=kubevirt".to_owned());
+    options.extra.push(format!("--platforms={platforms}"));
     let controller = Controller::start(place.cluster, options).await?;
     let since = place.cluster.audit_mark();
     test(World { place, controller, _simulator: simulator, since }).await

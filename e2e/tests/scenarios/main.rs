@@ -17,6 +17,7 @@ mod gates;
 mod members;
 mod metrics;
 mod missing_objects;
+mod plugin;
 mod refusals;
 mod removal;
 mod requests;

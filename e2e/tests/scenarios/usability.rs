@@ -12,14 +12,19 @@ fn kubectl_shows_scales_and_waits() {
         // when a user waits for it with kubectl,
         let wait = |what: &'static str| ["wait", what, "vmpool/quickstart", "--timeout=60s"];
         world.kubectl(&wait("--for=condition=Available")).await?;
+        world.kubectl(&wait("--for=condition=Ready")).await?;
         world.kubectl(&wait("--for=jsonpath={.status.readyReplicas}=2")).await?;
         // then the table shows its state,
         let table = world.kubectl(&["get", "vmpool"]).await?;
         let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(rows[0], ["NAME", "DESIRED", "REPLICAS", "READY", "AGE"], "{table}");
-        assert_eq!(rows[1][..4], ["quickstart", "2", "2", "2"], "{table}");
+        assert_eq!(
+            rows[0],
+            ["NAME", "STATUS", "DESIRED", "REPLICAS", "READY", "UP-TO-DATE", "AGE"],
+            "{table}"
+        );
+        assert_eq!(rows[1][..6], ["quickstart", "Ready", "2", "2", "2", "2"], "{table}");
         let wide = world.kubectl(&["get", "vmpools", "-o", "wide"]).await?;
-        for column in ["UP-TO-DATE", "RESTART", "POLICY", "REVISION"] {
+        for column in ["RESTART", "POLICY", "REVISION"] {
             assert!(wide.contains(column), "{column} is missing:\n{wide}");
         }
         // and a wait for zero succeeds, because the status contains zero.

@@ -9,8 +9,6 @@ pub(crate) struct Family {
     pub(crate) name: &'static str,
     /// Folders of the CRDs, below `api/crds/src` and `api/crds`. Empty for these folders themselves.
     pub(crate) folders: &'static [&'static str],
-    /// Whether the chart installs the pool's CRD.
-    pub(crate) in_chart: bool,
     /// The heading of the family in the list of reference pages. Empty for the family without a name.
     pub(crate) heading: &'static str,
     /// Which of the kinds vmpool serves, for the list of reference pages.
@@ -24,7 +22,6 @@ pub(crate) const FAMILIES: [Family; 4] = [
     Family {
         name: "",
         folders: &[""],
-        in_chart: true,
         heading: "",
         note: "vmpool serves VirtualMachinePool and installs its CRD. The other kinds belong to the virtualization\n\
                platform; these pages show the parts of them that vmpool reads and writes.\n",
@@ -33,7 +30,6 @@ pub(crate) const FAMILIES: [Family; 4] = [
     Family {
         name: "kubevirt",
         folders: &["kubevirt", "kubevirt/platform"],
-        in_chart: false,
         heading: "KubeVirt",
         note: "vmpool serves VirtualMachinePool. The other kinds belong to KubeVirt and its Containerized Data Importer\n\
                (CDI); these pages show the parts of them that vmpool reads and writes. An object marked *keeps unknown\n\
@@ -43,7 +39,6 @@ pub(crate) const FAMILIES: [Family; 4] = [
     Family {
         name: "instancetype",
         folders: &["instancetype"],
-        in_chart: false,
         heading: "Instance types and preferences",
         note: "The kinds belong to KubeVirt. vmpool reads them for pools of KubeVirt; the pages list all their fields.\n",
         types: Options { keep_unknown_fields: true, shared: &INSTANCETYPE_SHARED },
@@ -51,7 +46,6 @@ pub(crate) const FAMILIES: [Family; 4] = [
     Family {
         name: "diskimage",
         folders: &["diskimage"],
-        in_chart: false,
         heading: "Disk images",
         note: "The kinds belong to vmpool. No program of vmpool serves them yet.\n",
         types: Options { keep_unknown_fields: false, shared: &DISK_IMAGE_SHARED },

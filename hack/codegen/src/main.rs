@@ -133,7 +133,7 @@ fn add_family(outputs: &mut Outputs, family: &Family, crds: &[Crd], root: &Path)
     }
     for crd in crds {
         let yaml = crd.to_yaml()?;
-        if family.in_chart && crd.kind() == CHART_KIND {
+        if crd.kind() == CHART_KIND {
             outputs.add(format!("{CHART}/{}.yaml", crd.name()), yaml.clone());
         }
         outputs.add(format!("{}/{}.yaml", join("api/crds", crd.folder()), crd.name()), yaml);

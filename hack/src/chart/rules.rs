@@ -27,6 +27,7 @@ pub(super) fn violations(variant: &Variant, objects: &[Value]) -> Vec<String> {
             "APIService" => serving::api_service(variant, object, objects),
             "PodMonitor" | "ServiceMonitor" => serving::monitor(object, objects),
             "CustomResourceDefinition" => definition(object),
+            "Job" => job(object),
             _ => Vec::new(),
         };
         broken.extend(namespace(variant, object));
@@ -80,6 +81,13 @@ fn definition(definition: &Value) -> Vec<String> {
     }
 }
 
+/// Checks that the only job runs before the release is deleted.
+fn job(job: &Value) -> Vec<String> {
+    let annotations = at(job, "metadata.annotations");
+    let is_hook = annotations["helm.sh/hook"].as_str() == Some("pre-delete");
+    if is_hook { Vec::new() } else { vec!["would remove finalizers while the controller runs".to_owned()] }
+}
+
 /// Flags that the chart passes to a program but its help does not list.
 pub(super) fn unknown_flags(program: &str, objects: &[Value], help: &str) -> Vec<String> {
     let known: BTreeSet<&str> = help
@@ -88,7 +96,8 @@ pub(super) fn unknown_flags(program: &str, objects: &[Value], help: &str) -> Vec
         .collect();
     objects
         .iter()
-        .filter(|object| text(object, "kind") == "Deployment" && name(object) == program)
+        .filter(|object| matches!(text(object, "kind"), "Deployment" | "Job"))
+        .filter(|object| text(object, "spec.template.spec.serviceAccountName") == program)
         .flat_map(|object| texts(object, "spec.template.spec.containers.0.args"))
         .map(|arg| arg.split('=').next().unwrap_or(arg))
         .filter(|flag| !known.contains(flag))

@@ -18,6 +18,10 @@ pub(super) struct Variant {
     pub(super) namespace: Option<&'static str>,
     /// Whether the platform's API group is served, too.
     pub(super) platform_group: bool,
+    /// Whether the pools of DVP are reconciled.
+    pub(super) dvp: bool,
+    /// Whether the pools of KubeVirt are reconciled.
+    pub(super) kubevirt: bool,
     /// Whether the chart installs the CRD.
     definition: bool,
     /// Whether each program has several replicas.
@@ -43,6 +47,9 @@ pub(super) const SERVERS: [&str; 2] = ["vmpool-webhook", "vmpool-apiserver"];
 /// The APIService of the project's own group.
 pub(super) const OWN_GROUP: &str = "v1alpha1.subresources.vmpool.dev";
 
+/// The APIService of the project's own group for pools of KubeVirt.
+pub(super) const KUBEVIRT_GROUP: &str = "v1alpha1.kubevirt.subresources.vmpool.dev";
+
 /// The APIService of the platform's group.
 pub(super) const PLATFORM_GROUP: &str = "v1alpha2.subresources.virtualization.deckhouse.io";
 
@@ -60,6 +67,8 @@ impl Variant {
             cert_manager: false,
             namespace: None,
             platform_group: false,
+            dvp: true,
+            kubevirt: false,
             definition: true,
             several: true,
             monitor: None,
@@ -86,6 +95,22 @@ impl Variant {
 
     pub(super) fn gate_off(self) -> Self {
         Self { gate: false, ..self.named("gate off").set(&["featureGates.VirtualMachinePool=false"]) }
+    }
+
+    fn with_kubevirt(self) -> Self {
+        Self { kubevirt: true, ..self.named("both platforms").set(&["platforms.kubevirt.enabled=true"]) }
+    }
+
+    fn with_kubevirt_only(self) -> Self {
+        let values = ["platforms.kubevirt.enabled=true", "platforms.dvp.enabled=false"];
+        Self { dvp: false, kubevirt: true, ..self.named("KubeVirt only").set(&values) }
+    }
+
+    /// The names of the APIServices.
+    pub(super) fn groups(&self) -> Vec<&'static str> {
+        let groups =
+            [(self.dvp, OWN_GROUP), (self.platform_group, PLATFORM_GROUP), (self.kubevirt, KUBEVIRT_GROUP)];
+        groups.into_iter().filter(|(present, _)| *present).map(|(_, name)| name).collect()
     }
 
     fn with_cert_manager(self) -> Self {
@@ -126,6 +151,10 @@ impl Variant {
                 policies: false,
                 ..Self::defaults().named("no policies").set(&["networkPolicy.enabled=false"])
             },
+            Self::defaults().with_kubevirt(),
+            Self::defaults().with_kubevirt().in_one_namespace(),
+            Self::defaults().with_kubevirt_only(),
+            Self::defaults().with_kubevirt_only().with_cert_manager(),
             Self {
                 platform_group: true,
                 ..Self::defaults().named("platform's group").set(&["apiserver.platformGroup=true"])
@@ -168,18 +197,18 @@ impl Variant {
         add(self.gate, &["ValidatingWebhookConfiguration"], "vmpool-webhook");
         let policy = &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
         add(self.gate, policy, "vmpool-claims");
-        add(self.gate, &["APIService"], OWN_GROUP);
-        add(self.gate && self.platform_group, &["APIService"], PLATFORM_GROUP);
+        for group in self.groups() {
+            add(self.gate, &["APIService"], group);
+        }
         for role in ["vmpool-viewer", "vmpool-editor", "vmpool-admin"] {
             add(self.gate && self.people, &["ClusterRole"], role);
         }
         add(self.cert_manager, &["Issuer", "Certificate"], "vmpool-ca");
         add(self.cert_manager, &["Issuer"], "vmpool-self-signed");
-        add(
-            self.definition,
-            &["CustomResourceDefinition"],
-            "virtualmachinepools.virtualization.deckhouse.io",
-        );
+        add(self.gate && self.kubevirt, &["Job"], "vmpool-remove-finalizers");
+        let definition = &["CustomResourceDefinition"];
+        add(self.definition && self.dvp, definition, "virtualmachinepools.virtualization.deckhouse.io");
+        add(self.definition && self.kubevirt, definition, "virtualmachinepools.pool.kubevirt.io");
         add(self.clients, &["ConfigMap"], "vmpool-webhook-clients");
         add(self.monitor == Some("ServiceMonitor"), &["Service"], "vmpool-metrics");
         if let Some(monitor) = self.monitor {

@@ -51,7 +51,11 @@ const WALLS: &[Wall] = &[
     Wall { package: "vmpool-feature-gates", ours: &[], barred: KUBERNETES },
     Wall { package: "vmpool-engine", ours: &["vmpool-api", "vmpool-feature-gates"], barred: IMPURE },
     // A platform translates, so it needs no client and no runtime.
-    Wall { package: "vmpool-platforms", ours: &["vmpool-api", "vmpool-engine"], barred: CLIENTS },
+    Wall {
+        package: "vmpool-platforms",
+        ours: &["vmpool-api", "vmpool-engine", "vmpool-instancetype"],
+        barred: CLIENTS,
+    },
     Wall { package: "vmpool-instancetype", ours: &["vmpool-api"], barred: IMPURE },
     Wall { package: "vmpool-diskimage", ours: &["vmpool-api"], barred: IMPURE },
     Wall { package: "vmpool-runtime", ours: &["vmpool-api", "vmpool-feature-gates"], barred: &[] },
@@ -65,6 +69,11 @@ const WALLS: &[Wall] = &[
     Wall {
         package: "vmpool-controller",
         ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-platforms", "vmpool-runtime"],
+        barred: &[],
+    },
+    Wall {
+        package: "vmpool-cli",
+        ours: &["vmpool-controller", "vmpool-engine", "vmpool-platforms", "vmpool-runtime"],
         barred: &[],
     },
     Wall {

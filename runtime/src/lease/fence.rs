@@ -73,6 +73,12 @@ impl Fence {
         Self::with_validity(env, duration.saturating_sub(duration / DRIFT_MARGIN), sent)
     }
 
+    /// A permission that has ended: it admits no write. For programs that use the code of a leader only to read.
+    pub fn ended(env: Env) -> Self {
+        let sent = Instant::now(&env);
+        Self::with_validity(env, Duration::ZERO, sent)
+    }
+
     pub(crate) fn with_validity(env: Env, validity: Duration, sent: Instant) -> Self {
         Self(Arc::new(State {
             env,

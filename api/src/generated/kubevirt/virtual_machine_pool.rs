@@ -205,7 +205,7 @@ pub struct VirtualMachinePoolStatus {
     /// Number of ready machines that are not being deleted.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "availableReplicas")]
     pub available_replicas: Option<i32>,
-    /// Conditions of the pool. ReplicaFailure is present while scaling, updating or pruning revisions fails, ReplicaPaused while the pool is paused.
+    /// Conditions of the pool. ReplicaFailure is present while scaling, updating or pruning revisions fails, ReplicaPaused while the pool is paused. Ready, Reconciling and Stalled are for clients that wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<Condition>>,
     /// Name of the ControllerRevision with the current template.

@@ -166,7 +166,7 @@ impl NamesInUse for World {
 
 /// The engine's part of one pass.
 pub(crate) fn pass(observed: &Observed<'_>) -> (Plan, Status) {
-    (plan(observed), status(observed, observed.memory.failure()))
+    (plan(observed), status(observed, observed.memory.failure().as_ref()))
 }
 
 fn pool(desired: usize, block: NameBlock) -> Pool {

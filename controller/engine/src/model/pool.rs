@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::condition::Condition;
-use crate::failure::{Failure, FailureReason};
+use crate::failure::{Failure, FailureReason, summarize};
 use crate::ids::ObjectId;
 use crate::model::machine::{Machine, Selectable};
 use crate::names::NameBlock;
@@ -246,6 +246,15 @@ pub(crate) enum Transition {
     Unknown,
 }
 
+/// Why the template of a pool cannot be used now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unresolved {
+    /// The reason in the condition: one CamelCase word of the platform.
+    pub reason: &'static str,
+    /// A sentence with the object that is missing or does not fit, and what to do.
+    pub message: String,
+}
+
 /// A pool: its spec, and the state that its annotations and its status store.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts: any of them may come with any other")]
@@ -303,6 +312,8 @@ pub struct Pool {
     /// Messages about settings that cannot be read. The controller uses the safe value of each, and continues to
     /// reconcile the pool.
     pub invalid_settings: Vec<String>,
+    /// Why machines cannot be created from the current template, or updated to it.
+    pub unresolved: Option<Unresolved>,
 }
 
 impl Pool {
@@ -335,12 +346,16 @@ impl Pool {
             status_scope: StatusScope::default(),
             validation_errors: Vec::new(),
             invalid_settings: Vec::new(),
+            unresolved: None,
         }
     }
 
-    /// The validation error that prevents the controller from creating machines of this pool.
+    /// The validation errors that prevent the controller from creating machines of this pool, as one failure.
     pub(crate) fn invalid_spec(&self) -> Option<Failure> {
-        let message = format!("the spec of the pool is invalid: {}", self.validation_errors.first()?);
+        if self.validation_errors.is_empty() {
+            return None;
+        }
+        let message = format!("the spec of the pool is invalid: {}", summarize(&self.validation_errors));
         Some(Failure { reason: FailureReason::FailedCreate, message })
     }
 

@@ -78,6 +78,25 @@ impl Plan {
         actions.any(|action| matches!(action, Action::Delete { reason: DeleteReason::Surplus, .. }))
     }
 
+    /// Whether the plan stores the current revision, which fixes what its template refers to.
+    pub fn stores_revision(&self) -> bool {
+        self.actions.iter().any(|action| matches!(action, Action::StoreRevision { .. }))
+    }
+
+    /// Removes all writes that need the current template, because it cannot be used now. Machines that could not be
+    /// created again are not deleted, unless fewer are desired.
+    pub fn withhold_template(&mut self) {
+        self.actions.retain(|action| {
+            !matches!(
+                action,
+                Action::StoreRevision { .. }
+                    | Action::Create { .. }
+                    | Action::Update { .. }
+                    | Action::Delete { reason: DeleteReason::StorageChanged | DeleteReason::Unhealthy, .. }
+            )
+        });
+    }
+
     /// The machines that the plan deletes.
     pub(super) fn leaving(&self) -> impl Iterator<Item = &Uid> {
         self.actions.iter().filter_map(|action| match action {

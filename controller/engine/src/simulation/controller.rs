@@ -129,7 +129,7 @@ impl Controller {
         memory.reset_unwanted(plan.wants);
         memory.await_disks(&plan.awaited, api.now);
         let names = Names(&self.machines, &self.disks);
-        let status = crate::status(&self.observed(api, &snapshot, &names), memory.failure());
+        let status = crate::status(&self.observed(api, &snapshot, &names), memory.failure().as_ref());
         let lost = snapshot.unconfirmed_creates;
         self.first_basis.retain(|name, _| lost.iter().any(|lost| lost.name == *name));
         self.memory = memory;

@@ -92,6 +92,9 @@ impl World {
             .filter(|condition| match &*condition.kind {
                 condition::PROGRESSING => !may_exceed,
                 condition::REPLICA_FAILURE => true,
+                condition::READY => !may_exceed && condition.status != "True",
+                condition::RECONCILING => condition.status != "False",
+                condition::STALLED => !may_exceed && condition.status != "False",
                 _ => condition.status != "True",
             })
             .collect();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::condition::AVAILABLE;
+use crate::condition::{AVAILABLE, Condition, READY};
 use crate::model::Machine;
 use crate::plan::observed::Observed;
 
@@ -28,34 +28,63 @@ impl Problem {
     }
 }
 
+/// Maximum number of machines that [`problems`] names.
+const LISTED: usize = 5;
+
 /// The problem of the first machine that has had one for [`PROBLEM_AGE`](crate::memory::PROBLEM_AGE), or whose problem is
 /// published. A new leader does not know since when the machine has its problem. If a disk of that machine has a problem
 /// as well, the disk is the cause.
 pub fn problem(observed: &Observed<'_>) -> Option<Problem> {
-    let published = observed.pool.published.conditions.iter().find(|known| known.kind == AVAILABLE);
+    let stuck = stuck(observed);
+    let first = stuck.iter().min_by(|a, b| a.id.name.cmp(&b.id.name))?;
+    let message = message(observed, first)?;
+    Some(Problem { machine: first.id.name.clone(), message, others: stuck.len() - 1 })
+}
+
+/// The problems of all such machines, in the order of their names, and the number of those beyond the first five.
+pub(super) fn problems(observed: &Observed<'_>) -> Vec<String> {
+    let mut stuck = stuck(observed);
+    stuck.sort_unstable_by(|a, b| a.id.name.cmp(&b.id.name));
+    let more = stuck.len().saturating_sub(LISTED);
+    let mut problems: Vec<String> =
+        stuck.into_iter().take(LISTED).filter_map(|machine| message(observed, machine)).collect();
+    match more {
+        0 => {}
+        1 => problems.push("1 more machine does not start".to_owned()),
+        more => problems.push(format!("{more} more machines do not start")),
+    }
+    problems
+}
+
+/// The machines with a problem to report.
+fn stuck<'a>(observed: &Observed<'a>) -> Vec<&'a Arc<Machine>> {
+    let shows_problems = |known: &&Condition| known.kind == AVAILABLE || known.kind == READY;
+    let published: Vec<&Condition> =
+        observed.pool.published.conditions.iter().filter(shows_problems).collect();
     let is_published = |machine: &Machine| {
-        published
-            .is_some_and(|condition| condition.message.contains(&format!("machine {} ", machine.id.name)))
+        let name = format!("machine {} ", machine.id.name);
+        published.iter().any(|condition| condition.message.contains(&name))
     };
     let waits = |machine: &&Arc<Machine>| {
         !machine.terminating
             && machine.problem.is_some()
             && (observed.memory.has_problem(&machine.id.uid, observed.uptime) || is_published(machine))
     };
-    let mut stuck = observed.pool_machines().filter(waits);
-    let first = stuck.next()?;
-    let (first, others) = stuck.fold((first, 0), |(first, others), machine| {
-        (if machine.id.name < first.id.name { machine } else { first }, others + 1)
-    });
-    let disk = first.disks.iter().find_map(|device| {
+    observed.pool_machines().filter(waits).collect()
+}
+
+/// Why this machine does not start.
+fn message(observed: &Observed<'_>, machine: &Machine) -> Option<String> {
+    let disk = machine.disks.iter().find_map(|device| {
         let disk = observed.disks.get(&device.disk)?;
         Some((&disk.id.name, disk.failure.as_ref()?))
     });
-    let name = &first.id.name;
-    let message = match (disk, &first.problem) {
-        (Some((disk, reported)), _) => format!("disk {disk} of machine {name} is not ready: {reported}"),
-        (None, Some(reported)) => format!("machine {name} does not start: {reported}"),
-        (None, None) => return None,
-    };
-    Some(Problem { machine: name.clone(), message, others })
+    let name = &machine.id.name;
+    match (disk, &machine.problem) {
+        (Some((disk, reported)), _) => {
+            Some(format!("disk {disk} of machine {name} is not ready: {reported}"))
+        }
+        (None, Some(reported)) => Some(format!("machine {name} does not start: {reported}")),
+        (None, None) => None,
+    }
 }

@@ -194,7 +194,7 @@ fn a_transition_is_a_change_of_the_status(#[case] published: &str, #[case] expec
 fn a_first_status_is_dated_now() {
     let status = shown(&World::desiring(3).with_machines(1));
     let times: Vec<Timestamp> = status.conditions.iter().map(|condition| condition.last_transition).collect();
-    assert_eq!(times, [second(1_000_000); 3]);
+    assert_eq!(times, [second(1_000_000); 6]);
 }
 
 #[test]
@@ -209,7 +209,14 @@ fn conditions_of_others_are_kept_and_ours_that_ended_are_removed() {
         ],
     );
     let kinds: Vec<&str> = status.conditions.iter().map(|condition| &*condition.kind).collect();
-    assert_eq!(kinds, [condition::AVAILABLE, condition::SYNCED, "example.com/Audited"]);
+    let own = [
+        condition::AVAILABLE,
+        condition::SYNCED,
+        condition::READY,
+        condition::RECONCILING,
+        condition::STALLED,
+    ];
+    assert_eq!(kinds, [&own[..], &["example.com/Audited"]].concat());
     assert_eq!(status.conditions.last(), Some(&foreign));
 }
 

@@ -8,6 +8,7 @@ mod read;
 pub mod removal;
 mod template;
 mod update;
+mod view;
 mod write;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -19,8 +20,8 @@ use vmpool_engine::revision::{RevisionId, TemplateParts};
 use vmpool_engine::{Disk, Machine, Pool, Status};
 
 use super::{
-    Attachment, DefaultWording, Disks, NoFinalizers, NoInstances, NoOtherController, NoStorage, PatchBody,
-    Platform, Revisions, StatusFields,
+    Attachment, DefaultWording, Disks, NoFinalizers, NoInstances, NoOtherController, NoPins, NoStorage,
+    PatchBody, Platform, Revisions, StatusFields,
 };
 
 pub(crate) use names::selector;
@@ -39,6 +40,7 @@ impl Platform for Dvp {
     type Disks = Self;
     type Storage = NoStorage;
     type Revisions = Self;
+    type Pins = NoPins;
     type OtherController = NoOtherController;
     type Finalizers = NoFinalizers;
     type Wording = DefaultWording;

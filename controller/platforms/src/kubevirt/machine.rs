@@ -5,6 +5,7 @@ use vmpool_engine::model::ObjectId;
 use vmpool_engine::protection;
 
 use super::keys::{API_VERSION, FINALIZER, MACHINE_KIND, REVISION_LABEL, owner};
+use super::pins;
 use super::read::NameGeneration;
 
 /// A template for the machine with one ordinal.
@@ -14,6 +15,8 @@ pub struct Template<'a> {
     pub content: &'a Value,
     /// Which names get the ordinal, from the same pool or revision.
     pub names: NameGeneration,
+    /// The pinned matchers, from the same revision; null if it has none.
+    pub pins: &'a Value,
 }
 
 /// The VirtualMachine of a pool with this ordinal. Its name is `<pool>-<ordinal>`.
@@ -103,6 +106,7 @@ fn emptied(value: &mut Value) -> &mut Value {
 /// shared one otherwise, and then stays unchanged.
 pub(super) fn numbered(template: Template<'_>, ordinal: u64) -> Value {
     let mut spec = template.content["spec"].clone();
+    pins::apply(&mut spec, template.pins);
     let mut templates = Vec::new();
     for template in list(spec.get_mut("dataVolumeTemplates")) {
         let Some(metadata) = object(template, "metadata") else { continue };

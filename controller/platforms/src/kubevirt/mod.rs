@@ -8,12 +8,13 @@
 //! 1. `keys`, `labels`, `selectors`, `spelling`: values
 //! 2. `objects`: the fields of stored objects that vmpool reads
 //! 3. `read`: stored objects as plain types
-//! 4. `machine`, `release`, `coexistence`: objects, patches and verdicts from these types
-//! 5. `template`, `revision`, `storage`, `events`: comparisons of templates, stored templates, storage that a new
+//! 4. `pins`: copies of instance types and preferences
+//! 5. `machine`, `release`, `coexistence`: objects, patches and verdicts from these types
+//! 6. `template`, `revision`, `storage`, `events`: comparisons of templates, stored templates, storage that a new
 //!    machine would share, and the texts of events
-//! 6. `restart`, `update`: what brings a changed template to an existing machine
-//! 7. `publish`, `facts`: the data model of the engine
-//! 8. `platform`: the implementation of [`Platform`](crate::Platform)
+//! 7. `restart`, `update`: what brings a changed template to an existing machine
+//! 8. `publish`, `facts`: the data model of the engine
+//! 9. `platform`: the implementation of [`Platform`](crate::Platform)
 //!
 //! `admission` contains the rules of the webhook, and uses `selectors`. `removal` contains the groups of targeted removal.
 
@@ -27,6 +28,7 @@ pub mod keys;
 pub mod labels;
 pub mod machine;
 pub mod objects;
+pub mod pins;
 mod platform;
 mod publish;
 pub mod read;
@@ -39,6 +41,7 @@ mod spelling;
 pub mod storage;
 pub mod template;
 pub mod update;
+mod view;
 
 pub use objects::{InstanceObject, MachineObject, PoolObject};
 pub use platform::KubeVirt;

@@ -9,6 +9,7 @@ use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::{RevisionId, TemplateParts};
 use vmpool_engine::{Machine, ObjectId, Pool, Status};
+use vmpool_instancetype::stash;
 
 use super::coexistence::{self, PoolLoop};
 use super::events::Words;
@@ -19,10 +20,10 @@ use super::objects::{
 use super::read::{self, settings};
 use super::release::{self, Target};
 use super::restart::{self, Restart};
-use super::{facts, keys, publish, revision, storage, template, update};
+use super::{facts, keys, pins, publish, revision, storage, template, update};
 use crate::{
-    ApiObject, Finalizers, Instances, NoDisks, OtherController, PatchBody, Platform, RestartRequest,
-    Revisions, StatusFields, Storage, controller_of,
+    ApiObject, Existing, Finalizers, Found, Instances, NoDisks, OtherController, PatchBody, Pins, Platform,
+    Resolution, RestartRequest, Revisions, StatusFields, Storage, controller_of,
 };
 
 /// The field of the spec of a pool that contains the template of its machines.
@@ -41,6 +42,7 @@ impl Platform for KubeVirt {
     type Disks = NoDisks;
     type Storage = Self;
     type Revisions = Self;
+    type Pins = Self;
     type OtherController = Self;
     type Finalizers = Self;
     type Wording = Words;
@@ -53,7 +55,11 @@ impl Platform for KubeVirt {
     }
     /// The whole spec of the pool, as KubeVirt stores it in a revision.
     fn template(pool: &PoolObject) -> Value {
-        pool.spec()
+        let mut spec = pool.spec();
+        if let Some(spec) = spec.as_object_mut() {
+            spec.remove(pins::FIELD);
+        }
+        spec
     }
     /// Of the spec, only the template of the machines counts.
     fn canonical(spec: &Value) -> Value {
@@ -125,9 +131,10 @@ impl Instances<MachineObject> for KubeVirt {
 }
 
 impl Revisions<PoolObject> for KubeVirt {
-    /// Its name is its identity.
+    /// Its name is its identity. Pins, which the pool owns as well, have the label of copies.
     fn id(metadata: &ObjectMeta) -> Option<&str> {
-        metadata.name.as_deref()
+        let is_pin = metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(stash::labels::KIND));
+        metadata.name.as_deref().filter(|_| !is_pin)
     }
     /// Those of virt-controller have no labels.
     fn selector(_: &PoolObject) -> Option<String> {
@@ -146,7 +153,32 @@ impl Revisions<PoolObject> for KubeVirt {
         revision::revision(namespace, &id, name, pool.metadata.generation.unwrap_or_default(), spec)
     }
     fn parts(spec: &Value) -> Option<TemplateParts> {
-        Some(template::parts(&spec[TEMPLATE]))
+        Some(template::parts(&spec[TEMPLATE], &pins::effective(spec)))
+    }
+}
+
+impl Pins<PoolObject, MachineObject> for KubeVirt {
+    fn has_references(spec: &Value) -> bool {
+        pins::has_references(spec)
+    }
+    fn resolve(pool: &PoolObject, spec: &Value, found: &Found) -> Resolution {
+        let namespace = pool.metadata.namespace.as_deref().unwrap_or_default();
+        pins::resolve(&facts::id(&pool.metadata), namespace, spec, found)
+    }
+    fn inherit(spec: &Value, stored: &Value) -> Option<Value> {
+        pins::inherit(spec, stored)
+    }
+    fn objects(spec: &Value) -> Vec<Value> {
+        pins::objects(spec)
+    }
+    fn existing(pool: &ObjectId, pin: &Value, live: &Value) -> Existing {
+        pins::existing(pool, pin, live)
+    }
+    fn used_by(machine: &MachineObject) -> &[String] {
+        &machine.copies
+    }
+    fn keep(live: &Value, machine: &ObjectId) -> Option<Value> {
+        pins::keep(live, machine)
     }
 }
 
@@ -209,7 +241,7 @@ fn target(metadata: &ObjectMeta) -> Target<'_> {
 
 /// The template in the spec of a pool, or in a revision.
 fn of(spec: &Value) -> Template<'_> {
-    Template { content: &spec[TEMPLATE], names: settings(spec).names }
+    Template { content: &spec[TEMPLATE], names: settings(spec).names, pins: &spec[pins::FIELD] }
 }
 
 #[cfg(test)]

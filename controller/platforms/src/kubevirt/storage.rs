@@ -58,9 +58,9 @@ mod tests {
     #[test]
     fn the_names_of_data_volumes_contain_the_ordinal() {
         let content = &fixtures::spec()["virtualMachineTemplate"];
-        let template = Template { content, names: NameGeneration::default() };
+        let template = Template { content, names: NameGeneration::default(), pins: &Value::Null };
         assert_eq!(data_volumes(template, 4), ["root-4"]);
-        let none = Template { content: &Value::Null, names: NameGeneration::default() };
+        let none = Template { content: &Value::Null, names: NameGeneration::default(), pins: &Value::Null };
         assert!(data_volumes(none, 4).is_empty());
     }
 

@@ -25,14 +25,15 @@ pub(super) fn is_same(path: &str, one: &Value, other: &Value) -> bool {
     normal(path, one) == normal(path, other)
 }
 
-/// The parts of a template that decide what a change of it requires of a running machine.
-pub fn parts(template: &Value) -> TemplateParts {
+/// The parts of a template that decide what a change of it requires of a running machine. `sizes` is what machines get from
+/// their instance type and preference.
+pub fn parts(template: &Value, sizes: &Value) -> TemplateParts {
     let machine = &canonical(template)["spec"];
     let mut instance = machine["template"].clone();
     let live = live_parts(&instance["spec"]);
     remove_live_parts(&mut instance);
     TemplateParts {
-        instance: Fingerprint::of(&instance),
+        instance: Fingerprint::of(&json!({ "template": instance, "sizes": sizes })),
         live,
         storage: Fingerprint::of(&json!({ "templates": machine["dataVolumeTemplates"] })),
     }

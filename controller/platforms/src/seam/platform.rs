@@ -7,7 +7,7 @@ use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, Pool, Status};
 
-use super::{ApiObject, Disks, Finalizers, Instances, OtherController, Revisions, Storage, Wording};
+use super::{ApiObject, Disks, Finalizers, Instances, OtherController, Pins, Revisions, Storage, Wording};
 
 /// A patch of an object.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +48,8 @@ pub trait Platform: Sized + Send + Sync + 'static {
     type Storage: Storage<Self::Machine>;
     /// The stored revisions.
     type Revisions: Revisions<Self::Pool>;
+    /// The copies of objects that templates refer to.
+    type Pins: Pins<Self::Pool, Self::Machine>;
     /// Another controller of the same pools.
     type OtherController: OtherController;
     /// The finalizers of the controller.

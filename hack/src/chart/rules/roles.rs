@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_yaml_ng::Value;
 
 use super::super::objects::{at, grants, id, list, name, text};
-use super::super::variants::{OWN_GROUP, PLATFORM_GROUP, PROGRAMS, Variant};
+use super::super::variants::{PROGRAMS, Variant};
 
 /// Resources, each followed by resource names if the grant is limited to them, and verbs.
 type Grants = &'static [(&'static str, &'static str)];
@@ -20,9 +20,26 @@ const CONTROLLER_NAMESPACED: Grants = &[
     ("virtualization.deckhouse.io/virtualmachines/finalizers", "update"),
     ("virtualization.deckhouse.io/virtualdisks", "get list watch create patch delete"),
     ("virtualization.deckhouse.io/virtualmachineblockdeviceattachments", "list watch"),
+];
+
+const CONTROLLER_SHARED: Grants = &[
     ("apps/controllerrevisions", "get list watch create delete"),
     ("/events", "create patch"),
     ("events.k8s.io/events", "create patch"),
+];
+
+const CONTROLLER_KUBEVIRT_CLUSTER: Grants = &[("kubevirt.io/kubevirts", "list watch")];
+
+const CONTROLLER_KUBEVIRT: Grants = &[
+    ("pool.kubevirt.io/virtualmachinepools", "get list watch patch"),
+    ("pool.kubevirt.io/virtualmachinepools/status", "patch"),
+    ("pool.kubevirt.io/virtualmachinepools/finalizers", "update"),
+    ("kubevirt.io/virtualmachines", "get list watch create patch delete"),
+    ("kubevirt.io/virtualmachines/status", "patch"),
+    ("kubevirt.io/virtualmachines/finalizers", "update"),
+    ("kubevirt.io/virtualmachineinstances", "get list watch patch delete"),
+    ("cdi.kubevirt.io/datavolumes", "get patch delete"),
+    ("/persistentvolumeclaims", "get patch delete"),
 ];
 
 const LEASE: Grants = &[
@@ -47,18 +64,47 @@ const WEBHOOK_NAMESPACED: Grants = &[
     ("snapshot.storage.k8s.io/volumesnapshots", "get"),
 ];
 
+const WEBHOOK_KUBEVIRT: Grants = &[("pool.kubevirt.io/virtualmachinepools", "list")];
+
 const APISERVER_CLUSTER: Grants = &[("authorization.k8s.io/subjectaccessreviews", "create")];
 
 const APISERVER_NAMESPACED: Grants = &[
     ("virtualization.deckhouse.io/virtualmachinepools", "get patch"),
     ("virtualization.deckhouse.io/virtualmachines", "get list patch delete"),
-    ("events.k8s.io/events", "create"),
 ];
+
+const APISERVER_KUBEVIRT: Grants = &[
+    ("pool.kubevirt.io/virtualmachinepools", "get patch"),
+    ("kubevirt.io/virtualmachines", "get list patch delete"),
+];
+
+const APISERVER_EVENTS: Grants = &[("events.k8s.io/events", "create")];
 
 const VIEWER: Grants = &[
     ("virtualization.deckhouse.io/virtualmachinepools", "get list watch"),
     ("virtualization.deckhouse.io/virtualmachinepools/scale", "get"),
     ("subresources.vmpool.dev/virtualmachinepools", "get"),
+];
+
+const VIEWER_KUBEVIRT: Grants = &[
+    ("pool.kubevirt.io/virtualmachinepools", "get list watch"),
+    ("pool.kubevirt.io/virtualmachinepools/scale", "get"),
+    ("kubevirt.subresources.vmpool.dev/virtualmachinepools", "get"),
+];
+
+/// As KubeVirt's own role `kubevirt.io:edit`, and the scale, which that role lacks.
+const EDITOR_KUBEVIRT: Grants = &[
+    ("pool.kubevirt.io/virtualmachinepools", "create update patch delete"),
+    ("pool.kubevirt.io/virtualmachinepools/scale", "update patch"),
+    ("kubevirt.subresources.vmpool.dev/virtualmachinepools/scaledownwith", "create"),
+    ("kubevirt.subresources.vmpool.dev/virtualmachinepools/claim", "create"),
+    ("kubevirt.subresources.vmpool.dev/virtualmachinepools/release", "create"),
+];
+
+const ADMIN_KUBEVIRT: Grants = &[
+    ("pool.kubevirt.io/virtualmachinepools", "deletecollection"),
+    ("pool.kubevirt.io/virtualmachinepools/finalizers", "update"),
+    ("kubevirt.subresources.vmpool.dev/virtualmachinepools/scaledownwith", "force"),
 ];
 
 const VIEWER_PLATFORM: Grants = &[("subresources.virtualization.deckhouse.io/virtualmachinepools", "get")];
@@ -90,35 +136,55 @@ const ADMIN_PLATFORM: Grants =
 /// The expected grants of the role with this kind and name.
 fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTreeSet<String>> {
     let everywhere = variant.namespace.is_none();
+    let (dvp, kubevirt) = (variant.dvp, variant.kubevirt);
     let own_certificates = !variant.cert_manager;
     let parts: Vec<(bool, Grants)> = match (kind, name) {
         ("ClusterRole", "vmpool-controller") => {
-            vec![(true, CONTROLLER_CLUSTER), (everywhere, CONTROLLER_NAMESPACED)]
+            vec![
+                (true, CONTROLLER_CLUSTER),
+                (kubevirt, CONTROLLER_KUBEVIRT_CLUSTER),
+                (everywhere, CONTROLLER_SHARED),
+                (everywhere && dvp, CONTROLLER_NAMESPACED),
+                (everywhere && kubevirt, CONTROLLER_KUBEVIRT),
+            ]
         }
-        ("Role", "vmpool-controller") => vec![(true, CONTROLLER_NAMESPACED)],
+        ("Role", "vmpool-controller") => {
+            vec![(true, CONTROLLER_SHARED), (dvp, CONTROLLER_NAMESPACED), (kubevirt, CONTROLLER_KUBEVIRT)]
+        }
         ("Role", "vmpool-controller-lease") => vec![(true, LEASE)],
         ("ClusterRole", "vmpool-webhook") => {
             vec![
-                (true, WEBHOOK_CLUSTER),
+                (dvp, WEBHOOK_CLUSTER),
                 (own_certificates, WEBHOOK_BUNDLE),
-                (everywhere, WEBHOOK_NAMESPACED),
+                (everywhere && dvp, WEBHOOK_NAMESPACED),
+                (everywhere && kubevirt, WEBHOOK_KUBEVIRT),
             ]
         }
-        ("Role", "vmpool-webhook") => vec![(true, WEBHOOK_NAMESPACED)],
+        ("Role", "vmpool-webhook") => vec![(dvp, WEBHOOK_NAMESPACED), (kubevirt, WEBHOOK_KUBEVIRT)],
         ("ClusterRole", "vmpool-apiserver") => {
-            vec![(true, APISERVER_CLUSTER), (everywhere, APISERVER_NAMESPACED)]
+            vec![
+                (true, APISERVER_CLUSTER),
+                (everywhere, APISERVER_EVENTS),
+                (everywhere && dvp, APISERVER_NAMESPACED),
+                (everywhere && kubevirt, APISERVER_KUBEVIRT),
+            ]
         }
-        ("Role", "vmpool-apiserver") => vec![(true, APISERVER_NAMESPACED)],
+        ("Role", "vmpool-apiserver") => {
+            vec![(true, APISERVER_EVENTS), (dvp, APISERVER_NAMESPACED), (kubevirt, APISERVER_KUBEVIRT)]
+        }
         ("ClusterRole", "vmpool-viewer" | "vmpool-editor" | "vmpool-admin") => {
             let (editor, admin) = (name != "vmpool-viewer", name == "vmpool-admin");
             let platform = variant.platform_group;
             vec![
-                (true, VIEWER),
+                (dvp, VIEWER),
                 (platform, VIEWER_PLATFORM),
-                (editor, EDITOR),
+                (kubevirt, VIEWER_KUBEVIRT),
+                (editor && dvp, EDITOR),
                 (editor && platform, EDITOR_PLATFORM),
-                (admin, ADMIN),
+                (editor && kubevirt, EDITOR_KUBEVIRT),
+                (admin && dvp, ADMIN),
                 (admin && platform, ADMIN_PLATFORM),
+                (admin && kubevirt, ADMIN_KUBEVIRT),
             ]
         }
         _ => Vec::new(),
@@ -135,11 +201,7 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
         add(format!("/secrets {name}"), "get update");
     }
     if (kind, name, own_certificates) == ("ClusterRole", "vmpool-apiserver", true) {
-        let names = if variant.platform_group {
-            format!("{OWN_GROUP},{PLATFORM_GROUP}")
-        } else {
-            OWN_GROUP.to_owned()
-        };
+        let names = variant.groups().join(",");
         add(format!("apiregistration.k8s.io/apiservices {names}"), "get patch");
     }
     granted

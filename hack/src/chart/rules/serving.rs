@@ -6,19 +6,27 @@ use super::super::objects::{at, id, list, matches, name, of_kind, ports, selecte
 use super::super::variants::{SERVERS, Variant};
 use super::pods;
 
-/// The paths of the webhook, with the expected operations and resource.
-const PATHS: [(&str, &[&str], &str); 2] = [
+/// A path of the webhook, with the expected operations, group, version and resource.
+type Path = (&'static str, &'static [&'static str], [&'static str; 3]);
+
+const DVP: &[Path] = &[
     (
         "/validate-virtualization-deckhouse-io-v1alpha2-virtualmachinepool",
         &["CREATE", "UPDATE"],
-        "virtualmachinepools",
+        ["virtualization.deckhouse.io", "v1alpha2", "virtualmachinepools"],
     ),
     (
         "/validate-virtualization-deckhouse-io-v1alpha2-virtualmachinepool-scale",
         &["UPDATE"],
-        "virtualmachinepools/scale",
+        ["virtualization.deckhouse.io", "v1alpha2", "virtualmachinepools/scale"],
     ),
 ];
+
+const KUBEVIRT: &[Path] = &[(
+    "/validate-pool-kubevirt-io-v1beta1-virtualmachinepool",
+    &["CREATE", "UPDATE"],
+    ["pool.kubevirt.io", "v1beta1", "virtualmachinepools"],
+)];
 
 /// Checks that a Service targets a port of its pods.
 pub(super) fn service(service: &Value, objects: &[Value]) -> Vec<String> {
@@ -81,26 +89,29 @@ fn registration(
     found
 }
 
-/// Checks the two entries of the webhook configuration.
+/// Checks the entries of the webhook configuration.
 pub(super) fn webhooks(variant: &Variant, configuration: &Value, objects: &[Value]) -> Vec<String> {
     let mut found = Vec::new();
     let entries = list(configuration, "webhooks");
-    if entries.len() != PATHS.len() {
+    let paths = [(variant.dvp, DVP), (variant.kubevirt, KUBEVIRT)];
+    let paths: Vec<&Path> =
+        paths.into_iter().filter(|(present, _)| *present).flat_map(|(_, paths)| paths).collect();
+    if entries.len() != paths.len() {
         found.push(format!("has {} entries", entries.len()));
     }
-    for (entry, (path, operations, resource)) in entries.iter().zip(PATHS) {
+    for (entry, (path, operations, [group, version, resource])) in entries.iter().zip(paths) {
         let mut must = |holds: bool, what: &str| {
             if !holds {
                 found.push(format!("{}: {what}", text(entry, "name")));
             }
         };
         let rule = at(entry, "rules.0");
-        must(text(entry, "clientConfig.service.path") == path, "wrong path");
+        must(text(entry, "clientConfig.service.path") == *path, "wrong path");
         must(list(entry, "rules").len() == 1, "more than one rule");
-        must(texts(rule, "operations") == operations, "wrong operations");
-        must(texts(rule, "resources") == [resource], "wrong resources");
-        must(texts(rule, "apiVersions") == ["v1alpha2"], "wrong versions");
-        must(texts(rule, "apiGroups") == ["virtualization.deckhouse.io"], "wrong group");
+        must(texts(rule, "operations") == *operations, "wrong operations");
+        must(texts(rule, "resources") == [*resource], "wrong resources");
+        must(texts(rule, "apiVersions") == [*version], "wrong versions");
+        must(texts(rule, "apiGroups") == [*group], "wrong group");
         must(text(rule, "scope") == "Namespaced", "wrong scope");
         must(text(entry, "failurePolicy") == "Fail", "an outage would disable validation");
         must(text(entry, "matchPolicy") == "Equivalent", "another version would bypass the webhook");

@@ -16,7 +16,7 @@ fn pool() -> ObjectId {
 #[test]
 fn a_machine_equals_the_one_that_kubevirt_creates() {
     let content = &fixtures::spec()["virtualMachineTemplate"];
-    let machine = machine("rec", &pool(), Template { content, names: ALL }, 0, "herd-1");
+    let machine = machine("rec", &pool(), Template { content, names: ALL, pins: &Value::Null }, 0, "herd-1");
     assert_eq!(machine, fixtures::created_machine());
 }
 
@@ -68,7 +68,7 @@ fn the_ordinal_is_appended_to(#[case] names: NameGeneration, #[case] volume: Val
     let mut result = expected;
     result["name"] = "root".into();
     let content = with_volumes(&json!([named]));
-    let spec = numbered(Template { content: &content, names }, 7);
+    let spec = numbered(Template { content: &content, names, pins: &Value::Null }, 7);
     assert_eq!(spec["template"]["spec"]["volumes"], json!([result]));
     assert_eq!(spec["dataVolumeTemplates"], json!([{ "metadata": { "name": "root-7" } }]));
 }
@@ -80,7 +80,7 @@ fn other_references_of_the_template_stay_unchanged() {
         "hostname": "root",
         "domain": { "devices": { "interfaces": [{ "name": "default", "macAddress": "02:00:00:00:00:01" }] } },
     } } } });
-    assert_eq!(numbered(Template { content: &content, names: ALL }, 7), content["spec"]);
+    assert_eq!(numbered(Template { content: &content, names: ALL, pins: &Value::Null }, 7), content["spec"]);
 }
 
 #[test]
@@ -93,7 +93,8 @@ fn only_labels_and_annotations_of_the_template_metadata_are_copied() {
         },
         "spec": { "template": { "metadata": null } },
     });
-    let machine = machine("rec", &pool(), Template { content: &content, names: NONE }, 3, "herd-9");
+    let machine =
+        machine("rec", &pool(), Template { content: &content, names: NONE, pins: &Value::Null }, 3, "herd-9");
     assert_eq!(
         machine["metadata"],
         json!({
@@ -118,7 +119,8 @@ fn only_labels_and_annotations_of_the_template_metadata_are_copied() {
 #[case::items_of_another_type(
     json!({"spec": {"template": {"metadata": {"labels": []}, "spec": {"volumes": [1, null]}}, "dataVolumeTemplates": [1]}}))]
 fn a_template_of_any_type_gives_an_object(#[case] content: Value) {
-    let machine = machine("rec", &pool(), Template { content: &content, names: ALL }, 0, "herd-1");
+    let machine =
+        machine("rec", &pool(), Template { content: &content, names: ALL, pins: &Value::Null }, 0, "herd-1");
     assert_eq!(machine["metadata"]["name"], "herd-0");
 }
 
@@ -168,7 +170,7 @@ proptest! {
             "dataVolumeTemplates": templates,
             "template": { "spec": { "volumes": volumes, "hostname": "a" } },
         } });
-        let spec = numbered(Template { content: &content, names: NameGeneration { config_maps, secrets } }, ordinal);
+        let spec = numbered(Template { content: &content, names: NameGeneration { config_maps, secrets }, pins: &Value::Null }, ordinal);
         let (mut before, mut after) = (Vec::new(), Vec::new());
         leaves("", &content["spec"], &mut before);
         leaves("", &spec, &mut after);

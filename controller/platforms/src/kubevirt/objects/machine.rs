@@ -27,6 +27,8 @@ pub struct MachineObject {
     pub(in super::super) run_strategy: Option<String>,
     pub(in super::super) running: Option<bool>,
     pub(in super::super) storage: Storage,
+    /// Names of the ControllerRevisions with the copies of its instance type and its preference.
+    pub(in super::super) copies: Vec<String>,
     pub(in super::super) status: MachineStatus,
 }
 
@@ -94,6 +96,10 @@ struct WireSpec {
     run_strategy: Option<String>,
     #[serde(deserialize_with = "lenient")]
     running: Option<bool>,
+    #[serde(deserialize_with = "lenient")]
+    instancetype: Matcher,
+    #[serde(deserialize_with = "lenient")]
+    preference: Matcher,
     #[serde(deserialize_with = "lenient_list")]
     data_volume_templates: Vec<WireTemplate<Named>>,
     #[serde(deserialize_with = "lenient")]
@@ -138,6 +144,13 @@ struct Volume {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Matcher {
+    #[serde(deserialize_with = "lenient")]
+    revision_name: String,
+}
+
+#[derive(Default, Deserialize)]
 #[serde(default)]
 struct Named {
     #[serde(deserialize_with = "lenient")]
@@ -157,7 +170,8 @@ impl From<Wire> for MachineObject {
         let finalizers = slim(&mut metadata);
         status.conditions.retain(|condition| READ.contains(&condition.kind.as_str()));
         status.conditions.truncate(READ.len());
-        let WireSpec { run_strategy, running, data_volume_templates, template } = spec;
+        let WireSpec { run_strategy, running, instancetype, preference, data_volume_templates, template } =
+            spec;
         let inner = template.spec;
         Self {
             metadata,
@@ -174,6 +188,7 @@ impl From<Wire> for MachineObject {
                 ),
                 data_volumes: names(inner.volumes.into_iter().map(|volume| volume.data_volume.name)),
             },
+            copies: names([instancetype.revision_name, preference.revision_name].into_iter()),
             status,
         }
     }

@@ -20,7 +20,7 @@ fn template(edit: &Value) -> Value {
 }
 
 fn of(content: &Value) -> Template<'_> {
-    Template { content, names: NAMES }
+    Template { content, names: NAMES, pins: &Value::Null }
 }
 
 /// The machine after the update from template `from` to template `to`.
@@ -290,7 +290,7 @@ fn the_names_of_both_revisions_are_numbered_as_each_says() {
     let mut live = fixtures::machine();
     live["spec"]["template"]["spec"]["volumes"][2]["secret"]["secretName"] = "cred".into();
     let former = NameGeneration { config_maps: true, secrets: false };
-    let from = Template { content: &content, names: former };
+    let from = Template { content: &content, names: former, pins: &Value::Null };
     let to = template(&inner(&json!({ "hostname": "h" })));
     let patch = update(&live, Some(from), of(&to), 0, "herd-2").unwrap();
     let machine = merged(live, &patch);

@@ -1,0 +1,274 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::ArgValueCandidates;
+
+use crate::candidates::{machines, pools};
+use crate::connection::Connection;
+
+/// Shows and changes pools of virtual machines.
+///
+/// Every request uses the rights of your kubeconfig.
+#[derive(Debug, Parser)]
+#[command(name = "kubectl-vmpool", bin_name = "kubectl vmpool", version, disable_help_subcommand = true)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The format of the output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For users
+    #[default]
+    Text,
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+}
+
+/// The format of the output.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct OutputArguments {
+    /// Format of the output
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show a pool: its machines and disks, what it waits for, and its last events
+    Status(StatusArguments),
+    /// Show what the controller would delete, update, restart and create, in order, and why
+    Plan(PlanArguments),
+    /// Remove machines by name, and lower the number of replicas by their number
+    Remove(RemoveArguments),
+    /// Set the number of replicas
+    Scale(ScaleArguments),
+    /// Pause the rollout; on KubeVirt the pool
+    Pause(PauseArguments),
+    /// Resume the rollout; on KubeVirt the pool
+    Resume(PauseArguments),
+    /// List the stored revisions of the machine template
+    History(HistoryArguments),
+    /// Compare the machine template of the pool with a stored revision
+    Diff(DiffArguments),
+    /// Write the machine template of a stored revision to the pool
+    Rollback(RollbackArguments),
+    /// Restart machines, as many at a time as the disruption budget allows
+    Restart(RestartArguments),
+    /// Protect machines from scale-downs and restarts for a duration
+    Protect(ProtectArguments),
+    /// End the protection of machines
+    Unprotect(UnprotectArguments),
+    /// Check whether vmpool is installed completely, and which rights you have
+    Doctor(DoctorArguments),
+    /// Print a script that completes commands and names
+    Completion(CompletionArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArguments {
+    /// Name of the pool
+    #[arg(add = ArgValueCandidates::new(pools))]
+    pub(crate) pool: String,
+    /// Show the status again whenever it changes, until you interrupt the command
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) format: OutputArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanArguments {
+    /// Name of the pool
+    #[arg(add = ArgValueCandidates::new(pools))]
+    pub(crate) pool: String,
+    /// Plan for this number of replicas instead of the present one
+    #[arg(long, value_name = "N")]
+    pub(crate) replicas: Option<u32>,
+    /// Plan for this manifest of the pool instead of the stored object. The API server validates it as a dry run, which
+    /// needs the right to patch the pool
+    #[arg(short, long, value_name = "FILE", conflicts_with = "replicas")]
+    pub(crate) filename: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) format: OutputArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RemoveArguments {
+    /// Name of the pool
+    #[arg(add = ArgValueCandidates::new(pools))]
+    pub(crate) pool: String,
+    /// Names of the machines
+    #[arg(required = true, value_name = "MACHINE", add = ArgValueCandidates::new(machines))]
+    pub(crate) machines: Vec<String>,
+    /// Validate the request, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Wait until the machines are gone
+    #[arg(long)]
+    pub(crate) wait: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScaleArguments {
+    /// Name of the pool
+    #[arg(add = ArgValueCandidates::new(pools))]
+    pub(crate) pool: String,
+    /// The new number of replicas
+    #[arg(long, value_name = "N")]
+    pub(crate) replicas: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PauseArguments {
+    /// Name of the pool
+    #[arg(add = ArgValueCandidates::new(pools))]
+    pub(crate) pool: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HistoryArguments {
+    /// Name of the pool
+    #[arg(add = ArgValueCandidates::new(pools))]
+    pub(crate) pool: String,
+    #[command(flatten)]
+    pub(crate) format: OutputArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiffArguments {
+    /// Name of the pool
+    #[arg(add = ArgValueCandidates::new(pools))]
+    pub(crate) pool: String,
+    /// Name or number of the revision, as `history` lists it
+    pub(crate) revision: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RollbackArguments {
+    /// Name of the pool
+    #[arg(add = ArgValueCandidates::new(pools))]
+    pub(crate) pool: String,
+    /// Name or number of the revision. The default is the last one with another template
+    #[arg(long, value_name = "REVISION")]
+    pub(crate) to_revision: Option<String>,
+    /// Change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestartArguments {
+    /// Name of the pool
+    #[arg(add = ArgValueCandidates::new(pools))]
+    pub(crate) pool: String,
+    /// Names of the machines. The default is all unprotected machines that need a restart
+    #[arg(value_name = "MACHINE", add = ArgValueCandidates::new(machines))]
+    pub(crate) machines: Vec<String>,
+    /// Change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// How long to wait for all machines, in seconds
+    #[arg(long, default_value_t = 3600, value_name = "SECONDS")]
+    pub(crate) timeout: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProtectArguments {
+    /// Name of the pool
+    #[arg(add = ArgValueCandidates::new(pools))]
+    pub(crate) pool: String,
+    /// Names of the machines
+    #[arg(required = true, value_name = "MACHINE", add = ArgValueCandidates::new(machines))]
+    pub(crate) machines: Vec<String>,
+    /// How long to protect them, for example 90m or 8h
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    pub(crate) duration: Duration,
+    /// Which user or program protects them
+    #[arg(long)]
+    pub(crate) by: Option<String>,
+    /// Why they are protected
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UnprotectArguments {
+    /// Name of the pool
+    #[arg(add = ArgValueCandidates::new(pools))]
+    pub(crate) pool: String,
+    /// Names of the machines
+    #[arg(required = true, value_name = "MACHINE", add = ArgValueCandidates::new(machines))]
+    pub(crate) machines: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArguments {
+    /// The namespace that vmpool is installed in
+    #[arg(long, default_value = "vmpool-system", value_name = "NAME")]
+    pub(crate) system_namespace: String,
+    #[command(flatten)]
+    pub(crate) format: OutputArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionArguments {
+    /// The program that completes: kubectl, or a shell for `kubectl-vmpool` itself
+    #[arg(value_enum)]
+    pub(crate) program: Completer,
+}
+
+/// A program that completes commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Completer {
+    /// A script for the file kubectl_complete-vmpool on $PATH
+    Kubectl,
+    /// A script for bash
+    Bash,
+    /// A script for zsh
+    Zsh,
+    /// A script for fish
+    Fish,
+}
+
+/// Reads a duration such as `90m` or `1h30m`.
+fn duration(text: &str) -> Result<Duration, String> {
+    vmpool_runtime::duration::parse(text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_and_flag_is_documented() {
+        let page = include_str!("../../docs/kubectl.md");
+        for command in Arguments::command().get_subcommands() {
+            let name = command.get_name();
+            let row = page.lines().find(|line| line.starts_with(&format!("| `{name} ")));
+            let row = row.unwrap_or_else(|| panic!("{name} has no row"));
+            let own = command.get_arguments().filter(|argument| !argument.is_global_set());
+            for flag in own.filter_map(|argument| argument.get_long()).filter(|flag| *flag != "output") {
+                let short = [("--watch", "-w"), ("--filename", "-f")];
+                let long = format!("--{flag}");
+                let shown = short.iter().find(|(name, _)| **name == long).map_or(&*long, |(_, short)| short);
+                assert!(row.contains(shown), "{name} {shown}: {row}");
+            }
+        }
+    }
+}

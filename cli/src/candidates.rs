@@ -1,0 +1,106 @@
+//! Names from the cluster, for the completion of command lines.
+
+use std::time::Duration;
+
+use clap_complete::CompletionCandidate;
+use vmpool_platforms::{Dvp, KubeVirt, View};
+use vmpool_runtime::Env;
+
+use crate::cluster::Cluster;
+use crate::connection::Connection;
+
+/// How long the cluster may take. A slow completion is worse than none.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// The names of all pools in the namespace.
+pub(crate) fn pools() -> Vec<CompletionCandidate> {
+    candidates(async |cluster| {
+        [pool_names::<Dvp>(cluster).await, pool_names::<KubeVirt>(cluster).await].concat()
+    })
+}
+
+/// The names of all machines of the pools in the command line.
+pub(crate) fn machines() -> Vec<CompletionCandidate> {
+    candidates(async |cluster| {
+        [machine_names::<Dvp>(cluster).await, machine_names::<KubeVirt>(cluster).await].concat()
+    })
+}
+
+/// The names that `find` finds in the cluster of the command line; none if the cluster cannot be read in time.
+fn candidates(find: impl AsyncFnOnce(&Cluster) -> Vec<String>) -> Vec<CompletionCandidate> {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+        return Vec::new();
+    };
+    let env = Env::system();
+    let names = runtime.block_on(env.timeout(DEADLINE, async {
+        let cluster = Cluster::connect(&connection(std::env::args()), env.clone()).await.ok()?;
+        Some(find(&cluster).await)
+    }));
+    names.ok().flatten().unwrap_or_default().into_iter().map(CompletionCandidate::new).collect()
+}
+
+/// The flags of the connection in a command line that is not complete yet.
+fn connection(arguments: impl Iterator<Item = String>) -> Connection {
+    let mut connection = Connection::default();
+    let mut arguments = arguments.peekable();
+    while let Some(argument) = arguments.next() {
+        let (flag, value) = match argument.split_once('=') {
+            Some((flag, value)) => (flag, Some(value.to_owned())),
+            None => (&*argument, None),
+        };
+        let field = match flag {
+            "-n" | "--namespace" => &mut connection.namespace,
+            "--context" => &mut connection.context,
+            "--as" => &mut connection.impersonate,
+            "--kubeconfig" => {
+                connection.kubeconfig = value.or_else(|| arguments.next()).map(Into::into);
+                continue;
+            }
+            _ => continue,
+        };
+        *field = value.or_else(|| arguments.next());
+    }
+    connection
+}
+
+async fn pool_names<P: View>(cluster: &Cluster) -> Vec<String> {
+    let pools = cluster.list::<P::Pool>(None).await.unwrap_or_default();
+    pools.iter().filter_map(|pool| pool["metadata"]["name"].as_str().map(str::to_owned)).collect()
+}
+
+async fn machine_names<P: View>(cluster: &Cluster) -> Vec<String> {
+    let words: Vec<String> = std::env::args().collect();
+    let pools = cluster.list::<P::Pool>(None).await.unwrap_or_default();
+    let named = pools.iter().filter(|pool| words.iter().any(|word| pool["metadata"]["name"] == **word));
+    let uids: Vec<&str> = named.filter_map(|pool| pool["metadata"]["uid"].as_str()).collect();
+    let machines = cluster.list::<P::Machine>(None).await.unwrap_or_default();
+    let read = machines.into_iter().filter_map(|machine| serde_json::from_value(machine).ok());
+    read.map(|machine| P::read_machine(&machine))
+        .filter(|machine| machine.owner.as_ref().is_some_and(|owner| uids.contains(&owner.as_str())))
+        .map(|machine| machine.id.name.to_string())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flags_of_an_incomplete_command_line_are_read() {
+        let line = [
+            "kubectl-vmpool",
+            "remove",
+            "-n",
+            "team-a",
+            "web",
+            "--context=prod",
+            "--kubeconfig",
+            "k",
+            "web-",
+        ];
+        let connection = connection(line.into_iter().map(str::to_owned));
+        assert_eq!(connection.namespace.as_deref(), Some("team-a"));
+        assert_eq!(connection.context.as_deref(), Some("prod"));
+        assert_eq!(connection.kubeconfig.as_deref(), Some(std::path::Path::new("k")));
+    }
+}

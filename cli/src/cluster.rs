@@ -1,0 +1,134 @@
+//! The cluster: requests with the rights of the user.
+
+use anyhow::{Context as _, Result, anyhow};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::ApiResource;
+use kube::{Client, Config};
+use serde::Serialize;
+use serde_json::Value;
+use vmpool_platforms::ApiObject;
+use vmpool_runtime::Env;
+
+use crate::connection::Connection;
+use crate::explain::{Attempt, explain, is_unserved};
+
+/// The field manager of all writes.
+pub(crate) const FIELD_MANAGER: &str = "kubectl-vmpool";
+
+/// A cluster and a namespace.
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    pub(crate) env: Env,
+}
+
+impl Cluster {
+    /// Connects with the kubeconfig of the user. It sends no request.
+    ///
+    /// # Errors
+    /// The kubeconfig cannot be read, or has no such context.
+    pub(crate) async fn connect(connection: &Connection, env: Env) -> Result<Self> {
+        let options =
+            KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
+        let kubeconfig = match &connection.kubeconfig {
+            Some(path) => Kubeconfig::read_from(path)
+                .with_context(|| format!("reading kubeconfig {}", path.display()))?,
+            None => Kubeconfig::read().context("reading the kubeconfig; set --kubeconfig or $KUBECONFIG")?,
+        };
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &options)
+            .await
+            .context("reading the kubeconfig; check --context")?;
+        if let Some(user) = &connection.impersonate {
+            config.auth_info.impersonate = Some(user.clone());
+        }
+        let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+        // A repeated write could find its own result, and report it as a conflict.
+        config.default_retry = false;
+        let client = Client::try_from(config).context("creating a client from the kubeconfig")?;
+        Ok(Self { client, namespace, env })
+    }
+
+    /// The objects of a type in the namespace.
+    pub(crate) fn api<K: ApiObject>(&self) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource::<K>())
+    }
+
+    /// Reads an object; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// The request failed, also because the cluster does not serve the type.
+    pub(crate) async fn get<K: ApiObject>(&self, name: &str) -> Result<Option<Value>> {
+        match self.api::<K>().get(name).await {
+            Ok(object) => Ok(Some(value(&object)?)),
+            Err(kube::Error::Api(status))
+                if status.code == 404 && !is_unserved(&kube::Error::Api(status.clone())) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(explain(&self.attempt::<K>("get", name), &error)),
+        }
+    }
+
+    /// Lists the objects of a type in the namespace, in the order of their names.
+    ///
+    /// # Errors
+    /// The request failed.
+    pub(crate) async fn list<K: ApiObject>(&self, selector: Option<&str>) -> Result<Vec<Value>> {
+        let params =
+            selector.map_or_else(ListParams::default, |selector| ListParams::default().labels(selector));
+        let listed = self.api::<K>().list(&params).await;
+        let listed = listed.map_err(|error| explain(&self.attempt::<K>("list", ""), &error))?;
+        listed.items.iter().map(value).collect()
+    }
+
+    /// Lists the objects of a type in all namespaces.
+    ///
+    /// # Errors
+    /// The request failed.
+    pub(crate) async fn list_everywhere<K: ApiObject>(&self) -> Result<Vec<Value>> {
+        let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource::<K>());
+        let attempt = Attempt { namespace: String::new(), ..self.attempt::<K>("list", "") };
+        let listed = api.list(&ListParams::default()).await.map_err(|error| explain(&attempt, &error))?;
+        listed.items.iter().map(value).collect()
+    }
+
+    /// Patches an object, and returns the result.
+    ///
+    /// # Errors
+    /// The request failed.
+    pub(crate) async fn patch<K: ApiObject>(
+        &self,
+        name: &str,
+        patch: &Patch<impl Serialize + std::fmt::Debug>,
+    ) -> Result<Value> {
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let patched = self.api::<K>().patch(name, &params, patch).await;
+        value(&patched.map_err(|error| explain(&self.attempt::<K>("patch", name), &error))?)
+    }
+
+    /// The attempt of a request, for its error.
+    pub(crate) fn attempt<K: ApiObject>(&self, verb: &'static str, name: &str) -> Attempt {
+        Attempt { verb, resource: full_name::<K>(), name: name.to_owned(), namespace: self.namespace.clone() }
+    }
+}
+
+/// Plural name and group of a type.
+pub(crate) fn full_name<K: ApiObject>() -> String {
+    format!("{}.{}", K::plural(&()), K::group(&()))
+}
+
+fn resource<K: ApiObject>() -> ApiResource {
+    ApiResource {
+        group: K::group(&()).into_owned(),
+        version: K::version(&()).into_owned(),
+        api_version: K::api_version(&()).into_owned(),
+        kind: K::kind(&()).into_owned(),
+        plural: K::plural(&()).into_owned(),
+    }
+}
+
+fn value(object: &DynamicObject) -> Result<Value> {
+    serde_json::to_value(object).map_err(|error| anyhow!("the response cannot be read: {error}"))
+}

@@ -1,0 +1,11 @@
+//! The commands. Those about a pool are generic over its platform.
+
+pub(crate) mod completion;
+pub(crate) mod doctor;
+pub(crate) mod plan;
+pub(crate) mod protect;
+pub(crate) mod remove;
+pub(crate) mod restart;
+pub(crate) mod revisions;
+pub(crate) mod scale;
+pub(crate) mod status;

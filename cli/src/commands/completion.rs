@@ -1,0 +1,76 @@
+//! `completion`: scripts that complete commands and names.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result};
+use clap::CommandFactory as _;
+use clap_complete::env::Shells;
+
+use crate::arguments::{Arguments, Completer, CompletionArguments};
+use crate::output::write;
+
+/// The hidden command with which kubectl completes. Its output is that of kubectl's own completion.
+pub(crate) const HIDDEN: &str = "__complete";
+
+/// The variable that selects the completion of a shell.
+pub(crate) const VARIABLE: &str = "COMPLETE";
+
+/// The program.
+const PROGRAM: &str = "kubectl-vmpool";
+
+/// kubectl runs this file with the words after `kubectl vmpool`.
+const KUBECTL: &str = "#!/bin/sh\n# Save this as kubectl_complete-vmpool in a directory of $PATH, and make it executable.\n\
+    exec kubectl-vmpool __complete \"$@\"\n";
+
+/// Prints the script.
+///
+/// # Errors
+/// The output cannot be written.
+pub(crate) fn run(arguments: &CompletionArguments) -> Result<()> {
+    let shell = match arguments.program {
+        Completer::Kubectl => return write(KUBECTL),
+        Completer::Bash => "bash",
+        Completer::Zsh => "zsh",
+        Completer::Fish => "fish",
+    };
+    let shells = Shells::builtins();
+    let completer = shells.completer(shell).context("the shell is not supported")?;
+    let mut script = Vec::new();
+    completer
+        .write_registration(VARIABLE, PROGRAM, PROGRAM, PROGRAM, &mut script)
+        .context("writing the script")?;
+    write(&String::from_utf8_lossy(&script))
+}
+
+/// The candidates for the last of these words, as kubectl reads them.
+pub(crate) fn complete(words: impl Iterator<Item = OsString>) -> Result<String> {
+    let words: Vec<OsString> = std::iter::once(PROGRAM.into()).chain(words).collect();
+    let last = words.len() - 1;
+    let candidates = clap_complete::engine::complete(&mut Arguments::command(), words, last, None);
+    let mut text = String::new();
+    for candidate in candidates.context("completing the command line")? {
+        let _ = write!(text, "{}", candidate.get_value().to_string_lossy());
+        if let Some(help) = candidate.get_help() {
+            let _ = write!(text, "\t{help}");
+        }
+        text.push('\n');
+    }
+    // Do not complete names of files.
+    text.push_str(":4\n");
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_and_flags_are_completed_for_kubectl() {
+        let text = complete(["ro".into()].into_iter()).unwrap();
+        assert!(text.starts_with("rollback\tWrite the machine template"), "{text}");
+        assert!(text.ends_with(":4\n"), "{text}");
+        let flags = complete(["plan".into(), "--rep".into()].into_iter()).unwrap();
+        assert!(flags.starts_with("--replicas\t"), "{flags}");
+    }
+}

@@ -1,0 +1,387 @@
+//! The checks.
+
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{Api, ListParams, PostParams};
+use serde_json::Value;
+use vmpool_engine::condition::{FAILING, READY, STALLED};
+use vmpool_platforms::{
+    ApiObject, DiskOf, Disks, Dvp, InstanceOf, Instances, KubeVirt, OtherController, View,
+};
+
+use super::finding::{Finding, Verdict};
+use crate::age::age;
+use crate::cluster::{Cluster, full_name};
+use crate::pool::read;
+
+/// The label of all objects of the chart.
+const PART_OF: &str = "app.kubernetes.io/part-of=vmpool";
+
+/// The lease of the controller.
+const LEASE: &str = "vmpool-controller";
+
+/// Runs all checks.
+pub(super) async fn all(cluster: &Cluster, system: &str) -> Vec<Finding> {
+    let mut findings = vec![server(cluster).await];
+    if !matches!(findings[0].verdict, Verdict::Ok) {
+        return findings;
+    }
+    let dvp = served::<Dvp>(cluster).await;
+    let kubevirt = served::<KubeVirt>(cluster).await;
+    if !dvp && !kubevirt {
+        findings.push(Finding::new(
+            "pools",
+            Verdict::Failed,
+            "the cluster serves pools of no platform",
+            "install the chart of vmpool, which contains the CustomResourceDefinition, or KubeVirt",
+        ));
+    }
+    if dvp {
+        platform::<Dvp>(cluster, &mut findings).await;
+    }
+    if kubevirt {
+        platform::<KubeVirt>(cluster, &mut findings).await;
+    }
+    findings.push(webhook(cluster).await);
+    findings.push(programs(cluster, system).await);
+    findings.push(lease(cluster, system).await);
+    findings
+}
+
+async fn server(cluster: &Cluster) -> Finding {
+    const CHECK: &str = "API server";
+    match cluster.client.apiserver_version().await {
+        Ok(version) => Finding::new(CHECK, Verdict::Ok, version.git_version, ""),
+        Err(error) => Finding::new(
+            CHECK,
+            Verdict::Failed,
+            error.to_string(),
+            "check the kubeconfig, and whether the cluster runs",
+        ),
+    }
+}
+
+/// Whether the cluster serves the pools of a platform.
+async fn served<P: View>(cluster: &Cluster) -> bool {
+    serves::<P::Pool>(cluster).await
+}
+
+async fn serves<K: ApiObject>(cluster: &Cluster) -> bool {
+    let listed = cluster.client.list_api_group_resources(&K::api_version(&())).await;
+    listed.is_ok_and(|listed| listed.resources.iter().any(|resource| resource.name == K::plural(&())))
+}
+
+/// The checks of one platform.
+async fn platform<P: View>(cluster: &Cluster, findings: &mut Vec<Finding>) {
+    let title = P::TITLE;
+    findings.push(Finding::new(
+        &format!("{title} pools"),
+        Verdict::Ok,
+        format!("the cluster serves {}", full_name::<P::Pool>()),
+        "",
+    ));
+    if !serves::<P::Machine>(cluster).await {
+        findings.push(Finding::new(
+            &format!("{title} machines"),
+            Verdict::Failed,
+            format!("the cluster does not serve {}", full_name::<P::Machine>()),
+            "install the platform: the controller cannot create machines without it",
+        ));
+    }
+    findings.push(removal::<P>(cluster).await);
+    findings.push(rights::<P>(cluster).await);
+    if P::OtherController::EXISTS {
+        findings.push(other_controller::<P>(cluster).await);
+    }
+    findings.push(pools::<P>(cluster).await);
+}
+
+/// Whether the aggregated API of targeted removal answers.
+async fn removal<P: View>(cluster: &Cluster) -> Finding {
+    let check = format!("{} API service", P::TITLE);
+    let group_version = P::REMOVAL.api_version();
+    match cluster.client.list_api_group_resources(&group_version).await {
+        Ok(_) => Finding::new(&check, Verdict::Ok, format!("{group_version} answers"), ""),
+        Err(error) => Finding::new(
+            &check,
+            Verdict::Failed,
+            format!("{group_version} does not answer, so machines cannot be removed by name: {error}"),
+            "run `kubectl get apiservices | grep vmpool`, and check the vmpool-apiserver and its registration in the chart",
+        ),
+    }
+}
+
+/// The rights of the user in the namespace.
+async fn rights<P: View>(cluster: &Cluster) -> Finding {
+    let check = format!("{} rights", P::TITLE);
+    let mut wanted = vec![
+        right::<P::Pool>("get", ""),
+        right::<P::Pool>("list", ""),
+        right::<P::Pool>("patch", ""),
+        right::<P::Pool>("patch", "scale"),
+        right::<P::Machine>("get", ""),
+        right::<P::Machine>("list", ""),
+    ];
+    if P::Disks::EXIST {
+        wanted.push(right::<DiskOf<P>>("list", ""));
+    }
+    if P::Instances::EXIST {
+        wanted.push(right::<InstanceOf<P>>("list", ""));
+    }
+    let removal = P::REMOVAL;
+    wanted.push(Right {
+        verb: "create",
+        group: removal.group.into(),
+        resource: removal.plural.into(),
+        subresource: "scaledownwith",
+    });
+    wanted.push(Right {
+        verb: "list",
+        group: "apps".into(),
+        resource: "controllerrevisions".into(),
+        subresource: "",
+    });
+    let mut missing = Vec::new();
+    for right in wanted {
+        match right.is_granted(cluster).await {
+            Ok(true) => {}
+            Ok(false) => missing.push(right.to_string()),
+            Err(error) => {
+                return Finding::new(
+                    &check,
+                    Verdict::Unknown,
+                    format!("the rights cannot be read: {error}"),
+                    "",
+                );
+            }
+        }
+    }
+    let namespace = &cluster.namespace;
+    if missing.is_empty() {
+        return Finding::new(&check, Verdict::Ok, format!("all rights in namespace {namespace}"), "");
+    }
+    Finding::new(
+        &check,
+        Verdict::Warning,
+        format!("in namespace {namespace} you may not {}", missing.join(", ")),
+        "ask an administrator for the ClusterRole vmpool-editor and the platform's role for machines, if you need them",
+    )
+}
+
+/// A right in the namespace.
+struct Right {
+    verb: &'static str,
+    group: String,
+    resource: String,
+    subresource: &'static str,
+}
+
+fn right<K: ApiObject>(verb: &'static str, subresource: &'static str) -> Right {
+    Right { verb, group: K::group(&()).into_owned(), resource: K::plural(&()).into_owned(), subresource }
+}
+
+impl Right {
+    async fn is_granted(&self, cluster: &Cluster) -> kube::Result<bool> {
+        let review = SelfSubjectAccessReview {
+            spec: SelfSubjectAccessReviewSpec {
+                resource_attributes: Some(ResourceAttributes {
+                    namespace: Some(cluster.namespace.clone()),
+                    verb: Some(self.verb.to_owned()),
+                    group: Some(self.group.clone()),
+                    resource: Some(self.resource.clone()),
+                    subresource: (!self.subresource.is_empty()).then(|| self.subresource.to_owned()),
+                    ..ResourceAttributes::default()
+                }),
+                non_resource_attributes: None,
+            },
+            ..SelfSubjectAccessReview::default()
+        };
+        let api: Api<SelfSubjectAccessReview> = Api::all(cluster.client.clone());
+        let answer = api.create(&PostParams::default(), &review).await?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
+    }
+}
+
+impl std::fmt::Display for Right {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let slash = if self.subresource.is_empty() { "" } else { "/" };
+        write!(f, "{} {}{slash}{}.{}", self.verb, self.resource, self.subresource, self.group)
+    }
+}
+
+/// Whether another controller reconciles the same pools.
+async fn other_controller<P: View>(cluster: &Cluster) -> Finding {
+    let check = format!("{} controllers", P::TITLE);
+    let listed =
+        match cluster.list_everywhere::<<P::OtherController as OtherController>::Installation>().await {
+            Ok(listed) => listed,
+            Err(error) => return Finding::new(&check, Verdict::Unknown, format!("{error:#}"), ""),
+        };
+    let installations: Vec<_> =
+        listed.into_iter().filter_map(|object| serde_json::from_value(object).ok()).collect();
+    match P::OtherController::blocker(&installations) {
+        None => Finding::new(&check, Verdict::Ok, "no other controller reconciles the pools", ""),
+        Some(why) => Finding::new(&check, Verdict::Failed, "another controller may reconcile the pools", why),
+    }
+}
+
+/// Whether the pools of the namespace are in order.
+async fn pools<P: View>(cluster: &Cluster) -> Finding {
+    let check = format!("{} pools in {}", P::TITLE, cluster.namespace);
+    let pools = match cluster.list::<P::Pool>(None).await {
+        Ok(pools) => pools,
+        Err(error) => return Finding::new(&check, Verdict::Unknown, format!("{error:#}"), ""),
+    };
+    let bad: Vec<String> = pools.iter().filter_map(trouble::<P>).collect();
+    if bad.is_empty() {
+        return Finding::new(
+            &check,
+            Verdict::Ok,
+            format!("none of {} is blocked or failing", pools.len()),
+            "",
+        );
+    }
+    Finding::new(&check, Verdict::Warning, bad.join("; "), "run `kubectl vmpool status POOL`")
+}
+
+/// What is wrong with a pool.
+fn trouble<P: View>(pool: &Value) -> Option<String> {
+    let (_, facts) = read::<P>(pool).ok()?;
+    let condition = |kind: &str| facts.published.conditions.iter().find(|condition| condition.kind == kind);
+    let Some(ready) = condition(READY) else {
+        return Some(format!("{}: no controller has written its status", facts.id.name));
+    };
+    let stalled = condition(STALLED).is_some_and(|condition| condition.status == "True");
+    (stalled || ready.reason == FAILING)
+        .then(|| format!("{}: {}: {}", facts.id.name, ready.reason, ready.message))
+}
+
+/// Whether the webhook is registered and has a CA.
+async fn webhook(cluster: &Cluster) -> Finding {
+    const CHECK: &str = "webhook";
+    let api: Api<ValidatingWebhookConfiguration> = Api::all(cluster.client.clone());
+    let registered = match api.list(&ListParams::default().labels(PART_OF)).await {
+        Ok(registered) => registered.items,
+        Err(error) => return unknown(CHECK, "listing webhook configurations", &error),
+    };
+    let webhooks: Vec<_> =
+        registered.into_iter().flat_map(|configuration| configuration.webhooks.unwrap_or_default()).collect();
+    if webhooks.is_empty() {
+        return Finding::new(
+            CHECK,
+            Verdict::Failed,
+            "not registered: invalid pools and shrinks of Explicit pools are accepted",
+            "install the chart with featureGates.VirtualMachinePool=true",
+        );
+    }
+    let without_ca: Vec<&str> = webhooks
+        .iter()
+        .filter(|webhook| webhook.client_config.ca_bundle.as_ref().is_none_or(|bundle| bundle.0.is_empty()))
+        .map(|webhook| &*webhook.name)
+        .collect();
+    if without_ca.is_empty() {
+        return Finding::new(CHECK, Verdict::Ok, format!("{} webhooks are registered", webhooks.len()), "");
+    }
+    Finding::new(
+        CHECK,
+        Verdict::Failed,
+        format!("no CA in {}: the API server rejects writes of pools", without_ca.join(", ")),
+        "check the logs of vmpool-webhook, or cert-manager",
+    )
+}
+
+/// Whether the programs run, all with the version of the plugin.
+async fn programs(cluster: &Cluster, system: &str) -> Finding {
+    const CHECK: &str = "programs";
+    let api: Api<Deployment> = Api::namespaced(cluster.client.clone(), system);
+    let deployments = match api.list(&ListParams::default().labels(PART_OF)).await {
+        Ok(deployments) => deployments.items,
+        Err(error) => return unknown(CHECK, &format!("listing deployments in namespace {system}"), &error),
+    };
+    if deployments.is_empty() {
+        return Finding::new(
+            CHECK,
+            Verdict::Warning,
+            format!("namespace {system} has no deployments of the chart"),
+            "set --system-namespace to the namespace of the release",
+        );
+    }
+    let own = env!("CARGO_PKG_VERSION");
+    let (mut down, mut versions) = (Vec::new(), Vec::new());
+    for deployment in &deployments {
+        let name = deployment.metadata.name.clone().unwrap_or_default();
+        let available =
+            deployment.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default();
+        if available == 0 {
+            down.push(name.clone());
+        }
+        let labels = deployment.metadata.labels.as_ref();
+        let version =
+            labels.and_then(|labels| labels.get("app.kubernetes.io/version")).cloned().unwrap_or_default();
+        if version != own {
+            versions.push(format!("{name} {version}"));
+        }
+    }
+    if !down.is_empty() {
+        let what = format!("without an available replica: {}", down.join(", "));
+        return Finding::new(CHECK, Verdict::Failed, what, format!("run `kubectl get pods -n {system}`"));
+    }
+    if !versions.is_empty() {
+        let what = format!("the plugin has version {own}, and other versions run: {}", versions.join(", "));
+        return Finding::new(CHECK, Verdict::Warning, what, "use the plugin of the installed release");
+    }
+    Finding::new(
+        CHECK,
+        Verdict::Ok,
+        format!("{} deployments of version {own} are available", deployments.len()),
+        "",
+    )
+}
+
+/// Whether a controller holds the lease.
+async fn lease(cluster: &Cluster, system: &str) -> Finding {
+    const CHECK: &str = "leader";
+    let api: Api<Lease> = Api::namespaced(cluster.client.clone(), system);
+    let lease = match api.get_opt(LEASE).await {
+        Ok(lease) => lease,
+        Err(error) => return unknown(CHECK, &format!("reading lease {LEASE} in namespace {system}"), &error),
+    };
+    let remedy = format!("run `kubectl logs -n {system} deployment/vmpool-controller`");
+    let Some(spec) = lease.and_then(|lease| lease.spec) else {
+        return Finding::new(
+            CHECK,
+            Verdict::Failed,
+            format!("no lease {LEASE} in namespace {system}"),
+            remedy,
+        );
+    };
+    let holder = spec.holder_identity.filter(|holder| !holder.is_empty());
+    let renewed = spec.renew_time.map(|time| time.0);
+    let now = cluster.env.now();
+    let duration = i64::from(spec.lease_duration_seconds.unwrap_or_default());
+    match (holder, renewed) {
+        (Some(holder), Some(renewed)) if now.duration_since(renewed).as_secs() <= duration => {
+            Finding::new(CHECK, Verdict::Ok, format!("{holder}, renewed {} ago", age(renewed, now)), "")
+        }
+        (Some(holder), Some(renewed)) => Finding::new(
+            CHECK,
+            Verdict::Failed,
+            format!("{holder} renewed the lease {} ago, so no controller works", age(renewed, now)),
+            remedy,
+        ),
+        _ => Finding::new(CHECK, Verdict::Failed, "no controller holds the lease", remedy),
+    }
+}
+
+fn unknown(check: &str, attempt: &str, error: &kube::Error) -> Finding {
+    let why = match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    };
+    let remedy = "run the command with the rights of an administrator to check this";
+    Finding::new(check, Verdict::Unknown, format!("{attempt}: {why}"), remedy)
+}

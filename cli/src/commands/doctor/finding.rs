@@ -1,0 +1,37 @@
+//! The result of a check.
+
+use serde::Serialize;
+
+/// The result of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) enum Verdict {
+    /// In order.
+    Ok,
+    /// Cannot be checked with the rights of the user.
+    Unknown,
+    /// Works, but differs from the usual.
+    Warning,
+    /// Not in order.
+    Failed,
+}
+
+/// The result of a check with its remedy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    pub(super) check: String,
+    pub(super) verdict: Verdict,
+    pub(super) what: String,
+    /// What to do; empty if everything is in order.
+    pub(super) remedy: String,
+}
+
+impl Finding {
+    pub(super) fn new(
+        check: &str,
+        verdict: Verdict,
+        what: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self { check: check.to_owned(), verdict, what: what.into(), remedy: remedy.into() }
+    }
+}

@@ -1,0 +1,144 @@
+//! The steps of a plan, for users.
+
+use serde::Serialize;
+use vmpool_controller::Preview;
+use vmpool_engine::model::{Naming, Restarts, ScaleDownPolicy};
+use vmpool_engine::plan::{DeleteReason, DiskDeleteReason, Disruption};
+use vmpool_engine::{Action, Plan};
+
+use crate::table::Tone;
+
+/// One write of the controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Step {
+    /// What the controller does: `create`, `delete`, `update` and so on.
+    pub(super) verb: &'static str,
+    /// The object: kind and name. The name of a new machine is unknown if the controller chooses it later.
+    pub(super) object: String,
+    /// Why, or with which effect.
+    pub(super) why: String,
+}
+
+impl Step {
+    /// The step in one line.
+    pub(super) fn text(&self) -> String {
+        let tone = match self.verb {
+            "delete" | "restart" => Tone::Bad,
+            "create" => Tone::Good,
+            "update" => Tone::Notice,
+            _ => Tone::Plain,
+        };
+        let mut text = format!("{} {}", tone.paint(self.verb), self.object);
+        if !self.why.is_empty() {
+            text.push_str(": ");
+            text.push_str(&self.why);
+        }
+        text
+    }
+}
+
+/// The writes of a plan that concern users, in the order of the controller. Writes of labels, revisions and records of the
+/// controller are omitted.
+pub(super) fn steps(preview: &Preview, plan: &Plan) -> Vec<Step> {
+    let mut actions: Vec<&Action> = plan.actions.iter().collect();
+    actions.sort_by_key(|action| action.stage());
+    actions.into_iter().filter_map(|action| step(preview, action)).collect()
+}
+
+fn step(preview: &Preview, action: &Action) -> Option<Step> {
+    let machine = |name: &str| format!("machine {name}");
+    let disk = |name: &str| format!("disk {name}");
+    let (verb, object, why) = match action {
+        Action::Create { draft } => {
+            let name = match preview.pool.naming {
+                Naming::Ordinal => machine(&draft.name),
+                Naming::Random => "a machine, with a new name".to_owned(),
+            };
+            ("create", name, format!("revision {}", draft.revision))
+        }
+        Action::Delete { machine: id, reason } => {
+            ("delete", machine(&id.name), delete_reason(preview, *reason))
+        }
+        Action::Update { machine: id, to, disruption, .. } => {
+            ("update", machine(&id.name), format!("to revision {to}, {}", effect(preview, *disruption)))
+        }
+        Action::Restart { machine: id, .. } => {
+            ("restart", machine(&id.name), "so that its update takes effect".to_owned())
+        }
+        Action::ShortenProtection { machine: id, .. } => (
+            "shorten",
+            format!("the protection of machine {}", id.name),
+            "it exceeds the maximum of the pool, or cannot be read".to_owned(),
+        ),
+        Action::Release { machine: id, .. } => {
+            ("release", machine(&id.name), "the pool no longer owns it".to_owned())
+        }
+        Action::CreateDisk { machine: id, disk: draft } => {
+            ("create", disk(&draft.name), format!("machine {} lacks it", id.name))
+        }
+        Action::Repoint { machine: id, from, to, .. } => (
+            "change",
+            machine(&id.name),
+            format!("it uses disk {} instead of {from}, which it cannot use", to.name),
+        ),
+        Action::Detach { machine: id, disk, .. } => {
+            ("detach", format!("disk {disk} from machine {}", id.name), "another machine uses it".to_owned())
+        }
+        Action::DeleteDisk { disk: id, reason } => ("delete", disk(&id.name), disk_reason(*reason)),
+        Action::ExpandDisk { disk: id, to } => ("expand", disk(&id.name), format!("to {to} bytes")),
+        Action::Relabel { .. }
+        | Action::AddPoolFinalizer
+        | Action::RemovePoolFinalizer
+        | Action::AddFinalizer { .. }
+        | Action::RemoveFinalizer { .. }
+        | Action::RecordRevision { .. }
+        | Action::EndRestart { .. }
+        | Action::AnnotateDisk { .. }
+        | Action::OpenNameBlock { .. }
+        | Action::StoreRevision { .. }
+        | Action::PruneRevision { .. }
+        | Action::PruneRecord { .. } => return None,
+    };
+    Some(Step { verb, object, why })
+}
+
+fn delete_reason(preview: &Preview, reason: DeleteReason) -> String {
+    match reason {
+        DeleteReason::Surplus => {
+            let order = match preview.pool.scale_down_policy {
+                ScaleDownPolicy::NewestFirst => "the newest first",
+                ScaleDownPolicy::OldestFirst => "the oldest first",
+                ScaleDownPolicy::LowestOrdinalFirst => "the smallest ordinal first",
+                ScaleDownPolicy::HighestOrdinalFirst => "the greatest ordinal first",
+                ScaleDownPolicy::Random => "in a random order",
+                ScaleDownPolicy::Explicit => "none",
+            };
+            format!("surplus, {order}")
+        }
+        DeleteReason::Targeted => "the target of a targeted removal".to_owned(),
+        DeleteReason::StorageChanged => {
+            "the storage in its template changed, so it is created again".to_owned()
+        }
+        DeleteReason::Unhealthy => "it does not start, so it is created again".to_owned(),
+    }
+}
+
+fn disk_reason(reason: DiskDeleteReason) -> String {
+    match reason {
+        DiskDeleteReason::Expired => "it was free for longer than the ttl of its template",
+        DiskDeleteReason::Broken => "it failed or lost its volume",
+        DiskDeleteReason::TemplateRemoved => "its disk template was removed",
+    }
+    .to_owned()
+}
+
+fn effect(preview: &Preview, disruption: Disruption) -> &'static str {
+    match (disruption, &preview.pool.rollout.restarts) {
+        (Disruption::NotRunning, _) => "it does not run",
+        (Disruption::MetadataOnly, _) => "only labels and annotations",
+        (Disruption::ForApproval, _) => "a restart needs your approval",
+        (Disruption::Budgeted, Restarts::ByPlatform) => "the platform decides whether it restarts",
+        (Disruption::Budgeted, Restarts::ByController) => "a restart follows within the disruption budget",
+        (Disruption::Budgeted, Restarts::ByUser) => "in effect after you restart it",
+    }
+}

@@ -1,0 +1,44 @@
+use super::*;
+
+#[test]
+fn a_plan_lists_its_steps_with_their_reasons() {
+    let step = |verb, object: &str, why: &str| Step { verb, object: object.into(), why: why.into() };
+    let outlook = Outlook {
+        pool: "web".into(),
+        namespace: "team-a".into(),
+        replicas: 5,
+        planned_replicas: 3,
+        now: vec![step("delete", "machine web-b", "surplus, the newest first")],
+        later: vec![step(
+            "update",
+            "machine web-a",
+            "to revision abc, the platform decides whether it restarts",
+        )],
+        blocked: vec!["machine web-c is reserved by a targeted removal".into()],
+    };
+    let plain = anstream::adapter::strip_str(&text(&outlook)).to_string();
+    insta::assert_snapshot!(plain, @r"
+    Pool web in namespace team-a: 5 -> 3 replicas
+    Now:
+       1. delete machine web-b: surplus, the newest first
+    Later, as the disruption budget allows, in this order:
+       2. update machine web-a: to revision abc, the platform decides whether it restarts
+    Blocked:
+      - machine web-c is reserved by a targeted removal
+    ");
+}
+
+#[test]
+fn a_plan_without_steps_says_so() {
+    let outlook = Outlook {
+        pool: "web".into(),
+        namespace: "team-a".into(),
+        replicas: 3,
+        planned_replicas: 3,
+        now: vec![],
+        later: vec![],
+        blocked: vec![],
+    };
+    let plain = anstream::adapter::strip_str(&text(&outlook)).to_string();
+    assert_eq!(plain, "Pool web in namespace team-a: 3 replicas\nThe controller would change nothing.\n");
+}

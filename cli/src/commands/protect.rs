@@ -1,0 +1,111 @@
+//! `protect` and `unprotect`: the annotations of machines that protect them until a moment.
+
+use anyhow::{Context as _, Result, ensure};
+use jiff::Timestamp;
+use kube::api::Patch;
+use serde_json::{Value, json};
+use vmpool_engine::protection::{BY, CLAIM, LONGEST_TEXT, REASON, UNTIL};
+use vmpool_platforms::{View, controller_of};
+
+use crate::arguments::{ProtectArguments, UnprotectArguments};
+use crate::cluster::Cluster;
+use crate::output::write;
+use crate::pool::read;
+
+/// Protects machines for a duration.
+///
+/// # Errors
+/// A machine does not belong to the pool, the duration exceeds the maximum of the pool, or a request failed.
+pub(crate) async fn protect<P: View>(
+    cluster: &Cluster,
+    _: P,
+    pool: Value,
+    arguments: &ProtectArguments,
+) -> Result<()> {
+    let (_, facts) = read::<P>(&pool)?;
+    let duration = arguments.duration;
+    ensure!(
+        duration <= facts.max_protection,
+        "the pool allows protection for at most {} seconds; ask for less, or raise its maximum",
+        facts.max_protection.as_secs()
+    );
+    for text in [&arguments.by, &arguments.reason].into_iter().flatten() {
+        ensure!(
+            text.len() <= LONGEST_TEXT,
+            "a text has {} bytes, and at most {LONGEST_TEXT} are allowed",
+            text.len()
+        );
+    }
+    let until = until(cluster.env.now(), duration)?;
+    let annotations = json!({ UNTIL: until, BY: arguments.by, REASON: arguments.reason });
+    for machine in machines::<P>(cluster, facts.id.uid.as_str(), &arguments.machines).await? {
+        annotate::<P>(cluster, &machine, &annotations).await?;
+        write(&format!("machine {}: protected until {until}\n", name(&machine)))?;
+    }
+    Ok(())
+}
+
+/// Ends the protection of machines.
+///
+/// # Errors
+/// A machine does not belong to the pool or is claimed, or a request failed.
+pub(crate) async fn unprotect<P: View>(
+    cluster: &Cluster,
+    _: P,
+    pool: Value,
+    arguments: &UnprotectArguments,
+) -> Result<()> {
+    let (_, facts) = read::<P>(&pool)?;
+    let annotations = json!({ UNTIL: null, BY: null, REASON: null });
+    let machines = machines::<P>(cluster, facts.id.uid.as_str(), &arguments.machines).await?;
+    for machine in &machines {
+        ensure!(
+            machine["metadata"]["annotations"][CLAIM].is_null(),
+            "machine {} is claimed: nothing was changed; the holder of the claim releases it",
+            name(machine)
+        );
+    }
+    for machine in machines {
+        annotate::<P>(cluster, &machine, &annotations).await?;
+        write(&format!("machine {}: not protected\n", name(&machine)))?;
+    }
+    Ok(())
+}
+
+/// The end of a protection that begins now, in whole seconds.
+fn until(now: Timestamp, duration: std::time::Duration) -> Result<String> {
+    let until = now.checked_add(duration).context("the duration is too long")?;
+    Ok(until.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+fn name(machine: &Value) -> &str {
+    machine["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+/// The named machines of the pool with this UID.
+async fn machines<P: View>(cluster: &Cluster, pool: &str, names: &[String]) -> Result<Vec<Value>> {
+    let mut machines = Vec::new();
+    for name in names {
+        let found = cluster.get::<P::Machine>(name).await?;
+        let found = found.with_context(|| {
+            format!("machine {name} not found in namespace {}: nothing was changed", cluster.namespace)
+        })?;
+        let metadata = serde_json::from_value(found["metadata"].clone()).context("reading a machine")?;
+        let owner = controller_of(&metadata);
+        ensure!(
+            owner.is_some_and(|owner| owner.uid.as_str() == pool),
+            "machine {name} does not belong to the pool: nothing was changed"
+        );
+        machines.push(found);
+    }
+    Ok(machines)
+}
+
+/// Writes the annotations at the version of the machine that was read.
+async fn annotate<P: View>(cluster: &Cluster, machine: &Value, annotations: &Value) -> Result<()> {
+    let metadata = &machine["metadata"];
+    let patch = json!({ "metadata": {
+        "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"], "annotations": annotations,
+    }});
+    cluster.patch::<P::Machine>(name(machine), &Patch::Merge(patch)).await.map(drop)
+}

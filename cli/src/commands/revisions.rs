@@ -1,0 +1,224 @@
+//! `history`, `diff` and `rollback`: the stored revisions of a pool.
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use kube::api::Patch;
+use serde::Serialize;
+use serde_json::{Value, json};
+use similar::TextDiff;
+use vmpool_engine::Pool;
+use vmpool_platforms::{Revisions, View, controller_of};
+
+use crate::age::age;
+use crate::arguments::{DiffArguments, HistoryArguments, RollbackArguments};
+use crate::cluster::Cluster;
+use crate::output::{print, write};
+use crate::pool::read;
+use crate::table::{Cell, Tone, table};
+
+/// The field of a pool that contains the template.
+const TEMPLATE: &str = "virtualMachineTemplate";
+
+/// A stored revision.
+#[derive(Clone, Debug, Serialize)]
+struct Stored {
+    /// The name that machines and the status show.
+    revision: String,
+    /// Its number in the history.
+    number: i64,
+    created: Option<Timestamp>,
+    /// Whether it has the template of the pool.
+    current: bool,
+    /// Number of machines in which it is in effect; `None` if the machines cannot be read.
+    machines: Option<usize>,
+    #[serde(skip)]
+    content: Value,
+}
+
+/// Lists the stored revisions.
+///
+/// # Errors
+/// A request failed.
+pub(crate) async fn history<P: View>(
+    cluster: &Cluster,
+    _: P,
+    pool: Value,
+    arguments: &HistoryArguments,
+) -> Result<()> {
+    let (object, facts) = read::<P>(&pool)?;
+    let mut stored = list::<P>(cluster, &object, &facts).await?;
+    if let Ok(machines) = cluster.list::<P::Machine>(None).await {
+        count::<P>(&mut stored, &machines, &facts)?;
+    }
+    let now = cluster.env.now();
+    let rows: Vec<Vec<Cell>> = stored
+        .iter()
+        .map(|stored| {
+            let machines = stored.machines.map(|count| count.to_string()).unwrap_or_default();
+            vec![
+                stored.number.to_string().into(),
+                stored.revision.clone().into(),
+                stored.created.map(|created| age(created, now)).unwrap_or_default().into(),
+                machines.into(),
+                Cell::toned(if stored.current { "current template" } else { "" }, Tone::Good),
+            ]
+        })
+        .collect();
+    let text = if rows.is_empty() {
+        format!("pool {} has no stored revisions\n", arguments.pool)
+    } else {
+        table(&["NUMBER", "REVISION", "AGE", "MACHINES", "NOTE"], &rows)
+    };
+    print(arguments.format.output, &text, &stored)
+}
+
+/// Shows what a rollback to a revision would change.
+///
+/// # Errors
+/// A request failed, or there is no such revision.
+pub(crate) async fn diff<P: View>(
+    cluster: &Cluster,
+    _: P,
+    pool: Value,
+    arguments: &DiffArguments,
+) -> Result<()> {
+    let (object, facts) = read::<P>(&pool)?;
+    let stored = list::<P>(cluster, &object, &facts).await?;
+    let found = find(&stored, &arguments.revision, &arguments.pool)?;
+    let yaml = |template: &Value| serde_yaml_ng::to_string(template).context("writing YAML");
+    let (from, to) = (yaml(&P::canonical(&P::template(&object)))?, yaml(&P::canonical(&found.content))?);
+    if from == to {
+        return write(&format!("revision {} has the template of the pool\n", found.revision));
+    }
+    let names = (format!("pool {}", arguments.pool), format!("revision {}", found.revision));
+    write(&unified(&from, &to, &names))
+}
+
+/// Writes the template of a revision to the pool.
+///
+/// # Errors
+/// A request was refused, or there is no such revision.
+pub(crate) async fn rollback<P: View>(
+    cluster: &Cluster,
+    _: P,
+    pool: Value,
+    arguments: &RollbackArguments,
+) -> Result<()> {
+    let (object, facts) = read::<P>(&pool)?;
+    let stored = list::<P>(cluster, &object, &facts).await?;
+    let found = match &arguments.to_revision {
+        Some(revision) => find(&stored, revision, &arguments.pool)?,
+        None => previous(&stored)
+            .with_context(|| format!("pool {} has no earlier revision to go back to", arguments.pool))?,
+    };
+    ensure!(
+        !found.current || facts.rollout.pinned.is_some(),
+        "revision {} already has the template of pool {}",
+        found.revision,
+        arguments.pool
+    );
+    let template = P::stored_template(&found.content).ok_or_else(|| {
+        anyhow!("revision {} contains no machine template, so the pool was not changed", found.revision)
+    })?;
+    let mut operations = vec![
+        json!({ "op": "test", "path": "/metadata/uid", "value": pool["metadata"]["uid"] }),
+        json!({ "op": "test", "path": "/metadata/resourceVersion", "value": pool["metadata"]["resourceVersion"] }),
+        json!({ "op": "replace", "path": format!("/spec/{TEMPLATE}"), "value": template }),
+    ];
+    for path in P::pins() {
+        if pool.pointer(path).is_some() {
+            operations.push(json!({ "op": "remove", "path": path }));
+        }
+    }
+    if arguments.dry_run {
+        return write(&format!(
+            "pool {}: would get the template of revision {}; `kubectl vmpool diff {0} {1}` shows the change (dry run)\n",
+            arguments.pool, found.revision
+        ));
+    }
+    let patch = serde_json::from_value(operations.into()).context("building the patch")?;
+    cluster.patch::<P::Pool>(&arguments.pool, &Patch::Json::<()>(patch)).await?;
+    write(&format!(
+        "pool {}: template of revision {} written; the rollout applies it to the machines\n",
+        arguments.pool, found.revision
+    ))
+}
+
+/// The stored revisions, oldest first.
+async fn list<P: View>(cluster: &Cluster, object: &P::Pool, pool: &Pool) -> Result<Vec<Stored>> {
+    let selector = P::Revisions::selector(object);
+    let listed = cluster.list::<ControllerRevision>(selector.as_deref()).await?;
+    let current = P::canonical(&P::template(object));
+    let mut stored: Vec<Stored> =
+        listed.into_iter().filter_map(|listed| revision::<P>(listed, pool, &current)).collect();
+    stored.sort_by_key(|stored| stored.number);
+    Ok(stored)
+}
+
+fn revision<P: View>(mut listed: Value, pool: &Pool, current: &Value) -> Option<Stored> {
+    let content = listed["data"].take();
+    let number = listed["revision"].as_i64().unwrap_or_default();
+    let metadata = serde_json::from_value(listed["metadata"].take()).ok()?;
+    controller_of(&metadata).filter(|owner| owner.uid == pool.id.uid)?;
+    Some(Stored {
+        revision: P::Revisions::id(&metadata)?.to_owned(),
+        number,
+        created: metadata.creation_timestamp.as_ref().map(|time| time.0),
+        current: P::canonical(&content) == *current,
+        machines: None,
+        content,
+    })
+}
+
+/// Counts the machines of each revision.
+fn count<P: View>(stored: &mut [Stored], machines: &[Value], pool: &Pool) -> Result<()> {
+    let mut revisions = Vec::new();
+    for machine in machines {
+        let machine: P::Machine = serde_json::from_value(machine.clone()).context("reading a machine")?;
+        let machine = P::read_machine(&machine);
+        if machine.owner.as_ref() == Some(&pool.id.uid) {
+            revisions.extend(machine.revision.or(machine.written));
+        }
+    }
+    for stored in stored {
+        stored.machines =
+            Some(revisions.iter().filter(|revision| revision.as_str() == stored.revision).count());
+    }
+    Ok(())
+}
+
+/// The revision with this name or number.
+fn find<'a>(stored: &'a [Stored], wanted: &str, pool: &str) -> Result<&'a Stored> {
+    let by_name = stored.iter().find(|stored| stored.revision == wanted);
+    let by_number = || stored.iter().find(|stored| stored.number.to_string() == wanted);
+    by_name.or_else(by_number).ok_or_else(|| {
+        let known: Vec<&str> = stored.iter().map(|stored| &*stored.revision).collect();
+        anyhow!("pool {pool} has no stored revision {wanted}; it has: {}", known.join(", "))
+    })
+}
+
+/// The last revision with another template than the pool.
+fn previous(stored: &[Stored]) -> Option<&Stored> {
+    stored.iter().rev().find(|stored| !stored.current)
+}
+
+/// The difference in the unified format, in colors.
+fn unified(from: &str, to: &str, (from_name, to_name): &(String, String)) -> String {
+    let diff = TextDiff::from_lines(from, to);
+    let text = diff.unified_diff().header(from_name, to_name).to_string();
+    let lines = text.lines().map(|line| {
+        let tone = match line.as_bytes().first() {
+            _ if line.starts_with("---") || line.starts_with("+++") => Tone::Heading,
+            Some(b'+') => Tone::Good,
+            Some(b'-') => Tone::Bad,
+            Some(b'@') => Tone::Faint,
+            _ => Tone::Plain,
+        };
+        tone.paint(line) + "\n"
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests;

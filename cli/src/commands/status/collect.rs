@@ -1,0 +1,226 @@
+//! Reads the status of a pool. What the user may not read is reported, and the rest is shown.
+
+use std::collections::{BTreeSet, HashMap};
+
+use anyhow::Result;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Event;
+use kube::api::{Api, ListParams};
+use serde_json::Value;
+use vmpool_controller::{Preview, preview};
+use vmpool_engine::condition::{Condition, READY};
+use vmpool_engine::model::{Activity, DiskState, StoredTime};
+use vmpool_engine::{Disk, Machine, Pool};
+use vmpool_platforms::{InstanceOf, Instances, View};
+
+use super::view::{ConditionStatus, DiskStatus, EventStatus, MachineStatus, PoolStatus, ProtectionStatus};
+use crate::cluster::Cluster;
+use crate::explain::{Attempt, explain, explain_read};
+use crate::pool::read;
+
+/// Number of events to show.
+const EVENTS: usize = 8;
+
+/// Reads the status of this pool.
+///
+/// # Errors
+/// A request failed for another reason than a missing right.
+pub(super) async fn collect<P: View>(cluster: &Cluster, stored: &Value) -> Result<PoolStatus> {
+    let (object, facts) = read::<P>(stored)?;
+    let mut status = of_pool::<P>(&facts, stored);
+    match preview::<P>(&cluster.env, cluster.client.clone(), object).await {
+        Ok(preview) => match objects::<P>(cluster).await {
+            Ok(objects) => add_machines::<P>(&mut status, &preview, &objects, cluster.env.now()),
+            Err(error) => status.unreadable.push(format!("{error:#}")),
+        },
+        Err(error) => status.unreadable.push(format!("machines and disks: {}", explain_read(&error))),
+    }
+    match events(cluster, facts.id.uid.as_str()).await {
+        Ok(events) => status.events = events,
+        Err(error) => status.unreadable.push(format!("events: {error:#}")),
+    }
+    Ok(status)
+}
+
+/// What the object shows by itself.
+fn of_pool<P: View>(pool: &Pool, stored: &Value) -> PoolStatus {
+    let count = |field: &str| {
+        let count = stored["status"][field].as_u64().unwrap_or_default();
+        usize::try_from(count).unwrap_or_default()
+    };
+    let summary = pool.published.summary.as_ref();
+    PoolStatus {
+        platform: P::TITLE,
+        namespace: pool.namespace.to_string(),
+        pool: pool.id.name.to_string(),
+        desired: pool.desired,
+        replicas: summary.map_or_else(|| count("replicas"), |summary| summary.replicas),
+        ready: summary.map_or_else(|| count("readyReplicas"), |summary| summary.ready),
+        updated: summary.map_or_else(|| count("updatedReplicas"), |summary| summary.updated),
+        restart_pending: summary.map_or(0, |summary| summary.restart_pending),
+        revision: summary.map(|summary| summary.revision.to_string()).unwrap_or_default(),
+        paused: P::is_paused(pool),
+        state: phase(&pool.published.conditions),
+        conditions: pool.published.conditions.iter().map(condition).collect(),
+        ..PoolStatus::default()
+    }
+}
+
+/// The phase of the pool; empty if no controller has published it.
+fn phase(conditions: &[Condition]) -> String {
+    let ready = conditions.iter().find(|condition| condition.kind == READY);
+    ready.map(|condition| condition.reason.clone()).unwrap_or_default()
+}
+
+fn condition(condition: &Condition) -> ConditionStatus {
+    ConditionStatus {
+        kind: condition.kind.clone(),
+        status: condition.status.clone(),
+        reason: condition.reason.clone(),
+        message: condition.message.clone(),
+    }
+}
+
+/// The machines and instances of the namespace as the API server stores them, by name.
+struct Objects {
+    machines: HashMap<String, Value>,
+    instances: HashMap<String, Value>,
+}
+
+async fn objects<P: View>(cluster: &Cluster) -> Result<Objects> {
+    let by_name = |objects: Vec<Value>| -> HashMap<String, Value> {
+        let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        objects.into_iter().map(|object| (name(&object), object)).collect()
+    };
+    let machines = by_name(cluster.list::<P::Machine>(None).await?);
+    let instances = if P::Instances::EXIST {
+        by_name(cluster.list::<InstanceOf<P>>(None).await?)
+    } else {
+        HashMap::new()
+    };
+    Ok(Objects { machines, instances })
+}
+
+/// Adds what the controller sees.
+fn add_machines<P: View>(status: &mut PoolStatus, preview: &Preview, objects: &Objects, now: Timestamp) {
+    let pool = &preview.pool;
+    let summary = &preview.status.summary;
+    status.replicas = summary.replicas;
+    status.ready = summary.ready;
+    status.updated = summary.updated;
+    status.restart_pending = summary.restart_pending;
+    status.revision = summary.revision.to_string();
+    status.blocked = preview.next.blockers.iter().map(ToString::to_string).collect();
+    let disks: HashMap<&str, &Disk> = preview.disks.iter().map(|disk| (&*disk.id.name, &**disk)).collect();
+    let mut held = BTreeSet::new();
+    let mut machines: Vec<&Machine> = preview.machines.iter().map(|machine| &**machine).collect();
+    machines.sort_by(|a, b| a.id.cmp(&b.id));
+    for machine in machines {
+        held.extend(machine.held_disks().map(ToString::to_string));
+        let mut shown = of_machine(pool, machine);
+        shown.protection = machine.protection.as_ref().filter(|known| known.protects(now)).map(|known| {
+            let claim = known.claim_of(pool.id.uid.as_str());
+            ProtectionStatus {
+                until: known.end(),
+                by: claim.map(|claim| claim.user.clone()).or(known.by.as_ref().map(ToString::to_string)),
+                reason: known.reason.as_ref().map(ToString::to_string),
+                claimed: claim.is_some(),
+            }
+        });
+        if let Some(object) = objects.machines.get(&*machine.id.name) {
+            let view = P::machine_view(object, objects.instances.get(&*machine.id.name));
+            (shown.state, shown.node, shown.addresses) = (view.state, view.node, view.addresses);
+        }
+        shown.disks = machine
+            .disks
+            .iter()
+            .map(|device| {
+                let missing = || DiskStatus {
+                    name: device.disk.to_string(),
+                    state: "Missing".into(),
+                    ..Default::default()
+                };
+                let mut disk = disks.get(&*device.disk).map_or_else(missing, |disk| of_disk(disk));
+                disk.template = device.template.as_ref().map(ToString::to_string).or(disk.template);
+                disk
+            })
+            .collect();
+        status.machines.push(shown);
+    }
+    let is_free = |disk: &&std::sync::Arc<Disk>| {
+        let owned = disk.owner.as_ref().is_some_and(|owner| owner.uid == pool.id.uid);
+        owned && !held.contains(&*disk.id.name)
+    };
+    status.free_disks = preview.disks.iter().filter(is_free).map(|disk| of_disk(disk)).collect();
+}
+
+fn of_machine(pool: &Pool, machine: &Machine) -> MachineStatus {
+    let revision = machine.revision.as_ref();
+    MachineStatus {
+        name: machine.id.name.to_string(),
+        ready: machine.activity == Activity::Running && !machine.terminating,
+        terminating: machine.terminating,
+        current: revision.is_some_and(|id| *id == pool.revision || pool.same_template.contains(id)),
+        revision: revision.map(ToString::to_string),
+        restart_pending: machine.restart_pending,
+        created: Some(machine.created),
+        problem: machine.problem.as_ref().map(ToString::to_string),
+        ..MachineStatus::default()
+    }
+}
+
+fn of_disk(disk: &Disk) -> DiskStatus {
+    let state = match disk.state {
+        _ if disk.terminating => "Terminating",
+        DiskState::Ready => "Ready",
+        DiskState::Pending => "Preparing",
+        DiskState::Changing => "Changing",
+        DiskState::Failed => "Failed",
+        DiskState::Lost => "Lost",
+    };
+    let free_since = match disk.annotations.free_since {
+        Some(StoredTime::At(time)) => Some(time),
+        Some(StoredTime::Unreadable) | None => None,
+    };
+    DiskStatus {
+        name: disk.id.name.to_string(),
+        template: disk.template.as_ref().map(ToString::to_string),
+        state: state.to_owned(),
+        created: Some(disk.created),
+        size: disk.capacity.or(disk.size),
+        free_since,
+        problem: disk.failure.as_ref().map(ToString::to_string),
+    }
+}
+
+/// The last events about the pool, newest last.
+async fn events(cluster: &Cluster, uid: &str) -> Result<Vec<EventStatus>> {
+    let api: Api<Event> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    let params = ListParams::default().fields(&format!("involvedObject.uid={uid}"));
+    let attempt = Attempt {
+        verb: "list",
+        resource: "events".to_owned(),
+        name: String::new(),
+        namespace: cluster.namespace.clone(),
+    };
+    let listed = api.list(&params).await.map_err(|error| explain(&attempt, &error))?;
+    let mut events: Vec<EventStatus> = listed.items.into_iter().map(event).collect();
+    events.sort_by_key(|event| event.time);
+    let surplus = events.len().saturating_sub(EVENTS);
+    Ok(events.split_off(surplus))
+}
+
+fn event(event: Event) -> EventStatus {
+    let series: Option<Timestamp> =
+        event.series.and_then(|series| series.last_observed_time).map(|time| time.0);
+    let time = series
+        .or(event.event_time.map(|time| time.0))
+        .or(event.last_timestamp.map(|time| time.0))
+        .or(event.metadata.creation_timestamp.map(|time| time.0));
+    EventStatus {
+        time,
+        warning: event.type_.as_deref() == Some("Warning"),
+        reason: event.reason.unwrap_or_default(),
+        message: event.message.unwrap_or_default(),
+    }
+}

@@ -1,0 +1,206 @@
+//! The status for users.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use vmpool_engine::condition::PAUSED;
+
+use super::view::{ConditionStatus, DiskStatus, MachineStatus, PoolStatus, ProtectionStatus};
+use crate::age::age;
+use crate::table::{Cell, Tone, table};
+
+/// The status as text.
+pub(super) fn text(status: &PoolStatus, now: Timestamp) -> String {
+    let mut text = header(status);
+    if !status.machines.is_empty() {
+        text.push('\n');
+        text.push_str(&machines(status, now));
+    }
+    if !status.free_disks.is_empty() {
+        text.push('\n');
+        text.push_str(&free_disks(&status.free_disks, now));
+    }
+    section(&mut text, "Conditions", status.conditions.iter().map(condition));
+    section(&mut text, "Waiting for", status.blocked.iter().map(|why| Tone::Notice.paint(why)));
+    let events = status.events.iter().map(|event| {
+        let since = event.time.map(|time| age(time, now)).unwrap_or_default();
+        let tone = if event.warning { Tone::Bad } else { Tone::Plain };
+        format!("{} {} {}", Tone::Faint.paint(&since), tone.paint(&event.reason), event.message)
+    });
+    section(&mut text, "Events", events);
+    section(&mut text, "Not shown", status.unreadable.iter().map(|why| Tone::Bad.paint(why)));
+    text
+}
+
+fn section(text: &mut String, heading: &str, lines: impl Iterator<Item = String>) {
+    let mut lines = lines.peekable();
+    if lines.peek().is_none() {
+        return;
+    }
+    let _ = writeln!(text, "\n{}", Tone::Heading.paint(heading));
+    for line in lines {
+        text.push_str("  ");
+        text.push_str(&line.replace('\n', "\n  "));
+        text.push('\n');
+    }
+}
+
+fn header(status: &PoolStatus) -> String {
+    let PoolStatus { pool, namespace, platform, state, desired, replicas, ready, updated, .. } = status;
+    let title = Tone::Heading.paint(&format!("Pool {pool}"));
+    let mut text = format!("{title} in namespace {namespace} ({platform})");
+    if !state.is_empty() {
+        text.push_str(": ");
+        text.push_str(&state_tone(state).paint(state));
+    }
+    let count = format!("{desired} desired, {replicas} exist, {ready} ready, {updated} up to date");
+    let _ = write!(text, "\n  Machines  {count}");
+    if status.restart_pending > 0 {
+        let _ = write!(text, ", {} need a restart", status.restart_pending);
+    }
+    text.push('\n');
+    if !status.revision.is_empty() {
+        let _ = writeln!(text, "  Revision  {}", status.revision);
+    }
+    if status.paused {
+        let _ = writeln!(text, "  {}", Tone::Notice.paint(PAUSED));
+    }
+    text
+}
+
+/// The tone of a state of a pool.
+pub(super) fn state_tone(state: &str) -> Tone {
+    match state {
+        "Ready" => Tone::Good,
+        "Blocked" | "Failing" => Tone::Bad,
+        _ => Tone::Notice,
+    }
+}
+
+fn machines(status: &PoolStatus, now: Timestamp) -> String {
+    let mut rows = Vec::new();
+    for machine in &status.machines {
+        rows.push(machine_row(machine, now));
+        for (place, disk) in machine.disks.iter().enumerate() {
+            let branch = if place + 1 == machine.disks.len() { "└─" } else { "├─" };
+            rows.push(disk_row(branch, disk, now));
+        }
+    }
+    table(&["MACHINE", "STATE", "REVISION", "AGE", "NODE", "ADDRESS", "NOTE"], &rows)
+}
+
+fn machine_row(machine: &MachineStatus, now: Timestamp) -> Vec<Cell> {
+    let state = match machine {
+        MachineStatus { terminating: true, .. } => Cell::toned("Terminating", Tone::Notice),
+        MachineStatus { ready: true, state, .. } => Cell::toned(state.clone(), Tone::Good),
+        MachineStatus { problem: Some(_), state, .. } => Cell::toned(state.clone(), Tone::Bad),
+        MachineStatus { state, .. } => Cell::toned(state.clone(), Tone::Notice),
+    };
+    let revision = match &machine.revision {
+        Some(_) if machine.current => Cell::toned("current", Tone::Good),
+        Some(revision) => Cell::toned(revision.clone(), Tone::Notice),
+        None => Cell::toned("none", Tone::Notice),
+    };
+    let mut notes = Vec::new();
+    if machine.restart_pending {
+        notes.push("needs a restart".to_owned());
+    }
+    notes.extend(machine.problem.clone());
+    notes.extend(machine.protection.as_ref().map(|protection| protected(protection, now)));
+    vec![
+        machine.name.clone().into(),
+        state,
+        revision,
+        machine.created.map(|created| age(created, now)).unwrap_or_default().into(),
+        machine.node.clone().unwrap_or_default().into(),
+        machine.addresses.join(",").into(),
+        Cell::toned(notes.join("; "), Tone::Notice),
+    ]
+}
+
+/// The protection of a machine in one sentence.
+fn protected(protection: &ProtectionStatus, now: Timestamp) -> String {
+    let ProtectionStatus { until, by, reason, claimed } = protection;
+    let mut text = if *claimed { "claimed" } else { "protected" }.to_owned();
+    match until {
+        Some(until) => {
+            let _ = write!(text, " until {until} ({})", age(now, *until));
+        }
+        None => text.push_str(", and the end cannot be read"),
+    }
+    if let Some(by) = by {
+        let _ = write!(text, " by {by}");
+    }
+    if let Some(reason) = reason {
+        let _ = write!(text, ": {reason}");
+    }
+    text
+}
+
+fn disk_row(branch: &str, disk: &DiskStatus, now: Timestamp) -> Vec<Cell> {
+    let tone = match &*disk.state {
+        "Ready" => Tone::Faint,
+        "Failed" | "Lost" | "Missing" => Tone::Bad,
+        _ => Tone::Notice,
+    };
+    let size = disk.size.map(bytes).unwrap_or_default();
+    let template = disk.template.as_ref().map(|template| format!("disk {template}")).unwrap_or_default();
+    let note = [template, size, disk.problem.clone().unwrap_or_default()];
+    vec![
+        Cell::toned(format!("{branch} {}", disk.name), Tone::Faint),
+        Cell::toned(disk.state.clone(), tone),
+        "".into(),
+        Cell::toned(disk.created.map(|created| age(created, now)).unwrap_or_default(), Tone::Faint),
+        "".into(),
+        "".into(),
+        Cell::toned(
+            note.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(", "),
+            Tone::Faint,
+        ),
+    ]
+}
+
+fn free_disks(disks: &[DiskStatus], now: Timestamp) -> String {
+    let rows: Vec<Vec<Cell>> = disks
+        .iter()
+        .map(|disk| {
+            vec![
+                disk.name.clone().into(),
+                disk.state.clone().into(),
+                disk.template.clone().unwrap_or_default().into(),
+                disk.size.map(bytes).unwrap_or_default().into(),
+                disk.free_since.map(|since| age(since, now)).unwrap_or_default().into(),
+            ]
+        })
+        .collect();
+    table(&["FREE DISK", "STATE", "TEMPLATE", "SIZE", "FREE FOR"], &rows)
+}
+
+/// A size with the largest unit of which it is at least one.
+fn bytes(size: u64) -> String {
+    const UNITS: [(&str, u32); 4] = [("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
+    let unit = UNITS.iter().find(|(_, shift)| size >> shift > 0);
+    match unit {
+        Some((unit, shift)) if size.trailing_zeros() >= *shift => format!("{}{unit}", size >> shift),
+        Some((unit, shift)) => {
+            let tenths = (u128::from(size) * 10) >> shift;
+            format!("{}.{}{unit}", tenths / 10, tenths % 10)
+        }
+        None => format!("{size}"),
+    }
+}
+
+fn condition(condition: &ConditionStatus) -> String {
+    let ConditionStatus { kind, status, reason, message } = condition;
+    let tone = match (&**kind, &**status) {
+        ("Available" | "Synced" | "Ready", "True") => Tone::Good,
+        ("Available" | "Synced" | "Ready", _) => Tone::Notice,
+        (kind, "True") if kind.contains("Failure") || kind == "Stalled" => Tone::Bad,
+        (_, "True") => Tone::Notice,
+        _ => Tone::Faint,
+    };
+    format!("{} {reason}: {message}", tone.paint(&format!("{kind}={status}")))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+use super::*;
+use crate::commands::status::view::EventStatus;
+
+fn status() -> PoolStatus {
+    let at = |second| Some(Timestamp::from_second(second).unwrap());
+    let disk = |name: &str, state: &str| DiskStatus {
+        name: name.into(),
+        template: Some("root".into()),
+        state: state.into(),
+        created: at(1000),
+        size: Some(10 << 30),
+        ..DiskStatus::default()
+    };
+    PoolStatus {
+        platform: "DVP",
+        namespace: "team-a".into(),
+        pool: "web".into(),
+        state: "RollingOut".into(),
+        desired: 2,
+        replicas: 2,
+        ready: 1,
+        updated: 1,
+        restart_pending: 1,
+        revision: "5c1f0e7ab93d2846".into(),
+        machines: vec![
+            MachineStatus {
+                name: "web-7xk2d".into(),
+                state: "Running".into(),
+                ready: true,
+                revision: Some("0".into()),
+                restart_pending: true,
+                created: at(1000),
+                node: Some("node-1".into()),
+                addresses: vec!["10.0.0.4".into()],
+                disks: vec![disk("web-7xk2d-root", "Ready")],
+                ..MachineStatus::default()
+            },
+            MachineStatus {
+                name: "web-b9q4m".into(),
+                state: "Pending".into(),
+                revision: Some("5c1f0e7ab93d2846".into()),
+                current: true,
+                created: at(4000),
+                disks: vec![disk("web-b9q4m-root", "Missing")],
+                problem: Some("no class generic".into()),
+                ..MachineStatus::default()
+            },
+        ],
+        free_disks: vec![DiskStatus { free_since: at(2000), ..disk("web-root-x", "Ready") }],
+        conditions: vec![ConditionStatus {
+            kind: "Synced".into(),
+            status: "False".into(),
+            reason: "RolloutInProgress".into(),
+            message: "the current template is in effect in 1 of 2 machines".into(),
+        }],
+        blocked: vec!["machine web-7xk2d is reserved".into()],
+        events: vec![EventStatus {
+            time: at(4500),
+            warning: true,
+            reason: "FailedCreate".into(),
+            message: "quota".into(),
+        }],
+        unreadable: vec!["a: first\nsecond".into()],
+        ..PoolStatus::default()
+    }
+}
+
+#[test]
+fn the_status_shows_machines_with_their_disks_and_what_the_pool_waits_for() {
+    let now = Timestamp::from_second(4600).unwrap();
+    let text = text(&status(), now);
+    assert!(text.contains('\u{1b}'), "the text has styles for terminals");
+    let plain = anstream::adapter::strip_str(&text).to_string();
+    insta::assert_snapshot!(plain);
+}
+
+#[test]
+fn a_pool_without_machines_has_no_table() {
+    let empty =
+        PoolStatus { platform: "DVP", pool: "web".into(), namespace: "a".into(), ..PoolStatus::default() };
+    let plain = anstream::adapter::strip_str(&text(&empty, Timestamp::UNIX_EPOCH)).to_string();
+    assert_eq!(
+        plain,
+        "Pool web in namespace a (DVP)\n  Machines  0 desired, 0 exist, 0 ready, 0 up to date\n"
+    );
+}
+
+#[test]
+fn sizes_have_one_unit() {
+    assert_eq!(
+        [0, 512, 1 << 10, 10 << 30, 3 << 29, 1 << 41].map(bytes).join(" "),
+        "0 512 1Ki 10Gi 1.5Gi 2Ti"
+    );
+}

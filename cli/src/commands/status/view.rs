@@ -1,0 +1,109 @@
+//! The status as data. Its JSON form is stable.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+/// A pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PoolStatus {
+    pub(super) platform: &'static str,
+    pub(super) namespace: String,
+    pub(super) pool: String,
+    /// The state in one word.
+    pub(super) state: String,
+    /// Desired number of machines.
+    pub(super) desired: usize,
+    /// Existing machines.
+    pub(super) replicas: usize,
+    /// Machines that run.
+    pub(super) ready: usize,
+    /// Machines with the current revision.
+    pub(super) updated: usize,
+    /// Machines that need a restart to apply the current revision.
+    pub(super) restart_pending: usize,
+    /// The current revision.
+    pub(super) revision: String,
+    /// Whether the pool or its rollout is paused.
+    pub(super) paused: bool,
+    pub(super) machines: Vec<MachineStatus>,
+    /// Disks of the pool that no machine refers to.
+    pub(super) free_disks: Vec<DiskStatus>,
+    pub(super) conditions: Vec<ConditionStatus>,
+    /// What the pool waits for.
+    pub(super) blocked: Vec<String>,
+    pub(super) events: Vec<EventStatus>,
+    /// What could not be read, and why.
+    pub(super) unreadable: Vec<String>,
+}
+
+/// A machine.
+#[expect(clippy::struct_excessive_bools, reason = "independent facts: any of them may come with any other")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct MachineStatus {
+    pub(super) name: String,
+    /// The state in the words of the platform.
+    pub(super) state: String,
+    pub(super) ready: bool,
+    pub(super) terminating: bool,
+    /// The revision that is in effect.
+    pub(super) revision: Option<String>,
+    /// Whether that is the current one.
+    pub(super) current: bool,
+    pub(super) restart_pending: bool,
+    pub(super) created: Option<Timestamp>,
+    pub(super) node: Option<String>,
+    pub(super) addresses: Vec<String>,
+    pub(super) disks: Vec<DiskStatus>,
+    /// Why it does not start.
+    pub(super) problem: Option<String>,
+    pub(super) protection: Option<ProtectionStatus>,
+}
+
+/// The protection of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct ProtectionStatus {
+    /// When it ends; `None` if the annotation cannot be read.
+    pub(super) until: Option<Timestamp>,
+    /// Which user or program protects the machine, or holds the claim.
+    pub(super) by: Option<String>,
+    pub(super) reason: Option<String>,
+    /// Whether it is a claim.
+    pub(super) claimed: bool,
+}
+
+/// A disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DiskStatus {
+    pub(super) name: String,
+    pub(super) template: Option<String>,
+    pub(super) state: String,
+    pub(super) created: Option<Timestamp>,
+    /// Size in bytes.
+    pub(super) size: Option<u64>,
+    /// Since when no machine uses it.
+    pub(super) free_since: Option<Timestamp>,
+    /// Why it is not ready.
+    pub(super) problem: Option<String>,
+}
+
+/// A condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct ConditionStatus {
+    #[serde(rename = "type")]
+    pub(super) kind: String,
+    pub(super) status: String,
+    pub(super) reason: String,
+    pub(super) message: String,
+}
+
+/// An event.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct EventStatus {
+    pub(super) time: Option<Timestamp>,
+    pub(super) warning: bool,
+    pub(super) reason: String,
+    pub(super) message: String,
+}

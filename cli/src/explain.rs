@@ -1,0 +1,133 @@
+//! Errors of requests, as a user reads them: what failed, on which object, why, and what to do.
+
+use anyhow::anyhow;
+use kube::core::Status;
+use vmpool_controller::ReadError;
+
+/// The attempt of a request, for example `listing virtualmachines in namespace team-a`.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    /// The verb of the right that it needs.
+    pub(crate) verb: &'static str,
+    /// Plural name and group of the resource, for example `virtualmachines.example.com`.
+    pub(crate) resource: String,
+    /// Name of the object; empty for all.
+    pub(crate) name: String,
+    /// The namespace; empty for an object without one.
+    pub(crate) namespace: String,
+}
+
+impl std::fmt::Display for Attempt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.verb, self.resource)?;
+        if !self.name.is_empty() {
+            write!(f, " {}", self.name)?;
+        }
+        if !self.namespace.is_empty() {
+            write!(f, " in namespace {}", self.namespace)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the cluster does not serve the resource, in contrast to an object that does not exist.
+pub(crate) fn is_unserved(error: &kube::Error) -> bool {
+    let names_object =
+        |status: &Status| status.details.as_ref().is_some_and(|details| !details.name.is_empty());
+    matches!(error, kube::Error::Api(status) if status.code == 404 && !names_object(status))
+}
+
+/// The error for the user.
+pub(crate) fn explain(attempt: &Attempt, error: &kube::Error) -> anyhow::Error {
+    match error {
+        // A webhook or an admission policy also answers 403.
+        kube::Error::Api(status) if status.code == 403 && status.message.contains("cannot ") => anyhow!(
+            "you may not {attempt}: {}\nask an administrator for a role with the verb {:?} on {}; `kubectl vmpool doctor` lists \
+             your rights",
+            status.message,
+            attempt.verb,
+            attempt.resource
+        ),
+        kube::Error::Api(_) if is_unserved(error) => anyhow!(
+            "cannot {attempt}: the cluster does not serve {}; `kubectl vmpool doctor` says what is missing",
+            attempt.resource
+        ),
+        kube::Error::Api(status) => anyhow!("cannot {attempt}: {}", status.message),
+        other => anyhow!("cannot {attempt}: {}", with_causes(other)),
+    }
+}
+
+/// The error of a preview for the user.
+pub(crate) fn explain_read(error: &ReadError) -> String {
+    match error {
+        ReadError::Failed { kind, source, .. } => match &**source {
+            kube::Error::Api(status) if status.code == 403 => {
+                format!("you may not list objects of kind {kind}: {}", status.message)
+            }
+            kube::Error::Api(status) => format!("cannot list objects of kind {kind}: {}", status.message),
+            other => format!("cannot list objects of kind {kind}: {}", with_causes(other)),
+        },
+        other => with_causes(other),
+    }
+}
+
+fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(code: u16, message: &str, name: &str) -> kube::Error {
+        let mut status = Status::failure(message, "Reason").with_code(code);
+        if !name.is_empty() {
+            let details = serde_json::json!({ "name": name });
+            status = status.with_details(serde_json::from_value(details).unwrap());
+        }
+        kube::Error::Api(Box::new(status))
+    }
+
+    fn attempt() -> Attempt {
+        Attempt {
+            verb: "patch",
+            resource: "pools.example.com".into(),
+            name: "web".into(),
+            namespace: "team-a".into(),
+        }
+    }
+
+    #[test]
+    fn a_missing_right_names_verb_and_resource() {
+        let error = refusal(403, "user \"ed\" cannot patch resource", "web");
+        let text = explain(&attempt(), &error).to_string();
+        assert!(
+            text.starts_with("you may not patch pools.example.com web in namespace team-a: user"),
+            "{text}"
+        );
+        assert!(text.contains("a role with the verb \"patch\" on pools.example.com"), "{text}");
+    }
+
+    #[test]
+    fn a_refusal_of_admission_is_no_missing_right() {
+        let error = refusal(403, "admission webhook \"v\" denied the request: replicas", "web");
+        let text = explain(&attempt(), &error).to_string();
+        assert!(text.starts_with("cannot patch pools.example.com web"), "{text}");
+        assert!(!text.contains("role"), "{text}");
+    }
+
+    #[test]
+    fn an_unserved_resource_is_no_missing_object() {
+        assert!(is_unserved(&refusal(404, "the server could not find the requested resource", "")));
+        assert!(!is_unserved(&refusal(404, "pools \"web\" not found", "web")));
+    }
+}

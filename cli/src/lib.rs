@@ -1,0 +1,27 @@
+//! The kubectl plugin of vmpool. It has no rights of its own: every request uses those of the user's kubeconfig.
+//!
+//! ```text
+//!  arguments ──> cluster: client, namespace ──> pool: which platform? ──> command::<Platform> ──> text, JSON or YAML
+//! ```
+//!
+//! What a pool would do is computed by the controller's own code ([`vmpool_controller::preview`]), and what differs between
+//! platforms is behind [`vmpool_platforms::View`].
+//!
+//! # Layers
+//!
+//! From the lowest: `connection`, `age`, `table`, `explain`; `cluster`; `candidates`; `arguments`; `pool` and `output`; the
+//! commands; `run`.
+
+mod age;
+mod arguments;
+mod candidates;
+mod cluster;
+mod commands;
+mod connection;
+mod explain;
+mod output;
+mod pool;
+mod run;
+mod table;
+
+pub use run::main;

@@ -1,0 +1,199 @@
+//! The phase of a pool in one word, and the conditions that clients wait for in the meaning of kstatus: `Ready`,
+//! `Reconciling` and `Stalled`.
+
+use std::fmt;
+
+use super::counts::MachineCounts;
+use super::problem::problems;
+use super::surplus::{explicit_surplus, staying};
+use super::text::{are, join, machines};
+use crate::condition::{self, Wanted};
+use crate::failure::{Failure, FailureReason};
+use crate::model::{Restarts, ScaleDownPolicy};
+use crate::plan::blocker::Blocker;
+use crate::plan::observed::Observed;
+use crate::plan::progress::{RolloutProgress, RolloutState};
+
+/// The phase of a pool, the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// The controller cannot continue until a user corrects something.
+    Blocked,
+    /// A write failed, which the controller repeats, or a machine does not start.
+    Failing,
+    /// The current template is not in effect in all machines yet.
+    RollingOut,
+    /// Machines are missing, surplus, or not ready yet.
+    Scaling,
+    /// The pool or its rollout is paused.
+    Paused,
+    /// The pool is as its spec describes it.
+    Ready,
+}
+
+impl Phase {
+    /// The phase as the reason of a condition.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Blocked => condition::BLOCKED,
+            Self::Failing => condition::FAILING,
+            Self::RollingOut => condition::ROLLING_OUT,
+            Self::Scaling => condition::SCALING,
+            Self::Paused => condition::PAUSED,
+            Self::Ready => condition::READY,
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The three conditions. `failure` is the failure that the condition `ReplicaFailure` reports, and `waits` says which steps
+/// wait.
+pub(super) fn conditions(
+    observed: &Observed<'_>,
+    counts: &MachineCounts,
+    failure: Option<&Failure>,
+    waits: Vec<String>,
+) -> [Wanted; 3] {
+    let pool = observed.pool;
+    let outdated = outdated(observed);
+    let blocked = blocked(observed, counts, failure);
+    let failing = failing(observed, counts, failure);
+    let is_complete = counts.total == pool.desired && counts.ready >= pool.desired;
+    let phase = match () {
+        () if !blocked.is_empty() => Phase::Blocked,
+        () if !failing.is_empty() => Phase::Failing,
+        () if pool.paused => Phase::Paused,
+        () if outdated > 0 && !pool.rollout.paused => Phase::RollingOut,
+        () if !is_complete => Phase::Scaling,
+        () if pool.rollout.paused => Phase::Paused,
+        () => Phase::Ready,
+    };
+    let is_ready = blocked.is_empty() && failing.is_empty() && is_complete && outdated == 0;
+    let message = if is_ready {
+        ready_message(counts)
+    } else {
+        join(blocked.iter().cloned().chain(failing).chain(progress(observed, counts, outdated)).chain(waits))
+    };
+    let reconciling = matches!(phase, Phase::Failing | Phase::RollingOut | Phase::Scaling);
+    let wanted = |kind, holds, message| Wanted { kind, holds, reason: phase.as_str(), message };
+    [
+        wanted(condition::READY, is_ready, message),
+        wanted(condition::RECONCILING, reconciling, work(phase).to_owned()),
+        wanted(
+            condition::STALLED,
+            phase == Phase::Blocked,
+            if blocked.is_empty() { "the controller needs no user action".to_owned() } else { join(blocked) },
+        ),
+    ]
+}
+
+/// What the controller does in this phase.
+fn work(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Blocked => "the controller waits for a user action, which the condition Stalled describes",
+        Phase::Failing => "the controller repeats what failed",
+        Phase::RollingOut => "the controller applies the current template",
+        Phase::Scaling => "the controller works toward the desired number of ready machines",
+        Phase::Paused => "the controller does not work while the pool or its rollout is paused",
+        Phase::Ready => "the pool is as its spec describes it",
+    }
+}
+
+/// Number of live machines that the rollout includes and in which the current revision is not in effect. A rollout that
+/// leaves existing machines as they are has none, and one that leaves the restarts to users ends with the write.
+fn outdated(observed: &Observed<'_>) -> usize {
+    let pool = observed.pool;
+    if pool.rollout.disabled {
+        return 0;
+    }
+    let is_open = |state: RolloutState| match pool.rollout.restarts {
+        Restarts::ByUser => state == RolloutState::Outdated,
+        Restarts::ByPlatform | Restarts::ByController => state != RolloutState::Current,
+    };
+    let live = observed.pool_machines().filter(|machine| !machine.terminating);
+    live.filter(|machine| pool.rollout.selection.includes(machine))
+        .filter(|machine| is_open(RolloutState::of(pool, machine)))
+        .count()
+}
+
+/// What only a user can correct.
+fn blocked(observed: &Observed<'_>, counts: &MachineCounts, failure: Option<&Failure>) -> Vec<String> {
+    let pool = observed.pool;
+    let mut blocked: Vec<String> = pool.invalid_spec().into_iter().map(|failure| failure.message).collect();
+    let disputed = failure.filter(|failure| failure.reason == FailureReason::StatusDisputed);
+    blocked.extend(disputed.map(|failure| failure.message.clone()));
+    if pool.rollout.held {
+        blocked.push("the requested revision cannot be used: set a stored revision, or none".to_owned());
+    }
+    if RolloutProgress::of(observed).stopped() {
+        blocked.push(
+            "the rollout is stopped, because the API server rejected the updates of several machines: correct the \
+             template"
+                .to_owned(),
+        );
+    }
+    let staying = staying(observed, counts);
+    if pool.scale_down_policy == ScaleDownPolicy::Explicit && staying > pool.desired && !pool.paused {
+        blocked.push(explicit_surplus(staying, pool.desired));
+    }
+    for blocker in &observed.memory.blockers {
+        if let Blocker::UserAction(what) = blocker
+            && !blocked.contains(what)
+        {
+            blocked.push(what.clone());
+        }
+    }
+    blocked
+}
+
+/// What failed, and which machines do not start.
+fn failing(observed: &Observed<'_>, counts: &MachineCounts, failure: Option<&Failure>) -> Vec<String> {
+    let known = |failure: &&Failure| failure.reason != FailureReason::StatusDisputed;
+    let mut failing: Vec<String> =
+        failure.filter(known).map(|failure| failure.message.clone()).into_iter().collect();
+    if counts.ready < observed.pool.desired {
+        failing.extend(problems(observed));
+    }
+    let (overdue, _) = observed.memory.rollout_attempts.overdue(observed.uptime);
+    if overdue > 0 {
+        failing.push(format!("the platform has not evaluated changes of {}", machines(overdue)));
+    }
+    failing
+}
+
+fn ready_message(counts: &MachineCounts) -> String {
+    match counts.total {
+        0 => "no machines are desired".to_owned(),
+        total => format!("{} {} ready and up to date", machines(total), are(total)),
+    }
+}
+
+/// How far the pool is from its spec.
+fn progress(observed: &Observed<'_>, counts: &MachineCounts, outdated: usize) -> Vec<String> {
+    let pool = observed.pool;
+    let mut parts = Vec::new();
+    if counts.total != pool.desired {
+        parts.push(format!("{} of {} desired {} exist", counts.total, pool.desired, plural(pool.desired)));
+    }
+    if counts.ready < pool.desired {
+        parts.push(format!("{} of {} {} ready", counts.ready, machines(pool.desired), are(pool.desired)));
+    }
+    if outdated > 0 {
+        let paused = if pool.paused || pool.rollout.paused { ", and the rollout is paused" } else { "" };
+        let is_not = if outdated == 1 { "is" } else { "are" };
+        parts.push(format!("{} {is_not} not up to date{paused}", machines(outdated)));
+    }
+    parts
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "machine" } else { "machines" }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,34 @@
+//! Machines above the desired number, which an Explicit pool keeps.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::counts::MachineCounts;
+use super::text::machines;
+use crate::ids::Uid;
+use crate::model::Machine;
+use crate::plan::observed::Observed;
+
+/// Number of live machines that are no targets of accepted removals.
+pub(super) fn staying(observed: &Observed<'_>, counts: &MachineCounts) -> usize {
+    let named: BTreeSet<&Uid> = observed.pool.record.accepted().map(|target| &target.uid).collect();
+    let leaving = |machine: &&Arc<Machine>| !machine.terminating && named.contains(&machine.id.uid);
+    counts.live - observed.pool_machines().filter(leaving).count()
+}
+
+/// What to do about the surplus of an Explicit pool. A targeted removal lowers `replicas`, but not below 0.
+pub(super) fn explicit_surplus(staying: usize, desired: usize) -> String {
+    let surplus = staying - desired;
+    let (exceed, all) = if staying == 1 { ("exceeds", "it") } else { ("exceed", "all") };
+    let again = if desired == 0 {
+        String::new()
+    } else {
+        format!(", which lowers replicas, and then set replicas to {desired} again")
+    };
+    format!(
+        "{} {exceed} replicas: {desired}, and with scaleDownPolicy Explicit the controller deletes only the targets of \
+         targeted removals: remove {} by name{again}; or set replicas to {staying} to keep {all}",
+        machines(staying),
+        machines(surplus)
+    )
+}

@@ -1,0 +1,263 @@
+use rstest::rstest;
+use serde_json::{Value, json};
+use vmpool_engine::ObjectId;
+
+use super::*;
+
+const NAMESPACE: &str = "studio";
+
+fn pool() -> ObjectId {
+    ObjectId::new("farm", "uid-of-farm")
+}
+
+/// The spec of a pool whose template has these fields.
+fn spec(template: &Value) -> Value {
+    let mut machine = json!({ "template": { "spec": { "domain": { "devices": {} } } } });
+    for (field, value) in template.as_object().unwrap() {
+        machine[field] = value.clone();
+    }
+    json!({ "replicas": 1, (TEMPLATE): { "spec": machine } })
+}
+
+fn instancetype(generation: u64, memory: &str) -> Value {
+    json!({
+        "apiVersion": "instancetype.kubevirt.io/v1beta1",
+        "kind": "VirtualMachineClusterInstancetype",
+        "metadata": { "name": "small", "uid": "uid-of-small", "generation": generation, "labels": { "a": "b" } },
+        "spec": { "cpu": { "guest": 2 }, "memory": { "guest": memory } },
+    })
+}
+
+fn preference(spec: &Value) -> Value {
+    json!({
+        "apiVersion": "instancetype.kubevirt.io/v1beta1",
+        "kind": "VirtualMachinePreference",
+        "metadata": { "name": "linux", "namespace": NAMESPACE, "uid": "uid-of-linux", "generation": 1 },
+        "spec": spec,
+    })
+}
+
+/// Resolves with a cluster that has these objects, by their paths. Returns the paths that were read, too.
+fn resolve_with(spec: &Value, cluster: &[(&str, Value)]) -> (Resolution, Vec<String>) {
+    let (mut found, mut read) = (Found::new(), Vec::new());
+    loop {
+        match resolve(&pool(), NAMESPACE, spec, &found) {
+            Resolution::Needs(reference) => {
+                let path = format!("{}/{}", reference.collection, reference.name);
+                let object =
+                    cluster.iter().find(|(known, _)| *known == path).map(|(_, object)| object.clone());
+                read.push(path);
+                assert!(found.insert(reference, object).is_none(), "it was read before");
+            }
+            ended => return (ended, read),
+        }
+    }
+}
+
+fn resolved(spec: &Value, cluster: &[(&str, Value)]) -> Value {
+    match resolve_with(spec, cluster).0 {
+        Resolution::Resolved(content) => content,
+        other => panic!("{other:?}"),
+    }
+}
+
+const SMALL: &str = "/apis/instancetype.kubevirt.io/v1beta1/virtualmachineclusterinstancetypes/small";
+const LINUX: &str =
+    "/apis/instancetype.kubevirt.io/v1beta1/namespaces/studio/virtualmachinepreferences/linux";
+const ROOT: &str = "/api/v1/namespaces/studio/persistentvolumeclaims/root";
+
+fn both() -> Value {
+    spec(&json!({
+        "instancetype": { "name": "small" },
+        "preference": { "name": "linux", "kind": "virtualmachinepreference" },
+    }))
+}
+
+#[test]
+fn a_template_without_matchers_has_no_references() {
+    assert!(!has_references(&spec(&json!({}))));
+    assert!(!has_references(&json!(null)));
+    assert!(has_references(&both()));
+}
+
+#[test]
+fn machines_get_the_pinned_matchers_and_the_revision_contains_the_copies() {
+    let cluster = [(SMALL, instancetype(3, "2048Mi")), (LINUX, preference(&json!({})))];
+    let (resolution, read) = resolve_with(&both(), &cluster);
+    let Resolution::Resolved(content) = resolution else { panic!("{resolution:?}") };
+    assert_eq!(read, [SMALL, LINUX]);
+    let pins = objects(&content);
+    assert_eq!(pins.len(), 2);
+    let name = "farm-small-v1beta1-uid-of-small-3";
+    assert_eq!(pins[0]["metadata"]["name"], name);
+    assert_eq!(pins[0]["metadata"]["namespace"], NAMESPACE);
+    assert_eq!(pins[0]["metadata"]["labels"][POOL_UID], "uid-of-farm");
+    let owner = &pins[0]["metadata"]["ownerReferences"][0];
+    assert_eq!((&owner["uid"], &owner["controller"]), (&json!("uid-of-farm"), &json!(true)));
+    assert_eq!(pins[0]["data"]["spec"]["memory"]["guest"], "2048Mi", "the spelling stays");
+    assert_eq!(pins[0]["data"]["metadata"].get("labels"), None);
+
+    let mut machine = both()[TEMPLATE]["spec"].clone();
+    apply(&mut machine, &content[FIELD]);
+    assert_eq!(machine["instancetype"], json!({ "name": "small", "revisionName": name }));
+    assert_eq!(machine["preference"]["revisionName"], "farm-linux-v1beta1-uid-of-linux-1");
+    assert_eq!(content[TEMPLATE], both()[TEMPLATE], "the template itself stays as the user wrote it");
+}
+
+#[test]
+fn a_later_revision_with_the_same_template_has_the_same_pins() {
+    let stored = resolved(&both(), &[(SMALL, instancetype(3, "2Gi")), (LINUX, preference(&json!({})))]);
+    let mut scaled = both();
+    scaled["replicas"] = json!(7);
+    let inherited = inherit(&scaled, &stored).unwrap();
+    assert_eq!(objects(&inherited), objects(&stored));
+    assert_eq!(inherited["replicas"], 7);
+    assert_eq!(inherit(&scaled, &both()), None, "a revision without pins has none to give");
+}
+
+#[rstest]
+#[case::no_type(json!({ "instancetype": { "name": "small" } }), "InstancetypeNotFound", "\"small\" does not exist")]
+#[case::no_preference(
+    json!({ "preference": { "name": "linux" } }), "PreferenceNotFound", "\"linux\" does not exist"
+)]
+#[case::an_unknown_kind(
+    json!({ "instancetype": { "name": "small", "kind": "Flavor" } }), "InstancetypeNotFound", "unknown kind"
+)]
+#[case::a_path(json!({ "instancetype": { "name": "../small" } }), "InstancetypeNotFound", "does not exist")]
+#[case::an_empty_matcher(json!({ "preference": {} }), "PreferenceNotFound", "name the preference")]
+#[case::no_revision(
+    json!({ "instancetype": { "name": "small", "revisionName": "gone" } }), "InstancetypeNotFound", "\"gone\""
+)]
+#[case::no_volume(
+    json!({ "instancetype": { "inferFromVolume": "root" } }), "InferenceFailed", "no volume \"root\""
+)]
+fn what_does_not_exist_has_a_reason(#[case] template: Value, #[case] reason: &str, #[case] message: &str) {
+    let (Resolution::Unresolved(unresolved), _) = resolve_with(&spec(&template), &[]) else { panic!() };
+    assert_eq!(unresolved.reason, reason);
+    assert!(unresolved.message.contains(message), "{}", unresolved.message);
+}
+
+#[test]
+fn a_conflict_names_the_field_of_the_pool() {
+    let mut spec = spec(&json!({ "instancetype": { "name": "small" } }));
+    spec[TEMPLATE]["spec"]["template"]["spec"]["domain"]["memory"] = json!({ "guest": "1Gi" });
+    let (Resolution::Unresolved(unresolved), _) = resolve_with(&spec, &[(SMALL, instancetype(1, "2Gi"))])
+    else {
+        panic!()
+    };
+    assert_eq!(unresolved.reason, "InstancetypeConflict");
+    let path = "spec.virtualMachineTemplate.spec.template.spec.domain.memory.guest";
+    assert!(unresolved.message.contains(path), "{}", unresolved.message);
+}
+
+#[test]
+fn requirements_that_are_not_met_have_a_reason() {
+    let demanding = preference(&json!({ "requirements": { "cpu": { "guest": 4 } } }));
+    let cluster = [(SMALL, instancetype(1, "2Gi")), (LINUX, demanding)];
+    let (Resolution::Unresolved(unresolved), _) = resolve_with(&both(), &cluster) else { panic!() };
+    assert_eq!(unresolved.reason, "RequirementsNotMet");
+}
+
+#[test]
+fn a_copy_that_the_template_names_is_used_as_it_is() {
+    let mut stored = objects(&resolved(
+        &spec(&json!({ "instancetype": { "name": "small" } })),
+        &[(SMALL, instancetype(1, "2Gi"))],
+    ))
+    .remove(0);
+    stored["metadata"]["name"] = json!("mine");
+    let matcher = json!({ "name": "small", "revisionName": "mine" });
+    let own = spec(&json!({ "instancetype": matcher }));
+    let place = "/apis/apps/v1/namespaces/studio/controllerrevisions/mine";
+    let content = resolved(&own, &[(place, stored.clone())]);
+    assert_eq!(objects(&content), [] as [Value; 0]);
+    let mut machine = own[TEMPLATE]["spec"].clone();
+    apply(&mut machine, &content[FIELD]);
+    assert_eq!(machine["instancetype"], matcher);
+
+    stored["metadata"]["labels"]["instancetype.kubevirt.io/object-name"] = json!("other");
+    let (Resolution::Unresolved(unresolved), _) = resolve_with(&own, &[(place, stored)]) else { panic!() };
+    assert_eq!(unresolved.reason, "RevisionMismatch");
+}
+
+#[test]
+fn what_a_volume_names_is_pinned_and_a_default_of_memory_is_removed() {
+    let claim =
+        json!({ "metadata": { "labels": { "instancetype.kubevirt.io/default-instancetype": "small" } } });
+    let mut spec = spec(&json!({
+        "instancetype": { "inferFromVolume": "root", "inferFromVolumeFailurePolicy": "Ignore" },
+    }));
+    let instance = &mut spec[TEMPLATE]["spec"]["template"]["spec"];
+    instance["volumes"] = json!([{ "name": "root", "persistentVolumeClaim": { "claimName": "root" } }]);
+    instance["domain"]["memory"] = json!({ "guest": "512Mi" });
+    let content = resolved(&spec, &[(ROOT, claim), (SMALL, instancetype(1, "2Gi"))]);
+    let mut machine = spec[TEMPLATE]["spec"].clone();
+    apply(&mut machine, &content[FIELD]);
+    assert_eq!(
+        machine["instancetype"],
+        json!({ "name": "small", "revisionName": "farm-small-v1beta1-uid-of-small-1" })
+    );
+    assert_eq!(machine["template"]["spec"]["domain"], json!({ "devices": {} }));
+
+    // Without the label, the failure is ignored: machines have no instance type, and keep their memory.
+    let content = resolved(&spec, &[(ROOT, json!({ "metadata": {} }))]);
+    let mut machine = spec[TEMPLATE]["spec"].clone();
+    apply(&mut machine, &content[FIELD]);
+    assert_eq!(machine.get("instancetype"), None);
+    assert_eq!(machine["template"]["spec"]["domain"]["memory"]["guest"], "512Mi");
+}
+
+#[test]
+fn only_a_change_of_what_machines_get_counts_for_restarts() {
+    let linux = || (LINUX, preference(&json!({})));
+    let first = resolved(&both(), &[(SMALL, instancetype(1, "2Gi")), linux()]);
+    let annotated = resolved(&both(), &[(SMALL, instancetype(2, "2Gi")), linux()]);
+    let larger = resolved(&both(), &[(SMALL, instancetype(3, "4Gi")), linux()]);
+    assert_eq!(effective(&first), effective(&annotated));
+    assert_ne!(effective(&first), effective(&larger));
+}
+
+#[test]
+fn an_existing_object_is_compared_by_what_it_stores() {
+    let spec = spec(&json!({ "instancetype": { "name": "small" } }));
+    let pin = objects(&resolved(&spec, &[(SMALL, instancetype(1, "2048Mi"))])).remove(0);
+    assert_eq!(existing(&pool(), &pin, &pin), Existing::Same);
+
+    let mut live = pin.clone();
+    live["data"]["spec"]["memory"]["guest"] = json!("2Gi");
+    assert_eq!(existing(&pool(), &pin, &live), Existing::Same, "quantities are compared by value");
+    live["data"]["spec"]["cpu"]["guest"] = json!(3);
+    assert_eq!(existing(&pool(), &pin, &live), Existing::Other);
+
+    let mut live = pin.clone();
+    live["metadata"]["ownerReferences"][0]["uid"] = json!("of-a-machine");
+    let Existing::Unowned(patch) = existing(&pool(), &pin, &live) else { panic!() };
+    let owners = patch[2]["value"].as_array().unwrap();
+    assert_eq!(
+        (owners.len(), &owners[1]["uid"], &owners[1]["controller"]),
+        (2, &json!("uid-of-farm"), &json!(false))
+    );
+
+    let mut live = pin.clone();
+    live["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(existing(&pool(), &pin, &live), Existing::Other, "it will soon be gone");
+}
+
+#[test]
+fn a_released_machine_becomes_a_further_owner_of_its_pins() {
+    let spec = spec(&json!({ "instancetype": { "name": "small" } }));
+    let mut pin = objects(&resolved(&spec, &[(SMALL, instancetype(1, "2Gi"))])).remove(0);
+    let machine = ObjectId::new("farm-0", "uid-of-machine");
+    let patch = keep(&pin, &machine).unwrap();
+    let owners = patch[2]["value"].clone();
+    assert_eq!((&owners[0]["uid"], &owners[1]["uid"]), (&json!("uid-of-farm"), &json!("uid-of-machine")));
+    assert_eq!(owners[1].get("controller"), None, "the pool stays the controller");
+    pin["metadata"]["ownerReferences"] = owners;
+    assert_eq!(keep(&pin, &machine), None);
+    pin["metadata"]["labels"] = json!({});
+    assert_eq!(
+        keep(&pin, &ObjectId::new("farm-1", "another")),
+        None,
+        "KubeVirt's own copies stay as they are"
+    );
+}

@@ -1,0 +1,102 @@
+//! Objects outside the pool that a template refers to, and the copies of them that the controller pins.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use vmpool_engine::ObjectId;
+use vmpool_engine::model::Unresolved;
+
+/// A stored object that a template refers to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reference {
+    /// Its kind, for messages.
+    pub kind: &'static str,
+    /// The API path of its collection.
+    pub collection: String,
+    /// Its name, which is a valid segment of a path.
+    pub name: String,
+}
+
+/// The objects that were read; `None` for those that do not exist.
+pub type Found = BTreeMap<Reference, Option<Value>>;
+
+/// The result of resolving the references of a template.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Resolution {
+    /// This object, which was not read yet, is needed.
+    Needs(Reference),
+    /// The template with copies of all objects that it refers to.
+    Resolved(Value),
+    /// The template cannot be used now.
+    Unresolved(Unresolved),
+}
+
+/// How an existing object compares with a pin of the same name.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Existing {
+    /// It is the pin.
+    Same,
+    /// It has the content of the pin and lacks the pool as an owner. This JSON patch adds it, and fails if the object has
+    /// changed.
+    Unowned(Value),
+    /// It has another content.
+    Other,
+}
+
+/// Copies of the objects that templates refer to.
+///
+/// The controller makes them once for each revision, before it stores the revision, so that all machines of a revision
+/// use the same content even if the objects change. A template contains its copies after [`Pins::resolve`] or
+/// [`Pins::inherit`], and so does the stored revision.
+pub trait Pins<Pool, Machine>: Send + Sync + 'static {
+    /// Whether a template refers to objects that the controller pins. If not, the controller calls no other function.
+    fn has_references(template: &Value) -> bool;
+
+    /// Resolves the references of a template. The controller reads what is needed and calls the function again.
+    fn resolve(pool: &Pool, template: &Value, found: &Found) -> Resolution;
+
+    /// The template with the copies that `stored`, the content of a stored revision with the same template, contains; `None` if
+    /// that contains none.
+    fn inherit(template: &Value, stored: &Value) -> Option<Value>;
+
+    /// The objects that store the copies in a template. Machines refer to them.
+    fn objects(template: &Value) -> Vec<Value>;
+
+    /// Compares an existing object with a pin of the same name.
+    fn existing(pool: &ObjectId, pin: &Value, live: &Value) -> Existing;
+
+    /// The names of the pins that a machine refers to.
+    fn used_by(machine: &Machine) -> &[String];
+
+    /// The JSON patch that makes a machine, which the pool releases, a further owner of a pin, so that the pin stays when the
+    /// pool is deleted; `None` if the object is no pin or has this owner. It fails if the object has changed.
+    fn keep(live: &Value, machine: &ObjectId) -> Option<Value>;
+}
+
+/// For platforms whose templates refer to no such objects.
+#[derive(Clone, Copy, Debug)]
+pub struct NoPins;
+
+impl<Pool, Machine> Pins<Pool, Machine> for NoPins {
+    fn has_references(_: &Value) -> bool {
+        false
+    }
+    fn resolve(_: &Pool, template: &Value, _: &Found) -> Resolution {
+        Resolution::Resolved(template.clone())
+    }
+    fn inherit(_: &Value, _: &Value) -> Option<Value> {
+        None
+    }
+    fn objects(_: &Value) -> Vec<Value> {
+        Vec::new()
+    }
+    fn existing(_: &ObjectId, _: &Value, _: &Value) -> Existing {
+        Existing::Other
+    }
+    fn used_by(_: &Machine) -> &[String] {
+        &[]
+    }
+    fn keep(_: &Value, _: &ObjectId) -> Option<Value> {
+        None
+    }
+}

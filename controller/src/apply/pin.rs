@@ -1,0 +1,91 @@
+//! Writes of pins: the objects that store copies of what the template refers to.
+
+use kube::api::Patch;
+use serde::Deserialize;
+use serde_json::Value;
+use vmpool_engine::ObjectId;
+use vmpool_platforms::{Existing, Pins, Platform, Reference};
+
+use crate::context::Context;
+use crate::metrics::WriteKind;
+use crate::object::collection;
+use crate::pool_entry::PoolEntry;
+use crate::revisions::stored::RevisionObject;
+use crate::write::WriteError;
+
+/// The response to a write, of which nothing is read.
+#[derive(Deserialize)]
+struct Ignored {}
+
+/// Stores a pin, unless the watch shows it. Revisions with the same template have the same pins, so in most cases it exists.
+pub(super) async fn store<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    pin: &Value,
+) -> Result<(), WriteError> {
+    let (facts, name) = (&pool.facts, pin["metadata"]["name"].as_str().unwrap_or_default());
+    let shown = context.revisions.get(&facts.namespace, name);
+    if shown.is_some_and(|shown| shown.facts.owner.as_ref() == Some(&facts.id.uid)) {
+        return Ok(());
+    }
+    let path = collection::<RevisionObject>(&facts.namespace);
+    match context.writer.create::<Ignored>(WriteKind::CreateRevision, path, pin.clone()).await {
+        Ok(_) => {
+            tracing::info!(name, "stored a copy of an object that the template refers to");
+            return Ok(());
+        }
+        Err(error) if error.is_already_exists() => {}
+        Err(error) => return Err(error),
+    }
+    let live = live(context, pool, name).await?;
+    let live = live.ok_or_else(|| WriteError::Unconfirmed(format!("{name} existed and is gone")))?;
+    match P::Pins::existing(&facts.id, pin, &live) {
+        Existing::Same => Ok(()),
+        Existing::Unowned(operations) => {
+            tracing::info!(name, "the pool becomes an owner of a copy again");
+            patch(context, pool, name, operations).await
+        }
+        Existing::Other => Err(WriteError::Invalid(
+            format!("the object {name} exists with another content; delete it").into(),
+        )),
+    }
+}
+
+/// Makes a machine that the pool releases an owner of the pins that it refers to.
+pub(super) async fn keep<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    names: &[String],
+    machine: &ObjectId,
+) -> Result<(), WriteError> {
+    for name in names {
+        let live = live(context, pool, name).await?;
+        if let Some(operations) = live.and_then(|live| P::Pins::keep(&live, machine)) {
+            patch(context, pool, name, operations).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn live<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    name: &str,
+) -> Result<Option<Value>, WriteError> {
+    let collection = collection::<RevisionObject>(&pool.facts.namespace);
+    let reference = Reference { kind: "ControllerRevision", collection, name: name.to_owned() };
+    context.get_referenced(&reference).await.map_err(|error| WriteError::Unconfirmed(error.to_string()))
+}
+
+async fn patch<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    name: &str,
+    operations: Value,
+) -> Result<(), WriteError> {
+    let operations = serde_json::from_value(operations).map_err(|error| WriteError::Invalid(error.into()))?;
+    let path = collection::<RevisionObject>(&pool.facts.namespace);
+    let (writer, patch) = (&context.writer, Patch::<()>::Json(operations));
+    writer.patch::<Ignored, _>(WriteKind::PatchRevision, path, name, None, patch).await?;
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! A preview: what the controller would do next with a pool, for clients such as the kubectl plugin.
+//!
+//! It reads the same objects as a pass, through the same observe step, revisions and planner, with the memory of a leader
+//! that has just started. Its writer admits no write.
+
+use std::sync::Arc;
+
+use kube::Client;
+use vmpool_engine::model::Budget;
+use vmpool_engine::{Disk, Machine, Memory, Observed, Plan, Pool, Status, plan, status};
+use vmpool_platforms::{ApiObject, AttachmentOf, DiskOf, Disks, InstanceOf, Instances, Platform};
+use vmpool_runtime::Env;
+use vmpool_runtime::lease::Fence;
+
+use crate::cache::{Cache, Cached, Located};
+use crate::context::{Context, Names};
+use crate::events::Events;
+use crate::live::ReadError;
+use crate::metrics::Metrics;
+use crate::object::seen;
+use crate::observe::snapshot;
+use crate::pool_entry::PoolEntry;
+use crate::revisions;
+use crate::settings::Settings;
+use crate::write::Writer;
+
+/// What the controller would do next with a pool.
+#[derive(Debug)]
+pub struct Preview {
+    /// The pool with its current revision.
+    pub pool: Pool,
+    /// The machines of the pool, and released ones that still have its UID as a label.
+    pub machines: Vec<Arc<Machine>>,
+    /// The disks of the pool and of its machines, each once, by name.
+    pub disks: Vec<Arc<Disk>>,
+    /// The writes of the next pass.
+    pub next: Plan,
+    /// The writes if the disruption budget had no limit: also those that the rollout makes later, in the same order.
+    pub later: Plan,
+    /// The status that the controller would publish after a pass without writes.
+    pub status: Status,
+}
+
+/// Reads what the controller plans with for `pool`, and plans. `pool` may differ from the stored object, for example in
+/// `replicas`.
+///
+/// The names of new machines can differ from those that the controller chooses, because the leader knows which names it has
+/// used.
+///
+/// # Errors
+/// A read failed, for example because the client may not list machines.
+pub async fn preview<P: Platform>(env: &Env, client: Client, pool: P::Pool) -> Result<Preview, ReadError> {
+    let context = read_only::<P>(env, client);
+    let pool = Arc::new(PoolEntry::<P>::read(pool));
+    fill(&context, &pool.facts.namespace).await?;
+    let mut memory = Memory::default();
+    let (mut pool, mut stored) = (pool, Vec::new());
+    if !pool.facts.deleting {
+        let mut revisions = revisions::list(&context, &pool).await?;
+        pool = revisions::resolve(&context, pool, &mut revisions).await?;
+        stored = revisions.ids();
+    }
+    let facts = &pool.facts;
+    memory.observe(facts, env.uptime());
+    let snapshot = snapshot(&context, facts, &mut memory);
+    let own = snapshot.machines.iter().filter(|machine| machine.owner.as_ref() == Some(&facts.id.uid));
+    memory.observe_machines(own, env.uptime());
+    let mut disks: Vec<Arc<Disk>> = snapshot.disks.values().chain(&snapshot.pool_disks).cloned().collect();
+    disks.sort_by(|a, b| a.id.cmp(&b.id));
+    disks.dedup_by(|a, b| a.id == b.id);
+
+    let names = Names { context: &context, namespace: &facts.namespace };
+    let settings = context.settings.of_plans();
+    let unlimited = unlimited(facts);
+    let mut observed = Observed::new(&snapshot, facts, &stored, settings, &memory, &names);
+    let (next, status) = (plan(&observed), status(&observed, memory.failure().as_ref()));
+    observed.pool = &unlimited;
+    let later = plan(&observed);
+    Ok(Preview { pool: facts.clone(), machines: snapshot.machines.clone(), disks, next, later, status })
+}
+
+/// The pool without a limit of disruptions.
+fn unlimited(pool: &Pool) -> Pool {
+    let mut pool = pool.clone();
+    pool.rollout.budget = Budget::Machines(usize::MAX);
+    pool
+}
+
+/// A context whose writer admits no write.
+fn read_only<P: Platform>(env: &Env, client: Client) -> Context<P> {
+    let (settings, metrics) = (Settings::default(), Metrics::new(env));
+    let writer = Writer::new(
+        client.clone(),
+        env.clone(),
+        Fence::ended(env.clone()),
+        settings.writes_in_flight,
+        settings.request_deadline,
+        metrics.writes.clone(),
+    );
+    // Without its task, the sender of events drops them.
+    let (events, _) = Events::new(writer.clone(), env.clone(), String::new());
+    Context::new(env.clone(), client, (writer, events), Arc::default(), settings, metrics)
+}
+
+/// Lists the objects of the namespace that a pass reads from the caches.
+async fn fill<P: Platform>(context: &Context<P>, namespace: &str) -> Result<(), ReadError> {
+    list::<P, P::Machine, _>(context, namespace, &context.machines, P::read_machine).await?;
+    if P::Disks::EXIST {
+        list::<P, DiskOf<P>, _>(context, namespace, &context.disks, P::Disks::read).await?;
+    }
+    if P::Disks::HAS_ATTACHMENTS {
+        list::<P, AttachmentOf<P>, _>(context, namespace, &context.attachments, P::Disks::read_attachment)
+            .await?;
+    }
+    if P::Instances::EXIST {
+        list::<P, InstanceOf<P>, _>(context, namespace, &context.instances, P::Instances::read).await?;
+    }
+    Ok(())
+}
+
+async fn list<P: Platform, K: ApiObject, T: Cached>(
+    context: &Context<P>,
+    namespace: &str,
+    cache: &Cache<T>,
+    read: fn(&K) -> T,
+) -> Result<(), ReadError> {
+    cache.begin_list(context.env.uptime());
+    let visit = |object: K| cache.listed(Located { namespace: namespace.into(), seen: seen(&object, read) });
+    context.list_live(namespace, visit).await?;
+    cache.end_list();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! The removal of the controller's finalizers, before vmpool is uninstalled: nothing would remove them later, and pools and
+//! machines could not be deleted.
+
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::Value;
+use vmpool_platforms::{ApiObject, Dvp, Finalizers, KubeVirt, OtherController, Platform};
+use vmpool_runtime::Env;
+use vmpool_runtime::lease::LeaseConfig;
+
+use crate::options::PlatformName;
+use crate::watch::{Broken, Scope, list};
+use crate::watches::api;
+
+/// How often the objects are listed again, because an object changed meanwhile.
+const ROUNDS: usize = 10;
+/// Time between two such lists.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long no replica takes the lease back. In this time, the controller must be removed.
+const HOLD: i32 = 120;
+
+/// Why finalizers remain.
+#[derive(Debug, thiserror::Error)]
+pub enum UninstallError {
+    /// The lease cannot be taken from the leader.
+    #[error("taking the lease, so that running controllers stop")]
+    Lease(#[source] kube::Error),
+    /// The installation of another controller cannot be read.
+    #[error("reading whether another controller serves the pools")]
+    OtherController(#[source] kube::Error),
+    /// Pools or machines cannot be read.
+    #[error("{0}")]
+    List(String),
+    /// A patch was rejected.
+    #[error("removing a finalizer")]
+    Patch(#[source] kube::Error),
+    /// Objects change all the time.
+    #[error("{0} finalizers remain, because the objects change all the time")]
+    Remain(usize),
+}
+
+/// Takes the lease from the leader, waits until it has stopped, and removes the finalizers of the controller from all
+/// pools and machines of these platforms. Returns their number. No replica leads for two minutes afterwards.
+///
+/// # Errors
+/// The first request that fails. It is safe to try again.
+pub(crate) async fn remove_finalizers(
+    client: &Client,
+    env: &Env,
+    lease: &LeaseConfig,
+    namespace: Option<&str>,
+    platforms: &[PlatformName],
+) -> Result<usize, UninstallError> {
+    take(client, env, lease).await.map_err(UninstallError::Lease)?;
+    env.sleep(lease.duration).await;
+    let mut removed = 0;
+    if platforms.contains(&PlatformName::Dvp) {
+        removed += of_platform::<Dvp>(client, env, namespace).await?;
+    }
+    if platforms.contains(&PlatformName::Kubevirt) {
+        removed += of_platform::<KubeVirt>(client, env, namespace).await?;
+    }
+    Ok(removed)
+}
+
+/// Makes this process the holder of the lease. The leader stops when it sees that.
+async fn take(client: &Client, env: &Env, lease: &LeaseConfig) -> kube::Result<()> {
+    let leases: Api<Lease> = Api::namespaced(client.clone(), &lease.namespace);
+    loop {
+        let found = leases.get_opt(&lease.name).await?;
+        let is_new = found.is_none();
+        let mut object = found.unwrap_or_default();
+        object.metadata.name = Some(lease.name.clone());
+        let spec = object.spec.get_or_insert_default();
+        spec.holder_identity = Some(lease.identity.clone());
+        spec.lease_duration_seconds = Some(HOLD);
+        spec.lease_transitions = Some(spec.lease_transitions.unwrap_or_default() + 1);
+        // The API server stores whole microseconds.
+        spec.renew_time = Some(MicroTime(env.now().round(jiff::Unit::Microsecond).unwrap_or_default()));
+        spec.acquire_time.clone_from(&spec.renew_time);
+        let written = if is_new {
+            leases.create(&PostParams::default(), &object).await
+        } else {
+            leases.replace(&lease.name, &PostParams::default(), &object).await
+        };
+        match written {
+            Ok(_) => return Ok(()),
+            // The leader has renewed it meanwhile.
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+async fn of_platform<P: Platform>(
+    client: &Client,
+    env: &Env,
+    namespace: Option<&str>,
+) -> Result<usize, UninstallError> {
+    if P::OtherController::EXISTS && other_may_run::<P>(client).await? {
+        tracing::info!(platform = P::NAME, "another controller serves the pools and needs the finalizers");
+        return Ok(0);
+    }
+    let (pools, machines) = (api(client, namespace), api(client, namespace));
+    let (mut removed, mut left) = (0, 0);
+    for _ in 0..ROUNDS {
+        let of_pools = sweep::<P::Pool>(client, &pools, P::Finalizers::remove_from_pool).await?;
+        let of_machines = sweep::<P::Machine>(client, &machines, P::Finalizers::remove).await?;
+        removed += of_pools.0 + of_machines.0;
+        left = of_pools.1 + of_machines.1;
+        if left == 0 {
+            return Ok(removed);
+        }
+        env.sleep(PAUSE).await;
+    }
+    Err(UninstallError::Remain(left))
+}
+
+/// Whether another controller may serve the pools.
+async fn other_may_run<P: Platform>(client: &Client) -> Result<bool, UninstallError> {
+    let installations = Api::all(client.clone()).list(&ListParams::default()).await;
+    match installations {
+        Ok(list) => Ok(P::OtherController::blocker(&list.items).is_some()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+        Err(error) => Err(UninstallError::OtherController(error)),
+    }
+}
+
+/// Removes the finalizers of all objects. Returns how many were removed, and how many objects changed meanwhile.
+async fn sweep<K: ApiObject>(
+    client: &Client,
+    all: &Api<K>,
+    remove: impl Fn(&K) -> Option<Value>,
+) -> Result<(usize, usize), UninstallError> {
+    let mut patches = Vec::new();
+    let listed = list(all, Scope::default(), |object: K| {
+        let namespace = object.meta().namespace.clone().unwrap_or_default();
+        let name = object.meta().name.clone().unwrap_or_default();
+        patches.extend(remove(&object).map(|patch| (namespace, name, patch)));
+    });
+    match listed.await {
+        Ok(_) => {}
+        Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => return Ok((0, 0)),
+        Err(error) => return Err(UninstallError::List(vmpool_runtime::telemetry::with_causes(&error))),
+    }
+    let (mut removed, mut changed) = (0, 0);
+    for (namespace, name, patch) in patches {
+        let Ok(patch) = serde_json::from_value(patch) else { continue };
+        let api: Api<K> = Api::namespaced(client.clone(), &namespace);
+        match api.patch_metadata(&name, &PatchParams::default(), &Patch::<()>::Json(patch)).await {
+            Ok(_) => removed += 1,
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            // A test in the patch failed: the object changed.
+            Err(kube::Error::Api(status)) if [409, 422].contains(&status.code) => changed += 1,
+            Err(error) => return Err(UninstallError::Patch(error)),
+        }
+    }
+    Ok((removed, changed))
+}
+
+#[cfg(test)]
+mod tests;

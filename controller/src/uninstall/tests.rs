@@ -1,0 +1,83 @@
+use rstest::rstest;
+use serde_json::json;
+
+use super::*;
+use crate::testing::{NAMESPACE, World};
+
+const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
+const MACHINES: &str = "virtualmachines.kubevirt.io";
+const FINALIZER: &str = "pool.kubevirt.io/finalizer";
+const LEASES: &str = "leases.coordination.k8s.io";
+
+/// A world with a pool of KubeVirt and a machine, both with the finalizer of the controller and that of another client.
+fn world() -> World {
+    let world = World::new();
+    let metadata =
+        json!({ "name": "web", "namespace": NAMESPACE, "finalizers": ["example.com/mine", FINALIZER] });
+    let pool = json!({ "metadata": metadata, "spec": { "selector": {}, "virtualMachineTemplate": {} } });
+    world.server.create(POOLS, pool);
+    world.server.create(MACHINES, json!({ "metadata": metadata, "spec": { "template": {} } }));
+    world
+}
+
+fn lease() -> LeaseConfig {
+    LeaseConfig::new(NAMESPACE, "vmpool-controller", "uninstall")
+}
+
+async fn remove(world: &World) -> Result<usize, UninstallError> {
+    let (client, env) = (world.server.client(), world.env.clone());
+    let (sender, mut receiver) = tokio::sync::oneshot::channel();
+    let _task = world.env.spawn("uninstall", async move {
+        let platforms = [PlatformName::Dvp, PlatformName::Kubevirt];
+        drop(sender.send(remove_finalizers(&client, &env, &lease(), None, &platforms).await));
+    });
+    world.advance(Duration::from_mins(1)).await;
+    receiver.try_recv().unwrap()
+}
+
+impl World {
+    fn finalizers(&self, resource: &str) -> Vec<String> {
+        let object = self.server.get(resource, "web").unwrap();
+        serde_json::from_value(object["metadata"]["finalizers"].clone()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn only_the_finalizers_of_the_controller_are_removed() {
+    let world = world();
+    assert_eq!(remove(&world).await.unwrap(), 2);
+    for resource in [POOLS, MACHINES] {
+        assert_eq!(world.finalizers(resource), ["example.com/mine"], "{resource}");
+    }
+    assert_eq!(remove(&world).await.unwrap(), 0, "a second run has nothing to do");
+}
+
+#[rstest]
+#[case::there_is_none(false)]
+#[case::another_process_leads(true)]
+#[tokio::test]
+async fn the_lease_is_taken_so_that_no_controller_adds_the_finalizers_again(#[case] is_held: bool) {
+    let world = world();
+    if is_held {
+        world.server.create(
+            LEASES,
+            json!({
+                "metadata": { "name": "vmpool-controller", "namespace": NAMESPACE },
+                "spec": { "holderIdentity": "leader", "leaseDurationSeconds": 15, "leaseTransitions": 4 },
+            }),
+        );
+    }
+    remove(&world).await.unwrap();
+    let lease = world.server.get(LEASES, "vmpool-controller").unwrap();
+    assert_eq!(lease["spec"]["holderIdentity"], "uninstall");
+    assert_eq!(lease["spec"]["leaseDurationSeconds"], 120);
+}
+
+#[tokio::test]
+async fn the_finalizers_stay_for_another_controller_that_serves_the_pools() {
+    let world = world();
+    let installation = json!({ "metadata": { "name": "kubevirt", "namespace": NAMESPACE }, "spec": {} });
+    world.server.create("kubevirts.kubevirt.io", installation);
+    assert_eq!(remove(&world).await.unwrap(), 0);
+    assert!(world.finalizers(POOLS).contains(&FINALIZER.to_owned()));
+}

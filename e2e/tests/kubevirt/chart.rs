@@ -1,0 +1,154 @@
+//! Admission and targeted removal of KubeVirt pools, with the webhook, the aggregated API and the roles of the chart.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, ensure};
+use http::Method;
+use serde_json::{Value, json};
+use vmpool_installation::installation::{GuardOptions, Installation, cluster_options, kubevirt_definitions};
+use vmpool_test_cluster::control_plane::ControlPlane;
+
+use crate::pools::spec;
+use crate::world::{World, run_with};
+use crate::{Place, run_to_end};
+
+const NAMESPACE: &str = "team";
+/// A user with the built-in role `edit`.
+const EDITOR: &str = "alice";
+/// A user with the built-in role `view`.
+const VIEWER: &str = "bob";
+
+/// The pools of this version.
+fn pools(version: &str) -> String {
+    format!("/apis/pool.kubevirt.io/{version}/namespaces/{NAMESPACE}/virtualmachinepools")
+}
+
+/// The endpoint of targeted removal of pool `p`.
+fn removal(query: &str) -> String {
+    format!(
+        "/apis/kubevirt.subresources.vmpool.dev/v1alpha1/namespaces/{NAMESPACE}/virtualmachinepools/p/scaledownwith{query}"
+    )
+}
+
+fn pool(version: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": format!("pool.kubevirt.io/{version}"),
+        "kind": "VirtualMachinePool",
+        "metadata": { "name": "p" },
+        "spec": spec,
+    })
+}
+
+/// The response to a request that must be refused.
+async fn refused(place: &Place<'_>, user: &str, method: Method, path: &str, body: &Value) -> Result<String> {
+    let answer = place.send_as(user, method, path, body).await?;
+    let status = answer.err().with_context(|| format!("{user} may send {body} to {path}"))?;
+    let causes = status.details.map(|details| details.causes).unwrap_or_default();
+    let causes: Vec<String> =
+        causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect();
+    Ok(format!("{} {} {}", status.code, status.message, causes.join("; ")))
+}
+
+/// The response to a request that must be accepted.
+async fn accepted(place: &Place<'_>, user: &str, method: Method, path: &str, body: &Value) -> Result<Value> {
+    let answer = place.send_as(user, method, path, body).await?;
+    answer.map_err(|status| anyhow::anyhow!("{}", status.message)).with_context(|| path.to_owned())
+}
+
+async fn admission(place: &Place<'_>) -> Result<()> {
+    let mut other_labels = spec(1);
+    other_labels["selector"]["matchLabels"]["farm"] = json!("mine");
+    let mut no_percentage = spec(1);
+    no_percentage["maxUnavailable"] = json!("10");
+    for (spec, field, part) in [
+        (&other_labels, "spec.selector", "selector does not match labels"),
+        (&no_percentage, "spec.maxUnavailable", "must end with %"),
+    ] {
+        let mut texts = Vec::new();
+        for version in ["v1beta1", "v1alpha1"] {
+            let text = refused(place, EDITOR, Method::POST, &pools(version), &pool(version, spec)).await?;
+            ensure!(text.starts_with("422") && text.contains(field) && text.contains(part), "{text}");
+            texts.push(text);
+        }
+        ensure!(texts[0] == texts[1], "the versions have different rules: {texts:#?}");
+    }
+    accepted(place, EDITOR, Method::POST, &pools("v1alpha1"), &pool("v1alpha1", &spec(3))).await?;
+    for version in ["v1beta1", "v1alpha1"] {
+        let path = format!("{}/p", pools(version));
+        let patch = json!({ "spec": {
+            "selector": { "matchLabels": { "farm": "mine" } },
+            "virtualMachineTemplate": { "metadata": { "labels": { "farm": "mine" } } },
+        } });
+        let text = refused(place, EDITOR, Method::PATCH, &path, &patch).await?;
+        ensure!(text.contains("spec.selector") && text.contains("selector is immutable"), "{text}");
+        // Only the API server for removals writes the record.
+        let patch =
+            json!({ "metadata": { "annotations": { "vmpool.pool.kubevirt.io/scale-in-targets": "[]" } } });
+        let text = refused(place, EDITOR, Method::PATCH, &path, &patch).await?;
+        ensure!(text.starts_with("403"), "{text}");
+    }
+    Ok(())
+}
+
+async fn targeted_removal(world: &World<'_>) -> Result<()> {
+    let place = &world.place;
+    world.until_ready(&["p-0", "p-1", "p-2"]).await?;
+    let first = json!({ "targets": ["p-0"] });
+    let text = refused(place, VIEWER, Method::POST, &removal(""), &first).await?;
+    ensure!(text.starts_with("403"), "{text}");
+    let stranger = json!({ "targets": ["p-0", "p-7"] });
+    refused(place, EDITOR, Method::POST, &removal(""), &stranger).await?;
+    accepted(place, EDITOR, Method::POST, &removal("?dryRun=All"), &first).await?;
+    ensure!(
+        world.pool("p").await?["spec"]["replicas"] == 3,
+        "a dry run or a refused removal scales the pool"
+    );
+
+    accepted(place, EDITOR, Method::POST, &removal(""), &first).await?;
+    ensure!(world.pool("p").await?["spec"]["replicas"] == 2);
+    world.until_ready(&["p-1", "p-2"]).await?;
+    world.is_settled().await?;
+    ensure!(world.machines().await?.keys().eq(["p-1", "p-2"]), "the target was replaced");
+
+    // An editor may scale the pool, which KubeVirt's own role does not allow. The lowest free ordinal is used again.
+    let scale = format!("{}/p/scale", pools("v1beta1"));
+    accepted(place, EDITOR, Method::PATCH, &scale, &json!({ "spec": { "replicas": 3 } })).await?;
+    world.until_ready(&["p-0", "p-1", "p-2"]).await?;
+    let text = refused(place, VIEWER, Method::PATCH, &scale, &json!({ "spec": { "replicas": 1 } })).await?;
+    ensure!(text.starts_with("403"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn the_chart_serves_admission_and_targeted_removal_of_kubevirt_pools() {
+    run_to_end(async {
+        let mut options = cluster_options("kubevirt-chart");
+        options.manifests.extend(kubevirt_definitions());
+        let cluster = Arc::new(ControlPlane::start(options).await?);
+        let options = GuardOptions::default().value("platforms.kubevirt.enabled=true");
+        let installation = Installation::guarded(cluster.clone(), options).await?;
+        cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
+        for (user, role) in [(EDITOR, "edit"), (VIEWER, "view")] {
+            let (role, user) = (format!("--clusterrole={role}"), format!("--user={user}"));
+            let name = user.trim_start_matches("--user=");
+            let binding = ["create", "rolebinding", name, role.as_str(), user.as_str(), "-n", NAMESPACE];
+            cluster.kubectl(&binding).await?;
+        }
+        let place = Place { cluster: &cluster, namespace: NAMESPACE };
+        run_with(installation.accounts(), place, "kubevirt", async |world| {
+            world
+                .until("the roles of users are aggregated", async || {
+                    let answer =
+                        world.place.send_as(EDITOR, Method::GET, &pools("v1beta1"), &Value::Null).await?;
+                    Ok(answer.ok().map(drop))
+                })
+                .await?;
+            admission(&world.place).await?;
+            targeted_removal(&world).await
+        })
+        .await?;
+        installation.stop().await?;
+        drop(cluster);
+        Ok(())
+    });
+}

@@ -1,0 +1,146 @@
+//! Pools whose template names an instance type and a preference.
+
+use anyhow::{Result, ensure};
+use http::Method;
+use serde_json::{Value, json};
+use vmpool_api::instancetype::API_VERSION;
+
+use crate::Unknown;
+use crate::world::{World, text, with_world};
+
+fn spec(replicas: usize) -> Value {
+    json!({
+        "replicas": replicas,
+        "selector": { "matchLabels": { "farm": "render" } },
+        "virtualMachineTemplate": {
+            "metadata": { "labels": { "farm": "render" } },
+            "spec": {
+                "runStrategy": "Always",
+                "instancetype": { "name": "small", "kind": "VirtualMachineInstancetype" },
+                "preference": { "name": "linux", "kind": "virtualmachinepreference" },
+                "template": {
+                    "metadata": { "labels": { "farm": "render" } },
+                    "spec": { "domain": { "devices": {} } },
+                },
+            },
+        },
+    })
+}
+
+async fn write(world: &World<'_>, kind: &str, name: &str, spec: Value) -> Result<Value> {
+    let metadata = json!({ "name": name });
+    let object = json!({ "apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec });
+    let written = world.place.write(&object, Unknown::Refused).await?;
+    written.map_err(|status| anyhow::anyhow!("{}", status.message))
+}
+
+async fn small(world: &World<'_>, memory: &str) -> Result<Value> {
+    let spec = json!({ "cpu": { "guest": 2 }, "memory": { "guest": memory } });
+    write(world, "VirtualMachineInstancetype", "small", spec).await
+}
+
+/// The copy that a machine uses.
+async fn copy(world: &World<'_>, machine: &Value) -> Result<Value> {
+    let name = text(machine, "/spec/instancetype/revisionName");
+    let path = format!("/apis/apps/v1/namespaces/{}/controllerrevisions/{name}", world.place.namespace);
+    world.place.ask(Method::GET, &path, &Value::Null).await
+}
+
+#[test]
+fn all_machines_of_a_revision_use_one_copy_of_their_instance_type() {
+    with_world("kubevirt-pins", async |world| {
+        // Given a pool whose instance type does not exist, then it has no machine, and its condition says why.
+        world.create("p", &spec(2)).await?;
+        let pool = world
+            .until("the condition shows the missing object", async || {
+                let pool = world.pool("p").await?;
+                let conditions = pool["status"]["conditions"].as_array().cloned().unwrap_or_default();
+                let is_shown = |condition: &Value| {
+                    condition["type"] == "TemplateResolved"
+                        && condition["status"] == "False"
+                        && condition["reason"] == "InstancetypeNotFound"
+                };
+                Ok(conditions.iter().any(is_shown).then_some(pool))
+            })
+            .await?;
+        ensure!(world.machines().await?.is_empty(), "{pool}");
+        ensure!(world.count("create controllerrevisions")? == 0, "{:#?}", world.writes()?);
+
+        // When the objects are created, then all machines name the same copies.
+        small(&world, "2048Mi").await?;
+        write(&world, "VirtualMachinePreference", "linux", json!({})).await?;
+        let machines = world.until_ready(&["p-0", "p-1"]).await?;
+        let pool = world.until_status("p", 2).await?;
+        ensure!(pool["status"]["conditions"] == json!([]), "{pool}");
+        let pinned = machines["p-0"]["spec"]["instancetype"].clone();
+        ensure!(text(&pinned, "/revisionName").starts_with("p-small-v1beta1-"), "{pinned}");
+        ensure!(machines["p-1"]["spec"]["instancetype"] == pinned, "{machines:#?}");
+        ensure!(text(&machines["p-0"], "/spec/preference/revisionName").starts_with("p-linux-v1beta1-"));
+        let stored = copy(&world, &machines["p-0"]).await?;
+        ensure!(text(&stored, "/data/spec/memory/guest") == "2048Mi", "the spelling stays: {stored}");
+        // Two copies and the revision are all that they cost.
+        ensure!(world.count("create controllerrevisions")? == 3, "{:#?}", world.writes()?);
+        world.is_settled().await?;
+
+        // When the instance type changes and the pool grows, then new machines are like the others,
+        small(&world, "8Gi").await?;
+        world.patch("p", &json!({ "spec": { "replicas": 3 } })).await?;
+        let machines = world.until_ready(&["p-0", "p-1", "p-2"]).await?;
+        ensure!(machines["p-2"]["spec"]["instancetype"] == pinned, "{machines:#?}");
+        ensure!(world.count("create controllerrevisions")? == 4, "{:#?}", world.writes()?);
+        // and also when it is deleted, and a machine is replaced.
+        let collection = world.place.path(API_VERSION, "VirtualMachineInstancetype")?;
+        world.place.ask(Method::DELETE, &format!("{collection}/small"), &Value::Null).await?;
+        world.delete_machine("p-0").await?;
+        world
+            .until("p-0 is another machine", async || {
+                let new = world.machines().await?.remove("p-0");
+                let is_new = |new: &Value| new["metadata"]["uid"] != machines["p-0"]["metadata"]["uid"];
+                Ok(new.filter(is_new))
+            })
+            .await?;
+        let machines = world.until_ready(&["p-0", "p-1", "p-2"]).await?;
+        ensure!(machines["p-0"]["spec"]["instancetype"] == pinned, "{machines:#?}");
+
+        // When a user detaches a machine, then it becomes an owner of its copies.
+        world.patch_machine("p-2", &json!({ "metadata": { "ownerReferences": null } })).await?;
+        world.until_ready(&["p-0", "p-1", "p-2", "p-3"]).await?;
+        let owned = copy(&world, &machines["p-2"]).await?;
+        let owners = owned["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        ensure!(owners.iter().any(|owner| owner["uid"] == machines["p-2"]["metadata"]["uid"]), "{owned}");
+
+        // When the template changes, then its revision uses the instance type as it is now.
+        small(&world, "4Gi").await?;
+        let refresh = json!({ "spec": { "virtualMachineTemplate": { "metadata": {
+            "annotations": { "vmpool.dev/refresh-instancetype": "1" },
+        } } } });
+        world.patch("p", &refresh).await?;
+        world
+            .until("all machines of the pool use another copy", async || {
+                let machines = world.machines().await?;
+                let is_new = |name: &str| {
+                    let machine = machines.get(name);
+                    machine.is_some_and(|machine| machine["spec"]["instancetype"] != pinned)
+                };
+                Ok(["p-0", "p-1", "p-3"].into_iter().all(is_new).then_some(()))
+            })
+            .await?;
+        let machines = world.until_ready(&["p-0", "p-1", "p-2", "p-3"]).await?;
+        ensure!(text(&copy(&world, &machines["p-0"]).await?, "/data/spec/memory/guest") == "4Gi");
+        ensure!(machines["p-2"]["spec"]["instancetype"] == pinned, "the detached machine stays as it is");
+
+        // When the pool is deleted, then the copies of the detached machine stay.
+        world.delete_pool("p", "Background").await?;
+        world.until_ready(&["p-2"]).await?;
+        world
+            .until("the pool's copies are gone, except that of the detached machine", async || {
+                let path = format!("/apis/apps/v1/namespaces/{}/controllerrevisions", world.place.namespace);
+                let list = world.place.ask(Method::GET, &path, &Value::Null).await?;
+                let kept = list["items"].as_array().map(Vec::len);
+                Ok((kept == Some(2)).then_some(()))
+            })
+            .await?;
+        copy(&world, &machines["p-2"]).await?;
+        Ok(())
+    });
+}

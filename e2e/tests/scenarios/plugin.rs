@@ -1,0 +1,242 @@
+//! The kubectl plugin with the rights of its users.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use vmpool_api::v1alpha2::GROUP;
+use vmpool_e2e::scenario::scenario;
+use vmpool_e2e::world::condition::{condition, live_members, ready_replicas, status};
+use vmpool_e2e::world::{Policy, World};
+use vmpool_test_cluster::binaries::find;
+use vmpool_test_cluster::control_plane::apply;
+use vmpool_test_cluster::{poll, process};
+
+/// The rights for the platform's objects, which the platform's own roles contain.
+fn platform_rules() -> Value {
+    json!([
+        { "apiGroups": [GROUP], "resources": ["virtualmachines"], "verbs": ["get", "list", "patch"] },
+        {
+            "apiGroups": [GROUP],
+            "resources": ["virtualdisks", "virtualmachineblockdeviceattachments"],
+            "verbs": ["list"],
+        },
+        { "apiGroups": [GROUP], "resources": ["virtualmachineoperations"], "verbs": ["create", "get"] },
+    ])
+}
+
+/// The plugin with the kubeconfig of a user.
+struct Plugin<'w> {
+    world: &'w World,
+    program: PathBuf,
+    kubeconfig: PathBuf,
+}
+
+impl<'w> Plugin<'w> {
+    /// The plugin of a user with these cluster roles, and with `rules` for the platform's objects.
+    async fn of(world: &'w World, user: &str, roles: &[&str], rules: Option<Value>) -> Result<Self> {
+        world.user(user, roles).await?;
+        if let Some(rules) = rules {
+            let name = format!("{user}-platform");
+            let role = json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+                "metadata": { "name": name }, "rules": rules,
+            });
+            let binding = json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+                "metadata": { "name": name },
+                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name },
+                "subjects": [{ "kind": "ServiceAccount", "name": user, "namespace": world.namespace() }],
+            });
+            apply(&world.client(), &[role, binding], Some(world.namespace())).await?;
+            let name = world.user_name(user);
+            poll::until(
+                || format!("{name} may list machines"),
+                vmpool_e2e::world::DEADLINE,
+                async || {
+                    let may = world.may(&name, "list", GROUP, "virtualmachines").await?;
+                    Ok::<_, vmpool_test_cluster::Error>(if may { Ok(()) } else { Err("no".to_owned()) })
+                },
+            )
+            .await?;
+        }
+        let kubeconfig = world.cluster().service_account_kubeconfig(world.namespace(), user).await?;
+        Ok(Self { world, program: find("kubectl-vmpool", "VMPOOL_PLUGIN")?, kubeconfig })
+    }
+
+    /// Runs the plugin. Returns whether it succeeded, its output and its errors.
+    async fn run(&self, arguments: &[&str]) -> Result<(bool, String, String)> {
+        let mut command = Command::new(&self.program);
+        command.args(arguments).arg("--kubeconfig").arg(&self.kubeconfig);
+        command.args(["-n", self.world.namespace()]).env_remove("KUBECONFIG");
+        let output = process::output("kubectl-vmpool", command, vmpool_e2e::world::DEADLINE).await?;
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).context("the output is no text");
+        Ok((output.status.success(), text(output.stdout)?, text(output.stderr)?))
+    }
+
+    /// The output of a command that must succeed.
+    async fn output(&self, arguments: &[&str]) -> Result<String> {
+        let (well, output, errors) = self.run(arguments).await?;
+        ensure!(well, "{arguments:?}\n{output}\n{errors}");
+        Ok(output)
+    }
+
+    /// The error of a command that must fail.
+    async fn error(&self, arguments: &[&str]) -> Result<String> {
+        let (well, output, errors) = self.run(arguments).await?;
+        ensure!(!well, "{arguments:?} succeeded\n{output}");
+        Ok(errors)
+    }
+}
+
+#[test]
+fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user() {
+    scenario("the plugin shows, plans and removes").guarded().run(async |world| {
+        let pool = world.pool("web").policy(Policy::NewestFirst).disk("root").replicas(3).ready().await?;
+        let names: Vec<String> =
+            pool.machines().await?.iter().map(|machine| machine.name().to_owned()).collect();
+        let plugin = Plugin::of(world, "ed", &["edit"], Some(platform_rules())).await?;
+
+        // The status lists all machines and their disks, plain without a terminal;
+        let status = plugin.output(&["status", "web"]).await?;
+        ensure!(names.iter().all(|name| status.contains(name.as_str())), "{status}");
+        ensure!(status.contains("3 desired, 3 exist, 3 ready, 3 up to date"), "{status}");
+        ensure!(status.contains("Synced=True") && status.contains("SuccessfulCreate"), "{status}");
+        ensure!(!status.contains('\u{1b}') && !status.contains("Not shown"), "{status}");
+        // and the same as JSON.
+        let status: Value = serde_json::from_str(&plugin.output(&["status", "web", "-o", "json"]).await?)?;
+        ensure!(status["machines"].as_array().is_some_and(|machines| machines.len() == 3), "{status}");
+        ensure!(status["machines"][0]["disks"][0]["template"] == "root", "{status}");
+
+        // A plan names the machine that the controller then deletes, and changes nothing.
+        let plan = plugin.output(&["plan", "web", "--replicas=2"]).await?;
+        let victim = names.iter().find(|name| plan.contains(&format!("delete machine {name}: surplus")));
+        let victim = victim.with_context(|| plan.clone())?.clone();
+        ensure!(pool.machines().await?.len() == 3);
+        pool.scale(2).await?;
+        pool.until(live_members(2).and(ready_replicas(2))).await?;
+        let left: Vec<String> =
+            pool.machines().await?.iter().map(|machine| machine.name().to_owned()).collect();
+        ensure!(!left.contains(&victim), "{plan}\n{left:?}");
+        let plan = plugin.output(&["plan", "web"]).await?;
+        ensure!(plan.contains("The controller would change nothing."), "{plan}");
+
+        // A dry run of a removal changes nothing, and the removal is complete when the command ends.
+        let machine = pool.machine(0).await?;
+        world.user_actions().request_removal(&[machine.uid().to_owned()]);
+        let dry = plugin.output(&["remove", "web", machine.name(), "--dry-run"]).await?;
+        ensure!(dry.contains("nothing was removed"), "{dry}");
+        ensure!(pool.get().await?.number("/spec/replicas") == Some(2));
+        let removed = plugin.output(&["remove", "web", machine.name(), "--wait"]).await?;
+        ensure!(removed.contains("removal accepted") && removed.contains("gone"), "{removed}");
+        ensure!(pool.get().await?.number("/spec/replicas") == Some(1));
+        pool.until(live_members(1)).await?;
+        let again = plugin.error(&["remove", "web", machine.name()]).await?;
+        ensure!(again.contains("not found") && again.contains("nothing was removed"), "{again}");
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn the_plugin_pauses_rolls_back_restarts_and_protects() {
+    scenario("the plugin pauses, rolls back, restarts and protects").guarded().run(async |world| {
+        let pool = world.pool("web").policy(Policy::NewestFirst).disk("root").replicas(2).ready().await?;
+        let plugin = Plugin::of(world, "ed", &["edit"], Some(platform_rules())).await?;
+        let before = pool.get().await?.text("/status/desiredTemplateHash").to_owned();
+        let settled =
+            || ready_replicas(2).and(status("updatedReplicas", 2)).and(condition("Ready", "True", "Ready"));
+
+        // While the rollout is paused, a changed template reaches no machine, and the plan says so.
+        plugin.output(&["pause", "web"]).await?;
+        pool.edit(
+            &json!({ "spec": { "virtualMachineTemplate": { "spec": { "memory": { "size": "1Gi" } } } } }),
+        )
+        .await?;
+        pool.until(condition("Ready", "False", "Paused")).await?;
+        let plan = plugin.output(&["plan", "web"]).await?;
+        ensure!(
+            plan.contains("The controller would change nothing.") && plan.contains("the rollout is paused"),
+            "{plan}"
+        );
+        let paused = plugin.output(&["status", "web"]).await?;
+        ensure!(paused.contains(": Paused\n") && paused.contains(&before), "{paused}");
+        plugin.output(&["resume", "web"]).await?;
+
+        // The changed template needs restarts, which the plugin requests one after the other.
+        pool.until(status("restartPendingReplicas", 2)).await?;
+        let restarted = plugin.output(&["restart", "web"]).await?;
+        ensure!(restarted.matches(": restarted").count() == 2, "{restarted}");
+        let order: Vec<&str> =
+            restarted.lines().map(|line| line.rsplit(' ').next().unwrap_or_default()).collect();
+        ensure!(
+            order == ["requested", "restarted", "requested", "restarted"],
+            "the budget is one machine: {restarted}"
+        );
+        pool.until(settled()).await?;
+
+        // A rollback writes the earlier template.
+        let history = plugin.output(&["history", "web"]).await?;
+        ensure!(history.contains(&before) && history.contains("current template"), "{history}");
+        let diff = plugin.output(&["diff", "web", &before]).await?;
+        ensure!(diff.contains("-    size: 1Gi"), "{diff}");
+        plugin.output(&["rollback", "web", "--dry-run"]).await?;
+        ensure!(pool.get().await?.text("/status/desiredTemplateHash") != before);
+        plugin.output(&["rollback", "web"]).await?;
+        pool.until(status("restartPendingReplicas", 2)).await?;
+        ensure!(pool.get().await?.text("/status/desiredTemplateHash") == before);
+        let refused = plugin.error(&["rollback", "web", "--to-revision", &before]).await?;
+        ensure!(refused.contains("already has the template"), "{refused}");
+
+        // A protected machine is neither restarted nor removed by a scale-down.
+        let machine = pool.machine(0).await?;
+        let until = plugin.output(&["protect", "web", machine.name(), "--for=1h", "--reason=a job"]).await?;
+        ensure!(until.contains("protected until"), "{until}");
+        let refused = plugin.error(&["restart", "web", machine.name()]).await?;
+        ensure!(refused.contains("is protected: nothing was restarted"), "{refused}");
+        let shown = plugin.output(&["status", "web"]).await?;
+        ensure!(shown.contains("protected until") && shown.contains("a job"), "{shown}");
+        plugin.output(&["scale", "web", "--replicas=1"]).await?;
+        pool.until(live_members(1)).await?;
+        ensure!(pool.machine(0).await?.name() == machine.name());
+        plugin.output(&["unprotect", "web", machine.name()]).await?;
+        plugin.output(&["restart", "web"]).await?;
+        pool.until(ready_replicas(1).and(status("updatedReplicas", 1))).await?;
+
+        // The doctor finds the installation, and what the user may not check.
+        let (_, doctor, _) = plugin.run(&["doctor"]).await?;
+        for line in
+            ["ok       API server", "ok       DVP pools:", "ok       DVP API service", "ok       DVP rights"]
+        {
+            ensure!(doctor.contains(line), "{line} is missing:\n{doctor}");
+        }
+        ensure!(doctor.contains("unknown  webhook"), "{doctor}");
+        // Names are completed from the cluster.
+        let mut command = Command::new(&plugin.program);
+        command.args(["__complete", "--kubeconfig"]).arg(&plugin.kubeconfig);
+        command.args(["-n", world.namespace(), "status", ""]).env_remove("KUBECONFIG");
+        let completed = process::output("kubectl-vmpool", command, vmpool_e2e::world::DEADLINE).await?;
+        ensure!(completed.stdout.starts_with(b"web\n"), "{completed:?}");
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn the_plugin_names_missing_rights_and_objects() {
+    scenario("the plugin names missing rights and objects").guarded().run(async |world| {
+        world.pool("web").policy(Policy::NewestFirst).replicas(1).ready().await?;
+        let viewer = Plugin::of(world, "vera", &["vmpool-viewer"], None).await?;
+        // A user who may read pools only sees the pool, and what is missing.
+        let status = viewer.output(&["status", "web"]).await?;
+        ensure!(status.contains("1 desired, 1 exist, 1 ready"), "{status}");
+        ensure!(status.contains("machines and disks: you may not list"), "{status}");
+        // Other commands fail, and name the right.
+        let error = viewer.error(&["plan", "web"]).await?;
+        ensure!(error.contains("you may not list objects of kind VirtualMachine"), "{error}");
+        let error = viewer.error(&["remove", "web", "web-abcde"]).await?;
+        ensure!(error.contains(&format!("the verb \"get\" on virtualmachines.{GROUP}")), "{error}");
+        let error = viewer.error(&["status", "wen"]).await?;
+        ensure!(error.contains("pool wen not found in namespace"), "{error}");
+        Ok::<_, anyhow::Error>(())
+    });
+}
