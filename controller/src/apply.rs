@@ -113,34 +113,29 @@ async fn run_stage<P: Platform>(
             for action in waiting.by_ref().take(window.free(running.len())) {
                 running.push(async move {
                     if stop.load(Ordering::Relaxed) || !is_current(context, pool) {
-                        return (action, Outcome::Skipped);
+                        return (action, Outcome::outdated());
                     }
                     let outcome = perform(context, pool, basis, &action).await;
                     (action, outcome)
                 });
             }
             let Some((action, outcome)) = running.next().await else { break };
-            let step = record::record(outcome, context, pool, memory);
-            applied.events.extend(step.events);
-            applied.outdated |= step.outdated;
-            applied.revisions.extend(step.revision);
-            complete &= step.done;
-            if step.done {
+            let Outcome { effects, events, done, outdated, error, reason } = outcome;
+            record::record(effects, error.as_ref(), context, pool, memory, &mut applied.revisions);
+            applied.events.extend(events);
+            applied.outdated |= outdated;
+            complete &= done;
+            if done {
                 window.widen();
             }
-            if retries_refused_last(stage) && (step.done || step.error.is_some()) {
-                memory.record_result(action.object(), step.error.is_some());
+            if retries_refused_last(stage) && (done || error.is_some()) {
+                memory.record_result(action.object(), error.is_some());
             }
-            if let Some(error) = step.error {
-                if let Action::CreateDisk { machine, disk } = &action
-                    && create::owner(pool, machine, disk) == pool.facts.id.uid
-                {
-                    create::record_unconfirmed_disk(memory, disk, &error, context.env.uptime());
-                }
+            if let Some(error) = error {
                 stop.store(true, Ordering::Relaxed);
                 applied.fenced |= matches!(error, WriteError::Fenced);
                 let message = applied.events.last().map(|last| last.note.clone()).unwrap_or_default();
-                let reason = step.reason.unwrap_or_else(|| action.failure_reason());
+                let reason = reason.unwrap_or_else(|| action.failure_reason());
                 disks_refused |= stage == Stage::Create && reason == FailureReason::DiskFailure;
                 failure = Some((Failure { reason, message: shorten(message) }, error.retry_after()));
             }

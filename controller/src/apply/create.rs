@@ -1,16 +1,15 @@
 //! Creating a machine together with its disks. Existing disks are allocated to the machine first. New disks are created
 //! after it, because their owner reference can contain its UID.
 
-use std::time::Duration;
-
+use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::{DiskDraft, DiskSource, Draft, Lifetime};
-use vmpool_engine::{Disk, Memory, ObjectId, Uid};
-use vmpool_platforms::{DiskOf, Disks, Platform};
+use vmpool_engine::{Disk, Machine, ObjectId, Uid};
+use vmpool_platforms::{DiskOf, Disks, Platform, Wording};
 
 use super::basis::Basis;
 use super::disk;
-use super::outcome::{CreateResult, MadeDisk, Outcome, Unit};
+use super::outcome::{Effect, Outcome, Written};
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
@@ -18,6 +17,7 @@ use crate::object::{collection, seen};
 use crate::pool_entry::PoolEntry;
 use crate::write::WriteError;
 
+/// Creates a machine after all its existing disks were allocated to it, and then its new disks.
 pub(super) async fn unit<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -26,78 +26,123 @@ pub(super) async fn unit<P: Platform>(
 ) -> Outcome {
     match basis.storage_conflict(&draft.name) {
         Ok(None) => {}
-        Ok(Some(why)) => return Outcome::StorageConflict(draft.name.clone(), why.clone()),
+        Ok(Some(why)) => return storage_conflict(draft, why),
         Err(error) => {
             let error = WriteError::Unconfirmed(error);
-            return Outcome::Failed(machine_failure(draft, &error), error);
+            return Outcome::failed(machine_failure(draft, &error), error);
         }
     }
     let (claimed, stop) = disk::claim(context, pool, basis, &draft.disks, &draft.name).await;
     let outcome = match stop {
         Some(stop) => stop,
-        None => Outcome::Unit(create_with_disks(context, pool, basis, draft).await),
+        None => match machine(context, pool, basis, draft).await {
+            Ok(machine) => with_disks(context, pool, draft, machine).await,
+            Err(outcome) => outcome,
+        },
     };
     outcome.after(claimed)
 }
 
-/// Creates a machine after all its existing disks were allocated to it, and then its new disks.
-async fn create_with_disks<P: Platform>(
+/// The next plan creates the other machines, and reports this one.
+fn storage_conflict(draft: &Draft, why: &str) -> Outcome {
+    tracing::warn!(machine = &*draft.name, why, "did not create a machine");
+    let event =
+        PoolEvent { reason: Reason::FailedCreate, name: draft.name.to_string(), note: why.to_owned() };
+    Outcome::outdated().with(Effect::StorageConflict(draft.name.clone(), why.to_owned())).reporting([event])
+}
+
+/// Creates the new disks of a created machine.
+async fn with_disks<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    basis: &Basis,
     draft: &Draft,
-) -> Unit {
-    let mut unit =
-        Unit { draft: draft.clone(), machine: machine(context, pool, basis, draft).await, disks: Vec::new() };
-    if let CreateResult::Exists(machine) = &unit.machine
-        && !machine.facts.terminating
-    {
-        // An existing machine may have been created from another draft. Disks that it does not refer to would be
-        // surplus, and the next pass repairs what it lacks.
-        let refers = |disk: &&DiskDraft| machine.facts.disks.iter().any(|device| device.disk == disk.name);
-        let new = draft.disks.iter().filter(|disk| disk.source == DiskSource::New);
-        for wanted in new.filter(refers) {
-            let id = &machine.facts.id;
-            let result = disk(context, pool, id, wanted).await;
-            let failed = result.is_err();
-            unit.disks.push(MadeDisk { draft: wanted.clone(), owner: owner(pool, id, wanted), result });
+    machine: Seen<Machine>,
+) -> Outcome {
+    let id = machine.facts.id.clone();
+    tracing::info!(machine = &*id.name, machine_uid = id.uid.as_str(), "created a machine");
+    let created = PoolEvent {
+        reason: Reason::SuccessfulCreate,
+        name: id.name.to_string(),
+        note: P::Wording::created(&pool.facts.namespace, &id),
+    };
+    let facts = machine.facts.clone();
+    let mut outcome = Outcome::done()
+        .with(Effect::NumberUsed(draft.number))
+        .with(Effect::Machine(machine))
+        .with(Effect::MachineCreated)
+        .with(Effect::DisksAccepted(draft.disks.clone()))
+        .reporting([created])
+        .reporting(disk::reused(&context.metrics, &draft.disks, &id));
+    if facts.terminating {
+        return outcome;
+    }
+    // An existing machine may have been created from another draft. Disks that it does not refer to would be surplus,
+    // and the next pass repairs what it lacks.
+    let refers = |disk: &&DiskDraft| facts.disks.iter().any(|device| device.disk == disk.name);
+    let new = draft.disks.iter().filter(|disk| disk.source == DiskSource::New);
+    for wanted in new.filter(refers) {
+        match disk(context, pool, &id, wanted).await {
+            Ok(disk) => {
+                // The machine cannot use a foreign disk. The next plan chooses another name.
+                let owner = owner(pool, &id, wanted);
+                if disk.facts.owner.as_ref().is_none_or(|found| found.uid != owner) {
+                    outcome.done = false;
+                    outcome.outdated = true;
+                }
+                outcome.effects.push(Effect::Disk(disk));
+            }
             // A later pass creates the rest as repairs, with their backoff.
-            if failed {
+            Err(error) => {
+                outcome.effects.extend(unconfirmed_disk(pool, &id, wanted, &error));
+                outcome.fail(disk_failure(wanted, &error), error);
+                outcome.reason = Some(FailureReason::DiskFailure);
                 break;
             }
         }
     }
-    unit
+    outcome
 }
 
+/// Creates the machine, or finds that it exists and that the pool owns it.
 async fn machine<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     basis: &Basis,
     draft: &Draft,
-) -> CreateResult {
+) -> Written {
     let namespace = &*pool.facts.namespace;
     let body = P::machine(&pool.object, &basis.templates.wanted.value(), draft);
     let path = collection::<P::Machine>(namespace);
-    match context.writer.create::<P::Machine>(WriteKind::CreateMachine, path, body).await {
-        Ok(machine) => CreateResult::Exists(seen(&machine, P::read_machine)),
+    // A rejected create had no effect, so its number can be used again. Any other number is used up.
+    let used = || Outcome::outdated().with(Effect::NumberUsed(draft.number));
+    let error = match context.writer.create::<P::Machine>(WriteKind::CreateMachine, path, body).await {
+        Ok(machine) => return Ok(seen(&machine, P::read_machine)),
         Err(error) if error.is_already_exists() => {
             match context.get_live::<P::Machine>(namespace, &draft.name).await {
                 Ok(Some(machine)) => {
                     let machine = seen(&machine, P::read_machine);
                     if machine.facts.owner.as_ref() == Some(&pool.facts.id.uid) {
-                        CreateResult::Exists(machine)
-                    } else {
-                        CreateResult::NameTaken(machine)
+                        return Ok(machine);
                     }
+                    // Another object has the name, which also resolves an earlier unconfirmed create. It may have
+                    // belonged to the pool when it was created. Then it uses disks of the pool, which are not free.
+                    let taken = used().with(Effect::NameTaken(draft.name.clone()));
+                    return Err(taken.with(Effect::Machine(machine)));
                 }
-                Ok(None) => CreateResult::NameFreed,
-                Err(error) => CreateResult::Unknown(WriteError::Unconfirmed(error.to_string())),
+                // Another object had the name and was just deleted. The API server may still carry out an earlier
+                // unconfirmed create.
+                Ok(None) => return Err(used()),
+                Err(error) => WriteError::Unconfirmed(error.to_string()),
             }
         }
-        Err(error @ WriteError::Unconfirmed(_)) => CreateResult::Unknown(error),
-        Err(error) => CreateResult::Refused(error),
-    }
+        Err(error) => error,
+    };
+    let effects = if matches!(error, WriteError::Unconfirmed(_)) {
+        vec![Effect::NumberUsed(draft.number), Effect::CreateUnconfirmed(draft.name.clone(), draft.number)]
+    } else {
+        vec![Effect::DisksFailed(draft.disks.clone())]
+    };
+    Err(Outcome { effects, ..Outcome::failed(machine_failure(draft, &error), error) })
 }
 
 /// Creates a disk of `machine`. If the disk already exists, returns it with any owner; the next plan decides about it.
@@ -127,17 +172,17 @@ pub(super) async fn disk<P: Platform>(
     }
 }
 
-/// Records an unconfirmed create of a retained disk. If its machine is deleted, another machine waits for the disk
+/// The effect of an unconfirmed create of a retained disk. If its machine is deleted, another machine waits for the disk
 /// instead of getting a new one.
-pub(super) fn record_unconfirmed_disk(
-    memory: &mut Memory,
+pub(super) fn unconfirmed_disk<P: Platform>(
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
     draft: &DiskDraft,
     error: &WriteError,
-    uptime: Duration,
-) {
-    if matches!(error, WriteError::Unconfirmed(_)) {
-        memory.disks.create_unconfirmed(&draft.name, 0, uptime);
-    }
+) -> Option<Effect> {
+    let is_retained = owner(pool, machine, draft) == pool.facts.id.uid;
+    (is_retained && matches!(error, WriteError::Unconfirmed(_)))
+        .then(|| Effect::DiskUnconfirmed(draft.name.clone()))
 }
 
 /// The UID of the owner of a disk of this template.
@@ -150,7 +195,7 @@ pub(super) fn owner<P: Platform>(pool: &PoolEntry<P>, machine: &ObjectId, draft:
 }
 
 /// The event about a machine that could not be created.
-pub(super) fn machine_failure(draft: &Draft, error: &WriteError) -> PoolEvent {
+fn machine_failure(draft: &Draft, error: &WriteError) -> PoolEvent {
     PoolEvent {
         reason: Reason::FailedCreate,
         name: draft.name.to_string(),

@@ -2,9 +2,9 @@
 
 use vmpool_engine::ObjectId;
 use vmpool_engine::plan::DeleteReason;
-use vmpool_platforms::Platform;
+use vmpool_platforms::{Platform, Wording};
 
-use super::outcome::Outcome;
+use super::outcome::{Effect, Outcome};
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
@@ -21,9 +21,9 @@ pub(super) async fn by_uid<P: Platform>(
 ) -> Outcome {
     let path = collection::<P::Machine>(&pool.facts.namespace);
     match delete(context, path, machine, reason, None).await {
-        Ok(_) => Outcome::Deleted(machine.clone(), reason),
+        Ok(_) => deleted(context, pool, machine, reason),
         // Not found, or another object has the name: the target is gone.
-        Err(error) if error.is_gone() || error.is_conflict() => Outcome::Gone(machine.clone()),
+        Err(error) if error.is_gone() || error.is_conflict() => Outcome::gone(machine),
         Err(error) => uncertain(machine, error),
     }
 }
@@ -38,7 +38,7 @@ pub(super) async fn at_version<P: Platform>(
     version: Option<u64>,
 ) -> Outcome {
     // The cache already shows a change.
-    let Some(version) = version else { return Outcome::Outdated };
+    let Some(version) = version else { return Outcome::outdated() };
     let path = collection::<P::Machine>(&pool.facts.namespace);
     let sent = context.env.uptime();
     match delete(context, path, machine, reason, Some(version)).await {
@@ -47,9 +47,9 @@ pub(super) async fn at_version<P: Platform>(
             if let Some(left) = left {
                 context.machines.wrote(left, sent);
             }
-            Outcome::Deleted(machine.clone(), reason)
+            deleted(context, pool, machine, reason)
         }
-        Err(error) if error.is_gone() => Outcome::Gone(machine.clone()),
+        Err(error) if error.is_gone() => Outcome::gone(machine),
         Err(error) if error.is_conflict() => changed(context, pool, machine).await,
         Err(error) => uncertain(machine, error),
     }
@@ -77,24 +77,51 @@ async fn delete<P: Platform>(
 async fn changed<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, machine: &ObjectId) -> Outcome {
     match context.get_live::<P::Machine>(&pool.facts.namespace, &machine.name).await {
         Ok(live) => match live.map(|live| seen(&live, P::read_machine)) {
-            Some(live) if live.facts.id == *machine => Outcome::Changed(live),
-            _ => Outcome::Gone(machine.clone()),
+            Some(live) if live.facts.id == *machine => Outcome::changed(live),
+            _ => Outcome::gone(machine),
         },
         Err(error) => {
             let error = WriteError::Unconfirmed(error.to_string());
-            Outcome::Failed(failure(machine, &error), error)
+            Outcome::failed(failure(machine, &error), error)
         }
     }
 }
 
-fn uncertain(machine: &ObjectId, error: WriteError) -> Outcome {
-    match error {
-        WriteError::Unconfirmed(_) => Outcome::MaybeDeleted(machine.clone(), error),
-        error => Outcome::Failed(failure(machine, &error), error),
+/// The outcome of an accepted deletion.
+fn deleted<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+    reason: DeleteReason,
+) -> Outcome {
+    tracing::info!(
+        machine = &*machine.name,
+        machine_uid = machine.uid.as_str(),
+        ?reason,
+        "deleted a machine"
+    );
+    context.metrics.removals.deleted(reason);
+    let mut outcome = Outcome::gone(machine);
+    if reason == DeleteReason::Unhealthy {
+        outcome = outcome.with(Effect::Healed(machine.clone()));
     }
+    // The event about a target is sent when its entry is removed from the record, because other programs delete most
+    // targets.
+    let event = (reason != DeleteReason::Targeted).then(|| PoolEvent {
+        reason: Reason::SuccessfulDelete,
+        name: machine.name.to_string(),
+        note: P::Wording::deleted(&pool.facts.namespace, machine, reason),
+    });
+    outcome.reporting(event)
 }
 
-pub(super) fn failure(machine: &ObjectId, error: &WriteError) -> PoolEvent {
+fn uncertain(machine: &ObjectId, error: WriteError) -> Outcome {
+    let is_unconfirmed = matches!(error, WriteError::Unconfirmed(_));
+    let outcome = Outcome::failed(failure(machine, &error), error);
+    if is_unconfirmed { outcome.with(Effect::DeleteUnconfirmed(machine.uid.clone())) } else { outcome }
+}
+
+fn failure(machine: &ObjectId, error: &WriteError) -> PoolEvent {
     PoolEvent {
         reason: Reason::FailedDelete,
         name: machine.name.to_string(),

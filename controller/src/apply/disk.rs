@@ -14,7 +14,7 @@ use vmpool_engine::{Disk, Machine, ObjectId};
 use vmpool_platforms::{DiskOf, Disks, Platform};
 
 use super::basis::{Basis, free};
-use super::outcome::Outcome;
+use super::outcome::{Effect, Outcome};
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
 use crate::metrics::{ClaimOutcome, Metrics, WriteKind};
@@ -38,18 +38,18 @@ pub(super) async fn claim<P: Platform>(
     let mut claimed = Vec::new();
     for disk in free(disks) {
         let doing = || format!("allocating disk {disk} to machine {machine}");
-        let outcome = send(context, pool, basis, disk, P::Disks::annotations(&annotations), doing).await;
-        let stop = match outcome {
-            Outcome::Disk(disk, _) => {
+        match send(context, pool, basis, disk, P::Disks::annotations(&annotations), doing).await {
+            Ok(disk) => {
                 context.metrics.disks.claimed(ClaimOutcome::Done);
                 claimed.push(disk);
-                continue;
             }
-            stop => stop,
-        };
-        let failed = matches!(stop, Outcome::Failed(..));
-        context.metrics.disks.claimed(if failed { ClaimOutcome::Failed } else { ClaimOutcome::Outdated });
-        return (claimed, Some(stop));
+            Err(stop) => {
+                let failed = stop.error.is_some();
+                let outcome = if failed { ClaimOutcome::Failed } else { ClaimOutcome::Outdated };
+                context.metrics.disks.claimed(outcome);
+                return (claimed, Some(stop));
+            }
+        }
     }
     (claimed, None)
 }
@@ -96,7 +96,7 @@ pub(super) async fn annotate<P: Platform>(
             Ok(Some(live)) => {
                 let live = seen(&live, P::read_machine);
                 if is_claimant(&live.facts, pool, disk) {
-                    return Outcome::Changed(live);
+                    return Outcome::changed(live);
                 }
             }
             Err(error) => {
@@ -109,8 +109,11 @@ pub(super) async fn annotate<P: Platform>(
             }
         }
     }
-    send(context, pool, basis, disk, P::Disks::annotations(annotations), || format!("marking disk {disk}"))
-        .await
+    let doing = || format!("marking disk {disk}");
+    match send(context, pool, basis, disk, P::Disks::annotations(annotations), doing).await {
+        Ok(disk) => Outcome::done().with(Effect::Disk(disk)),
+        Err(outcome) => outcome,
+    }
 }
 
 /// Whether the machine that a disk is allocated to may use it: the pool owns the machine, or the machine refers to the
@@ -131,13 +134,13 @@ pub(super) async fn expand<P: Platform>(
     let size = Quantity::from_bytes(bytes);
     let doing = || format!("expanding disk {disk} to {size}");
     match send(context, pool, basis, disk, P::Disks::expand(bytes), doing).await {
-        Outcome::Disk(grown, _) => {
+        Ok(grown) => {
             context.metrics.disks.grown.inc();
             let note = format!("expanded disk {disk} to {size}, the size of its disk template");
             let event = PoolEvent { reason: Reason::DiskResized, name: disk.name.to_string(), note };
-            Outcome::Disk(grown, Some(event))
+            Outcome::done().with(Effect::Disk(grown)).reporting([event])
         }
-        outcome => outcome,
+        Err(outcome) => outcome,
     }
 }
 
@@ -150,7 +153,7 @@ pub(super) async fn delete<P: Platform>(
     disk: &ObjectId,
     reason: DiskDeleteReason,
 ) -> Outcome {
-    let Some(planned) = basis.disk(disk) else { return Outcome::Outdated };
+    let Some(planned) = basis.disk(disk) else { return Outcome::outdated() };
     let doing = format!("deleting disk {disk}");
     match basis.user_of(&disk.name) {
         Err(error) => return failed(&disk.name, &doing, WriteError::Unconfirmed(error)),
@@ -160,8 +163,8 @@ pub(super) async fn delete<P: Platform>(
             let annotations = DiskAnnotations { collecting_since: None, ..planned.facts.annotations.clone() };
             let doing = || format!("keeping disk {disk}, which {user} uses");
             return match send(context, pool, basis, disk, P::Disks::annotations(&annotations), doing).await {
-                Outcome::Disk(disk, _) => Outcome::DiskChanged(disk),
-                outcome => outcome,
+                Ok(disk) => Outcome::outdated().with(Effect::Disk(disk)),
+                Err(outcome) => outcome,
             };
         }
         Ok(None) => {}
@@ -178,9 +181,9 @@ pub(super) async fn delete<P: Platform>(
             };
             let note = format!("deleted disk {disk}: {why}");
             let event = PoolEvent { reason: Reason::DiskDeleted, name: disk.name.to_string(), note };
-            Outcome::DiskDeleted(planned.facts.clone(), Some(event))
+            Outcome::done().with(Effect::DiskDeleted(planned.facts.clone())).reporting([event])
         }
-        Err(error) if error.is_gone() => Outcome::DiskDeleted(planned.facts.clone(), None),
+        Err(error) if error.is_gone() => Outcome::done().with(Effect::DiskDeleted(planned.facts.clone())),
         Err(error) if error.is_conflict() => changed(context, pool, disk).await,
         Err(error) => failed(&disk.name, &doing, error),
     }
@@ -215,7 +218,9 @@ pub(super) async fn transfer<P: Platform>(
         let patch = P::Disks::transfer(&live, &machine.id);
         match patch_at(context, pool, &facts.id, patch, &version).await {
             Ok(disk) => handed.push(disk),
-            Err(error) if error.is_gone() || error.is_conflict() => return (handed, Some(Outcome::Outdated)),
+            Err(error) if error.is_gone() || error.is_conflict() => {
+                return (handed, Some(Outcome::outdated()));
+            }
             Err(error) => return (handed, Some(failed(name, &doing(), error))),
         }
     }
@@ -230,13 +235,13 @@ async fn send<P: Platform>(
     disk: &ObjectId,
     patch: Value,
     doing: impl Fn() -> String,
-) -> Outcome {
+) -> Result<Seen<Disk>, Outcome> {
     // The cache already shows a change.
-    let Some(planned) = basis.disk(disk) else { return Outcome::Outdated };
+    let Some(planned) = basis.disk(disk) else { return Err(Outcome::outdated()) };
     match patch_at(context, pool, disk, patch, &planned.version.to_string()).await {
-        Ok(disk) => Outcome::Disk(disk, None),
-        Err(error) if error.is_gone() || error.is_conflict() => changed(context, pool, disk).await,
-        Err(error) => failed(&disk.name, &doing(), error),
+        Ok(disk) => Ok(disk),
+        Err(error) if error.is_gone() || error.is_conflict() => Err(changed(context, pool, disk).await),
+        Err(error) => Err(failed(&disk.name, &doing(), error)),
     }
 }
 
@@ -259,8 +264,8 @@ async fn patch_at<P: Platform>(
 /// Reads a disk that differs from the one that the plan used, because the watch may be stalled.
 async fn changed<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, disk: &ObjectId) -> Outcome {
     match context.get_live::<DiskOf<P>>(&pool.facts.namespace, &disk.name).await {
-        Ok(Some(live)) => Outcome::DiskChanged(seen(&live, P::Disks::read)),
-        Ok(None) => Outcome::Outdated,
+        Ok(Some(live)) => Outcome::outdated().with(Effect::Disk(seen(&live, P::Disks::read))),
+        Ok(None) => Outcome::outdated(),
         Err(error) => {
             failed(&disk.name, &format!("reading disk {disk}"), WriteError::Unconfirmed(error.to_string()))
         }
@@ -269,5 +274,5 @@ async fn changed<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, disk: &
 
 fn failed(disk: &str, doing: &str, error: WriteError) -> Outcome {
     let note = format!("{doing}: {error}");
-    Outcome::Failed(PoolEvent { reason: Reason::FailedDisk, name: disk.to_owned(), note }, error)
+    Outcome::failed(PoolEvent { reason: Reason::FailedDisk, name: disk.to_owned(), note }, error)
 }

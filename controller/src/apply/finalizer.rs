@@ -7,7 +7,7 @@ use serde_json::Value;
 use vmpool_engine::ObjectId;
 use vmpool_platforms::{ApiObject, ClaimOf, Finalizers, Platform, Storage, VolumeOf};
 
-use super::outcome::Outcome;
+use super::outcome::{Effect, Outcome};
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
@@ -19,7 +19,7 @@ use crate::write::WriteError;
 pub(super) async fn add_to_pool<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>) -> Outcome {
     match P::Finalizers::add_to_pool(&pool.object) {
         Some(operations) => write_pool(context, pool, operations, "adding").await,
-        None => Outcome::Outdated,
+        None => Outcome::outdated(),
     }
 }
 
@@ -27,7 +27,7 @@ pub(super) async fn add_to_pool<P: Platform>(context: &Context<P>, pool: &PoolEn
 pub(super) async fn remove_from_pool<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>) -> Outcome {
     match P::Finalizers::remove_from_pool(&pool.object) {
         Some(operations) => write_pool(context, pool, operations, "removing").await,
-        None => Outcome::Outdated,
+        None => Outcome::outdated(),
     }
 }
 
@@ -46,9 +46,11 @@ async fn write_pool<P: Platform>(
         Err(error) => Err(error),
     };
     match result {
-        Ok(_) => Outcome::Done,
+        Ok(_) => Outcome::done(),
         // A test in the patch failed: the pool changed.
-        Err(error) if error.is_gone() || error.is_conflict() || error.is_unprocessable() => Outcome::Outdated,
+        Err(error) if error.is_gone() || error.is_conflict() || error.is_unprocessable() => {
+            Outcome::outdated()
+        }
         Err(error) => failed(id, &format!("{doing} the finalizer of pool {id}"), error),
     }
 }
@@ -65,17 +67,17 @@ pub(super) async fn remove<P: Platform>(
     let doing = format!("removing the finalizer of machine {machine}");
     let live = match context.get_live::<P::Machine>(namespace, &machine.name).await {
         Ok(Some(live)) if live.meta().uid.as_deref() == Some(machine.uid.as_str()) => live,
-        Ok(_) => return Outcome::Gone(machine.clone()),
+        Ok(_) => return Outcome::gone(machine),
         Err(error) => return failed(machine, &doing, WriteError::Unconfirmed(error.to_string())),
     };
     let facts = seen(&live, P::read_machine);
     if !facts.facts.terminating && !pool.facts.deleting {
-        return Outcome::Changed(facts);
+        return Outcome::changed(facts);
     }
     if preserve_storage && let Err(outcome) = preserve(context, pool, machine, &live).await {
         return outcome;
     }
-    let Some(operations) = P::Finalizers::remove(&live) else { return Outcome::Changed(facts) };
+    let Some(operations) = P::Finalizers::remove(&live) else { return Outcome::changed(facts) };
     let path = collection::<P::Machine>(namespace);
     let patched = match json_patch(operations) {
         Ok(patch) => {
@@ -85,9 +87,9 @@ pub(super) async fn remove<P: Platform>(
         Err(error) => Err(error),
     };
     match patched {
-        Ok(left) => Outcome::Machine(seen(&left, P::read_machine), Vec::new()),
-        Err(error) if error.is_gone() => Outcome::Gone(machine.clone()),
-        Err(error) if error.is_conflict() || error.is_unprocessable() => Outcome::Outdated,
+        Ok(left) => Outcome::done().with(Effect::Machine(seen(&left, P::read_machine))),
+        Err(error) if error.is_gone() => Outcome::gone(machine),
+        Err(error) if error.is_conflict() || error.is_unprocessable() => Outcome::outdated(),
         Err(error) => failed(machine, &doing, error),
     }
 }
@@ -133,7 +135,7 @@ async fn disown<P: Platform, K: ApiObject>(
     match written {
         Ok(_) => Ok(()),
         Err(error) if error.is_gone() => Ok(()),
-        Err(error) if error.is_conflict() || error.is_unprocessable() => Err(Outcome::Outdated),
+        Err(error) if error.is_conflict() || error.is_unprocessable() => Err(Outcome::outdated()),
         Err(error) => Err(failed(machine, &doing, error)),
     }
 }
@@ -144,5 +146,5 @@ fn json_patch(operations: Value) -> Result<Patch<()>, WriteError> {
 
 fn failed(object: &ObjectId, doing: &str, error: WriteError) -> Outcome {
     let note = format!("{doing}: {error}");
-    Outcome::Failed(PoolEvent { reason: Reason::FailedRepair, name: object.name.to_string(), note }, error)
+    Outcome::failed(PoolEvent { reason: Reason::FailedRepair, name: object.name.to_string(), note }, error)
 }

@@ -1,13 +1,11 @@
 //! The outcomes of actions.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::Seen;
-use vmpool_engine::model::{DiskDraft, Draft};
-use vmpool_engine::plan::DeleteReason;
-use vmpool_engine::removal::Entry;
+use vmpool_engine::model::DiskDraft;
+use vmpool_engine::plan::UpdateOutcome;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Disk, Machine, ObjectId, Uid};
 
@@ -15,86 +13,108 @@ use crate::events::PoolEvent;
 use crate::revisions::known::Change;
 use crate::write::WriteError;
 
-/// The outcome of one action.
-pub(super) enum Outcome {
-    /// It was not started, because another action of the stage failed or the pool changed.
-    Skipped,
-    /// A machine and its disks.
-    Unit(Unit),
-    /// A machine was not created, because storage of another machine has the name of its storage.
-    StorageConflict(Arc<str>, String),
-    /// A machine was changed.
-    Machine(Seen<Machine>, Vec<PoolEvent>),
-    /// A machine was not written to, because its spec differs from the revision.
-    Differs(Seen<Machine>, RevisionId),
-    /// An update of a machine with other disks was rejected.
-    DisksRefused(Vec<DiskDraft>, PoolEvent, WriteError),
-    /// A disk was created, or found to exist.
-    Disk(Seen<Disk>, Option<PoolEvent>),
-    /// A disk differs from the one that the plan used.
-    DiskChanged(Seen<Disk>),
-    /// A disk is being deleted, or is gone.
-    DiskDeleted(Arc<Disk>, Option<PoolEvent>),
-    /// Disks were written first; the inner outcome is that of the rest.
-    After(Vec<Seen<Disk>>, Box<Outcome>),
-    /// A machine is being deleted.
-    Deleted(ObjectId, DeleteReason),
-    /// A machine to delete was already gone.
-    Gone(ObjectId),
-    /// A machine differs from the one that the plan used.
-    Changed(Seen<Machine>),
-    /// A restart was requested.
-    Restarted { machine: ObjectId, instance: Uid },
-    /// A machine was marked before its restart; the inner outcome is that of the rest.
-    Marked(Seen<Machine>, Box<Outcome>),
-    /// A restart of this instance is in progress.
-    RestartInProgress(Uid),
-    /// The request of a restart of this instance is unconfirmed.
-    MaybeRestarted(Uid, PoolEvent, WriteError),
-    /// A deletion is unconfirmed.
-    MaybeDeleted(ObjectId, WriteError),
-    /// An attempt to write a revision to a machine.
-    Updated(Update),
-    /// A stored revision was changed or found. `done` is whether it has the expected content.
-    Revision { change: Change, done: bool },
-    /// It succeeded, and the memory does not record its result.
-    Done,
-    /// The removal record was pruned.
-    PrunedRecord(PrunedRecord),
-    /// The object changed since the plan.
-    Outdated,
-    /// It failed.
-    Failed(PoolEvent, WriteError),
-}
-
-/// The effect of one outcome.
+/// The outcome of one action: what the memory records, the events, and whether the action is complete.
 #[derive(Default)]
-pub(super) struct Step {
+pub(super) struct Outcome {
+    /// What the memory records, in this order.
+    pub(super) effects: Vec<Effect>,
+    /// The events to report.
     pub(super) events: Vec<PoolEvent>,
-    /// It succeeded.
+    /// Whether the action is complete.
     pub(super) done: bool,
-    /// Plan again at once.
+    /// Whether the state differs from the one that the plan used: plan again at once.
     pub(super) outdated: bool,
+    /// The error of the write that failed.
     pub(super) error: Option<WriteError>,
     /// The reason of the failure, if it is not the one of the action.
     pub(super) reason: Option<FailureReason>,
-    /// The change of a stored revision.
-    pub(super) revision: Option<Change>,
 }
 
-impl Step {
-    pub(super) fn done(event: Option<PoolEvent>) -> Self {
-        Self { events: event.into_iter().collect(), done: true, ..Self::default() }
+/// What the memory records about an action.
+pub(super) enum Effect {
+    /// A machine was written, or read live.
+    Machine(Seen<Machine>),
+    /// The create request of a machine with the number was not rejected, so that the number is used up.
+    NumberUsed(u64),
+    /// A machine was created.
+    MachineCreated,
+    /// The create of a machine with the name and the number is unconfirmed.
+    CreateUnconfirmed(Arc<str>, u64),
+    /// Another object has the name of a machine whose create was unconfirmed.
+    NameTaken(Arc<str>),
+    /// Storage of another machine has the name of the storage of this machine. The text is the reason.
+    StorageConflict(Arc<str>, String),
+    /// A machine is being deleted, or is gone.
+    MachineDeleted(ObjectId),
+    /// The deletion of a machine is unconfirmed.
+    DeleteUnconfirmed(Uid),
+    /// A machine is replaced, because it does not start.
+    Healed(ObjectId),
+    /// A revision was sent to a machine.
+    Update(Uid, RevisionId, UpdateOutcome),
+    /// A restart of an instance was requested, or may have been.
+    Restart(Uid),
+    /// A disk was written, or read live.
+    Disk(Seen<Disk>),
+    /// The create of a disk is unconfirmed.
+    DiskUnconfirmed(Arc<str>),
+    /// A disk is being deleted, or is gone.
+    DiskDeleted(Arc<Disk>),
+    /// The API server accepted a machine with these disks.
+    DisksAccepted(Vec<DiskDraft>),
+    /// A write of a machine with these disks failed.
+    DisksFailed(Vec<DiskDraft>),
+    /// The stored revisions changed.
+    Revision(Change),
+}
+
+impl Outcome {
+    /// A completed action.
+    pub(super) fn done() -> Self {
+        Self { done: true, ..Self::default() }
     }
+
+    /// An action that was not carried out, because the state differs from the one that the plan used.
     pub(super) fn outdated() -> Self {
         Self { outdated: true, ..Self::default() }
     }
+
+    /// A failed write. A write that was not sent because the lease ends causes no event.
     pub(super) fn failed(event: PoolEvent, error: WriteError) -> Self {
-        let mut step = Self::default();
-        step.fail(event, error);
-        step
+        let mut outcome = Self::default();
+        outcome.fail(event, error);
+        outcome
     }
-    /// A write that was not sent because the lease ends causes no event.
+
+    /// A live read found another machine than the one that the plan used.
+    pub(super) fn changed(machine: Seen<Machine>) -> Self {
+        Self::outdated().with(Effect::Machine(machine))
+    }
+
+    /// A machine that is gone, so that the write is not necessary.
+    pub(super) fn gone(machine: &ObjectId) -> Self {
+        Self::done().with(Effect::MachineDeleted(machine.clone()))
+    }
+
+    /// Records an effect.
+    pub(super) fn with(mut self, effect: Effect) -> Self {
+        self.effects.push(effect);
+        self
+    }
+
+    /// Reports events.
+    pub(super) fn reporting(mut self, events: impl IntoIterator<Item = PoolEvent>) -> Self {
+        self.events.extend(events);
+        self
+    }
+
+    /// The outcome, after these disks were written.
+    pub(super) fn after(mut self, disks: Vec<Seen<Disk>>) -> Self {
+        self.effects.splice(0..0, disks.into_iter().map(Effect::Disk));
+        self
+    }
+
+    /// Makes the action a failed one.
     pub(super) fn fail(&mut self, event: PoolEvent, error: WriteError) {
         if !matches!(error, WriteError::Fenced) {
             self.events.push(event);
@@ -104,62 +124,20 @@ impl Step {
     }
 }
 
-impl Outcome {
-    /// The outcome, after these disks were written.
-    pub(super) fn after(self, disks: Vec<Seen<Disk>>) -> Self {
-        if disks.is_empty() { self } else { Self::After(disks, Box::new(self)) }
+/// A completed write of a machine, or the outcome that prevented it.
+pub(super) type Written = Result<Seen<Machine>, Outcome>;
+
+/// The outcome of a write of a machine.
+pub(super) fn of_machine(written: Written) -> Outcome {
+    match written {
+        Ok(machine) => Outcome::done().with(Effect::Machine(machine)),
+        Err(outcome) => outcome,
     }
 }
 
-/// The result of creating a machine with its disks.
-pub(super) struct Unit {
-    pub(super) draft: Draft,
-    pub(super) machine: CreateResult,
-    /// The results of its new disks.
-    pub(super) disks: Vec<MadeDisk>,
-}
-
-/// The result of creating a machine.
-pub(super) enum CreateResult {
-    /// It exists and the pool owns it.
-    Exists(Seen<Machine>),
-    /// An object that the pool does not own has the name.
-    NameTaken(Seen<Machine>),
-    /// Another object had the name and was just deleted.
-    NameFreed,
-    /// It may exist.
-    Unknown(WriteError),
-    /// It does not exist.
-    Refused(WriteError),
-}
-
-/// A new disk of a created machine.
-pub(super) struct MadeDisk {
-    pub(super) draft: DiskDraft,
-    /// UID of the expected owner.
-    pub(super) owner: Uid,
-    pub(super) result: Result<Seen<Disk>, WriteError>,
-}
-
-/// The result of writing a revision to a machine.
-pub(super) struct Update {
-    pub(super) machine: ObjectId,
-    pub(super) to: RevisionId,
-    /// The disks of the machine; after a failure only those that the machine did not have before.
-    pub(super) disks: Vec<DiskDraft>,
-    pub(super) result: Result<(Seen<Machine>, Vec<PoolEvent>), WriteError>,
-}
-
-/// The result of pruning the removal record.
-pub(super) struct PrunedRecord {
-    /// Targets that a live read found and the snapshot did not show.
-    pub(super) here: Vec<Seen<Machine>>,
-    /// The accepted entries that were removed.
-    pub(super) removed: Vec<Entry>,
-    /// Targets that exist and that the pool no longer owns. They were released and not deleted.
-    pub(super) released: BTreeSet<Uid>,
-    /// Requests whose reservations were dropped, each with its targets.
-    pub(super) expired: Vec<(Arc<str>, Vec<ObjectId>)>,
-    /// Whether the pool was written.
-    pub(super) written: bool,
+/// The outcome of a write of a machine, with the events about a completed write.
+pub(super) fn of_machine_with(written: Written, events: impl FnOnce() -> Vec<PoolEvent>) -> Outcome {
+    let is_written = written.is_ok();
+    let outcome = of_machine(written);
+    if is_written { outcome.reporting(events()) } else { outcome }
 }

@@ -11,11 +11,11 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::names::NameBlock;
-use vmpool_engine::removal::State;
+use vmpool_engine::removal::{Entry, State};
 use vmpool_engine::{Machine, ObjectId, Uid};
-use vmpool_platforms::Platform;
+use vmpool_platforms::{Platform, Wording};
 
-use super::outcome::{Outcome, PrunedRecord};
+use super::outcome::{Effect, Outcome};
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
 use crate::live::ReadError;
@@ -31,8 +31,8 @@ pub(super) async fn open_name_block<P: Platform>(
     block: NameBlock,
 ) -> Outcome {
     match write(context, pool, P::name_block(block)).await {
-        Ok(()) => Outcome::Done,
-        Err(error) if error.is_gone() || error.is_conflict() => Outcome::Outdated,
+        Ok(()) => Outcome::done(),
+        Err(error) if error.is_gone() || error.is_conflict() => Outcome::outdated(),
         Err(error) => {
             let note = format!("recording name block {block} on the pool: {error}");
             failed(pool, Reason::FailedCreate, note, error)
@@ -68,14 +68,65 @@ pub(super) async fn prune_record<P: Platform>(
     record.prune(&gone);
     let left = before.entries().iter();
     let left = left.filter(|entry| entry.state == State::Accepted && !record.is_accepted(&entry.target.uid));
-    let pruned = PrunedRecord { here, removed: left.cloned().collect(), released, expired, written: false };
-    if record == *before {
-        return Outcome::PrunedRecord(pruned);
+    let settled = Settled { removed: left.cloned().collect(), released, expired };
+    let events = if record == *before {
+        Vec::new()
+    } else {
+        match write(context, pool, P::removal_record(&record)).await {
+            Ok(()) => settled.report(context, pool),
+            Err(error) if error.is_gone() || error.is_conflict() => return Outcome::outdated(),
+            Err(error) => return not_pruned(pool, error),
+        }
+    };
+    // The snapshot did not show the targets that exist.
+    let outdated = !here.is_empty();
+    let effects = here.into_iter().map(Effect::Machine).collect();
+    Outcome { effects, events, outdated, ..Outcome::done() }
+}
+
+/// What a written record no longer contains.
+struct Settled {
+    /// The accepted entries that were removed.
+    removed: Vec<Entry>,
+    /// Targets that exist and that the pool no longer owns. They were released and not deleted.
+    released: BTreeSet<Uid>,
+    /// Requests whose reservations were dropped, each with its targets.
+    expired: Vec<(Arc<str>, Vec<ObjectId>)>,
+}
+
+impl Settled {
+    /// Counts the targets, and returns the events about them.
+    fn report<P: Platform>(self, context: &Context<P>, pool: &PoolEntry<P>) -> Vec<PoolEvent> {
+        let expired = self.expired.iter().map(|(_, targets)| targets.len()).sum();
+        context.metrics.removals.settled(self.removed.len(), expired);
+        let removed = self.removed.iter().filter(|entry| !self.released.contains(&entry.target.uid));
+        let mut events: Vec<PoolEvent> = removed.map(|entry| removed_by_name(pool, entry)).collect();
+        events.extend(self.expired.into_iter().map(|(request, targets)| {
+            tracing::warn!(request = &*request, targets = targets.len(), "dropped a reservation of machines");
+            let names: Vec<&str> = targets.iter().map(|target| &*target.name).collect();
+            let names = names.join(", ");
+            let note = format!(
+                "the targeted removal of {names} was neither accepted nor withdrawn in time: no machine was removed; \
+                 send the request again"
+            );
+            PoolEvent { reason: Reason::ReservationExpired, name: names, note }
+        }));
+        events
     }
-    match write(context, pool, P::removal_record(&record)).await {
-        Ok(()) => Outcome::PrunedRecord(PrunedRecord { written: true, ..pruned }),
-        Err(error) if error.is_gone() || error.is_conflict() => Outcome::Outdated,
-        Err(error) => not_pruned(pool, error),
+}
+
+/// The event about a deleted target. Its entry is removed with one write, so there is one event for each target,
+/// whichever program deleted it. Names of users are untrusted, so their control characters are escaped.
+fn removed_by_name<P: Platform>(pool: &PoolEntry<P>, entry: &Entry) -> PoolEvent {
+    let Entry { target, by, .. } = entry;
+    let (name, why) = match by {
+        Some(by) => (format!("{target} (requested by {by:?})"), format!("as requested by {by:?}")),
+        None => (target.to_string(), "in a targeted removal".to_owned()),
+    };
+    PoolEvent {
+        reason: Reason::SuccessfulDelete,
+        name,
+        note: P::Wording::removed(&pool.facts.namespace, target, &why),
     }
 }
 
@@ -123,7 +174,7 @@ fn not_pruned<P: Platform>(pool: &PoolEntry<P>, error: WriteError) -> Outcome {
 }
 
 fn failed<P: Platform>(pool: &PoolEntry<P>, reason: Reason, note: String, error: WriteError) -> Outcome {
-    Outcome::Failed(PoolEvent { reason, name: pool.facts.id.name.to_string(), note }, error)
+    Outcome::failed(PoolEvent { reason, name: pool.facts.id.name.to_string(), note }, error)
 }
 
 /// Sends a merge patch for the pool at the version that the plan used.

@@ -12,7 +12,7 @@ use vmpool_engine::{Machine, ObjectId, Pool};
 use vmpool_platforms::{Disks, Finalizers, PatchBody, Pins, Platform};
 
 use super::basis::Basis;
-use super::outcome::Outcome;
+use super::outcome::{Effect, Outcome, Written, of_machine, of_machine_with};
 use super::{create, disk, pin};
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
@@ -41,7 +41,7 @@ impl<'a> Repair<'a> {
 
     fn failed(&self, error: WriteError) -> Outcome {
         let note = format!("{}: {error}", self.what);
-        Outcome::Failed(PoolEvent { reason: self.reason, name: self.machine.name.to_string(), note }, error)
+        Outcome::failed(PoolEvent { reason: self.reason, name: self.machine.name.to_string(), note }, error)
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) async fn relabel<P: Platform>(
 ) -> Outcome {
     let repair = Repair::labels(machine, "restoring the labels of");
     let is_ours = |live: &Machine| live.owner.as_ref() == Some(&pool.facts.id.uid);
-    patch(context, pool, &repair, is_ours, P::managed_labels(&pool.object)).await
+    of_machine(patch(context, pool, &repair, is_ours, P::managed_labels(&pool.object)).await)
 }
 
 /// Replaces the time in the protection of a machine, which cannot be read or is too far in the future.
@@ -72,18 +72,13 @@ pub(super) async fn shorten_protection<P: Platform>(
     };
     let text = text_of(until);
     let body = json!({ "metadata": { "annotations": { UNTIL: text } } });
-    match patch(context, pool, &repair, is_invalid, body).await {
-        Outcome::Machine(seen, mut events) => {
-            let note = format!(
-                "changed the end of the protection of machine {machine} to {text}: the annotation {UNTIL} was not a time \
-                 in RFC 3339, or was later than the pool allows"
-            );
-            let name = machine.name.to_string();
-            events.push(PoolEvent { reason: Reason::ProtectionShortened, name, note });
-            Outcome::Machine(seen, events)
-        }
-        other => other,
-    }
+    of_machine_with(patch(context, pool, &repair, is_invalid, body).await, || {
+        let note = format!(
+            "changed the end of the protection of machine {machine} to {text}: the annotation {UNTIL} was not a time \
+             in RFC 3339, or was later than the pool allows"
+        );
+        vec![PoolEvent { reason: Reason::ProtectionShortened, name: machine.name.to_string(), note }]
+    })
 }
 
 /// Removes the mark that the machine is being restarted.
@@ -94,8 +89,8 @@ pub(super) async fn end_restart<P: Platform>(
 ) -> Outcome {
     let repair = Repair::labels(machine, "removing the mark of a restart from");
     let is_marked = |live: &Machine| live.protection.as_ref().is_some_and(|known| known.restarting.is_some());
-    patch(context, pool, &repair, is_marked, json!({ "metadata": { "annotations": { RESTARTING: null } } }))
-        .await
+    let body = json!({ "metadata": { "annotations": { RESTARTING: null } } });
+    of_machine(patch(context, pool, &repair, is_marked, body).await)
 }
 
 /// Adds the finalizer of the controller to a machine.
@@ -105,7 +100,8 @@ pub(super) async fn add_finalizer<P: Platform>(
     machine: &ObjectId,
 ) -> Outcome {
     let repair = Repair::labels(machine, "adding the finalizer of the pool to");
-    edit(context, pool, &repair, |live| P::Finalizers::add(live).unwrap_or_else(|| json!([]))).await
+    let operations = |live: &P::Machine| P::Finalizers::add(live).unwrap_or_else(|| json!([]));
+    of_machine(edit(context, pool, &repair, operations).await)
 }
 
 /// Sends a merge patch for a machine at the version of a live read, if the live machine still fits. The plan used the
@@ -116,14 +112,11 @@ async fn patch<P: Platform>(
     repair: &Repair<'_>,
     fits: impl Fn(&Machine) -> bool,
     mut patch: Value,
-) -> Outcome {
-    let live = match live(context, pool, repair).await {
-        Ok(live) => live,
-        Err(outcome) => return outcome,
-    };
+) -> Written {
+    let live = live(context, pool, repair).await?;
     let facts = seen(&live, P::read_machine);
     if !fits(&facts.facts) {
-        return Outcome::Changed(facts);
+        return Err(Outcome::changed(facts));
     }
     patch["metadata"]["uid"] = json!(repair.machine.uid.as_str());
     patch["metadata"]["resourceVersion"] = json!(live.meta().resource_version);
@@ -147,7 +140,7 @@ pub(super) async fn release<P: Platform>(
     let is_released = |live: &Machine| is_released(&pool.facts, live);
     let facts = seen(&live, P::read_machine);
     if !is_released(&facts.facts) {
-        return Outcome::Changed(facts);
+        return Outcome::changed(facts);
     }
     if let Err(error) = pin::keep(context, pool, P::Pins::used_by(&live), machine).await {
         return repair.failed(error);
@@ -155,12 +148,14 @@ pub(super) async fn release<P: Platform>(
     let (handed, stop) = disk::transfer(context, pool, &facts.facts, shared).await;
     let outcome = match (stop, P::release(&live)) {
         (Some(stop), _) => stop,
-        (None, PatchBody::Merge(merge)) => patch(context, pool, &repair, is_released, merge).await,
+        (None, PatchBody::Merge(merge)) => {
+            of_machine(patch(context, pool, &repair, is_released, merge).await)
+        }
         (None, PatchBody::Json(_)) => {
             let operations = |live: &P::Machine| match P::release(live) {
                 PatchBody::Json(operations) | PatchBody::Merge(operations) => operations,
             };
-            edit(context, pool, &repair, operations).await
+            of_machine(edit(context, pool, &repair, operations).await)
         }
     };
     outcome.after(handed)
@@ -191,21 +186,22 @@ pub(super) async fn repoint<P: Platform>(
 ) -> Outcome {
     let drafts = std::slice::from_ref(to);
     let (claimed, stop) = disk::claim(context, pool, basis, drafts, &machine.name).await;
-    let outcome = match stop {
-        Some(stop) => stop,
-        None => match point(context, pool, machine, from, to).await {
-            // Only the disk map changed.
-            Outcome::Machine(changed, events) if from.1 == &*to.name => Outcome::Machine(changed, events),
-            Outcome::Machine(changed, mut events) => {
-                let why = format!("disk {} replaces it", to.name);
-                events.push(disk::detached(from.1, machine, &why));
-                events.extend(disk::reused(&context.metrics, drafts, machine));
-                Outcome::Machine(changed, events)
-            }
-            Outcome::Failed(event, error) => Outcome::DisksRefused(drafts.to_vec(), event, error),
-            outcome => outcome,
-        },
-    };
+    if let Some(stop) = stop {
+        return stop.after(claimed);
+    }
+    let mut outcome = of_machine_with(point(context, pool, machine, from, to).await, || {
+        // Only the disk map changed.
+        if from.1 == &*to.name {
+            return Vec::new();
+        }
+        let why = format!("disk {} replaces it", to.name);
+        let mut events = vec![disk::detached(from.1, machine, &why)];
+        events.extend(disk::reused(&context.metrics, drafts, machine));
+        events
+    });
+    if outcome.error.is_some() {
+        outcome = outcome.with(Effect::DisksFailed(drafts.to_vec()));
+    }
     outcome.after(claimed)
 }
 
@@ -221,14 +217,8 @@ pub(super) async fn detach<P: Platform>(
         machine,
         format!("detaching disk {disk} from machine {machine}, because another machine keeps it"),
     );
-    let outcome = edit(context, pool, &repair, |live| P::Disks::detach(live, position, disk)).await;
-    match outcome {
-        Outcome::Machine(changed, mut events) => {
-            events.push(disk::detached(disk, machine, "another machine keeps it"));
-            Outcome::Machine(changed, events)
-        }
-        outcome => outcome,
-    }
+    let written = edit(context, pool, &repair, |live| P::Disks::detach(live, position, disk)).await;
+    of_machine_with(written, || vec![disk::detached(disk, machine, "another machine keeps it")])
 }
 
 async fn point<P: Platform>(
@@ -237,7 +227,7 @@ async fn point<P: Platform>(
     machine: &ObjectId,
     (position, from): (usize, &str),
     to: &DiskDraft,
-) -> Outcome {
+) -> Written {
     let name = &to.name;
     let what = if **name == *from {
         format!("recording disk {name} in the disk map of machine {machine}")
@@ -254,23 +244,15 @@ async fn edit<P: Platform>(
     pool: &PoolEntry<P>,
     repair: &Repair<'_>,
     operations: impl Fn(&P::Machine) -> Value,
-) -> Outcome {
-    let live = match live(context, pool, repair).await {
-        Ok(live) => live,
-        Err(outcome) => return outcome,
-    };
-    let operations = operations(&live);
-    match serde_json::from_value(operations) {
-        Ok(operations) => {
-            let patch = Patch::<()>::Json(operations);
-            match send(context, pool, repair, patch).await {
-                Outcome::Failed(_, error) if error.is_unprocessable() => {
-                    refused(context, pool, repair, &live, error).await
-                }
-                outcome => outcome,
-            }
+) -> Written {
+    let live = live(context, pool, repair).await?;
+    let operations = serde_json::from_value(operations(&live))
+        .map_err(|error| repair.failed(WriteError::Invalid(error.into())))?;
+    match send(context, pool, repair, Patch::<()>::Json(operations)).await {
+        Err(Outcome { error: Some(error), .. }) if error.is_unprocessable() => {
+            Err(refused(context, pool, repair, &live, error).await)
         }
-        Err(error) => repair.failed(WriteError::Invalid(error.into())),
+        written => written,
     }
 }
 
@@ -285,7 +267,7 @@ async fn refused<P: Platform>(
 ) -> Outcome {
     match live(context, pool, repair).await {
         Ok(new) if new.meta().resource_version == old.meta().resource_version => repair.failed(error),
-        Ok(_) => Outcome::Outdated,
+        Ok(_) => Outcome::outdated(),
         Err(outcome) => outcome,
     }
 }
@@ -312,9 +294,14 @@ pub(super) async fn disk<P: Platform>(
                 name: draft.name.to_string(),
                 note: format!("created missing disk {} of machine {machine}", draft.name),
             });
-            Outcome::Disk(disk, event)
+            Outcome::done().with(Effect::Disk(disk)).reporting(event)
         }
-        Err(error) => Outcome::Failed(create::disk_failure(draft, &error), error),
+        Err(error) => {
+            let unconfirmed = create::unconfirmed_disk(pool, machine, draft, &error);
+            let mut outcome = Outcome::failed(create::disk_failure(draft, &error), error);
+            outcome.effects.extend(unconfirmed);
+            outcome
+        }
     }
 }
 
@@ -328,9 +315,9 @@ async fn live<P: Platform>(
         Ok(Some(live)) => {
             let meta = live.meta();
             let same = meta.uid.as_deref() == Some(machine.uid.as_str());
-            if same && meta.deletion_timestamp.is_none() { Ok(live) } else { Err(Outcome::Outdated) }
+            if same && meta.deletion_timestamp.is_none() { Ok(live) } else { Err(Outcome::outdated()) }
         }
-        Ok(None) => Err(Outcome::Outdated),
+        Ok(None) => Err(Outcome::outdated()),
         Err(error) => Err(repair.failed(WriteError::Unconfirmed(error.to_string()))),
     }
 }
@@ -340,15 +327,15 @@ async fn send<P: Platform>(
     pool: &PoolEntry<P>,
     repair: &Repair<'_>,
     patch: Patch<impl serde::Serialize + std::fmt::Debug>,
-) -> Outcome {
+) -> Written {
     let path = collection::<P::Machine>(&pool.facts.namespace);
     match context
         .writer
         .patch::<P::Machine, _>(WriteKind::PatchMachine, path, &repair.machine.name, None, patch)
         .await
     {
-        Ok(machine) => Outcome::Machine(seen(&machine, P::read_machine), Vec::new()),
-        Err(error) if error.is_gone() || error.is_conflict() => Outcome::Outdated,
-        Err(error) => repair.failed(error),
+        Ok(machine) => Ok(seen(&machine, P::read_machine)),
+        Err(error) if error.is_gone() || error.is_conflict() => Err(Outcome::outdated()),
+        Err(error) => Err(repair.failed(error)),
     }
 }

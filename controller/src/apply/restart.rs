@@ -12,9 +12,9 @@ use vmpool_engine::ledger::Seen;
 use vmpool_engine::protection::RESTARTING;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, ObjectId, Uid};
-use vmpool_platforms::{InstanceOf, Instances, Platform, RestartRequest};
+use vmpool_platforms::{InstanceOf, Instances, Platform, RestartRequest, Wording};
 
-use super::outcome::Outcome;
+use super::outcome::{Effect, Outcome};
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
@@ -38,14 +38,14 @@ pub(super) async fn restart<P: Platform>(
     let facts = seen(&live.0, P::read_machine);
     let is_marked = facts.facts.protection.as_ref().is_some_and(|known| known.restarting.is_some());
     if facts.facts.is_protected(context.env.now()) && !is_marked {
-        return Outcome::Changed(facts);
+        return Outcome::changed(facts);
     }
-    let mut marked = None;
+    let mut outcome = Outcome::default();
     let written = match P::Instances::restart(&live.0, &live.1) {
         RestartRequest::DeleteInstance => {
             if !is_marked {
                 match mark(context, pool, &live.0, machine, revision).await {
-                    Ok(seen) => marked = Some(seen),
+                    Ok(seen) => outcome = outcome.with(Effect::Machine(seen)),
                     Err(outcome) => return outcome,
                 }
             }
@@ -59,21 +59,29 @@ pub(super) async fn restart<P: Platform>(
             context.writer.patch::<IgnoredAny, _>(kind, path, name, Some("status"), patch).await.map(|_| ())
         }
         // It uses budget until it has ended, or for the time that a restart may take.
-        RestartRequest::None => return Outcome::RestartInProgress(instance.clone()),
+        RestartRequest::None => return Outcome::done().with(Effect::Restart(instance.clone())),
     };
-    let outcome = match written {
-        Ok(()) => Outcome::Restarted { machine: machine.clone(), instance: instance.clone() },
-        Err(error) if error.is_gone() || error.is_conflict() || error.is_unprocessable() => Outcome::Outdated,
-        // The platform may carry it out, so that it uses budget.
-        Err(error @ WriteError::Unconfirmed(_)) => {
-            Outcome::MaybeRestarted(instance.clone(), failure(machine, &error), error)
-        }
-        Err(error) => Outcome::Failed(failure(machine, &error), error),
-    };
-    match marked {
-        Some(seen) => Outcome::Marked(seen, Box::new(outcome)),
-        None => outcome,
+    // The platform may carry out an unconfirmed request, so that it uses budget.
+    if matches!(written, Ok(()) | Err(WriteError::Unconfirmed(_))) {
+        outcome = outcome.with(Effect::Restart(instance.clone()));
     }
+    match written {
+        Ok(()) => {
+            tracing::info!(machine = &*machine.name, "requested a restart of a machine");
+            let note = P::Wording::restarted(namespace, machine);
+            outcome.done = true;
+            outcome.events.push(PoolEvent {
+                reason: Reason::RestartRequested,
+                name: machine.name.to_string(),
+                note,
+            });
+        }
+        Err(error) if error.is_gone() || error.is_conflict() || error.is_unprocessable() => {
+            outcome.outdated = true;
+        }
+        Err(error) => outcome.fail(failure(machine, &error), error),
+    }
+    outcome
 }
 
 /// Marks a machine that is being restarted, at the version of `live`.
@@ -94,8 +102,8 @@ async fn mark<P: Platform>(
         context.writer.patch::<P::Machine, _>(WriteKind::PatchMachine, path, &machine.name, None, patch);
     match result.await {
         Ok(after) => Ok(seen(&after, P::read_machine)),
-        Err(error) if error.is_gone() || error.is_conflict() => Err(Outcome::Outdated),
-        Err(error) => Err(Outcome::Failed(failure(machine, &error), error)),
+        Err(error) if error.is_gone() || error.is_conflict() => Err(Outcome::outdated()),
+        Err(error) => Err(Outcome::failed(failure(machine, &error), error)),
     }
 }
 
@@ -108,12 +116,12 @@ pub(super) async fn record_revision<P: Platform>(
 ) -> Outcome {
     let namespace = &*pool.facts.namespace;
     let known = context.instances.get(namespace, &machine.name).map(|seen| seen.facts.id.uid.clone());
-    let Some(instance) = known else { return Outcome::Outdated };
+    let Some(instance) = known else { return Outcome::outdated() };
     let (_, live) = match live::<P>(context, pool, machine, &instance).await {
         Ok(live) => live,
         Err(outcome) => return outcome,
     };
-    let Some(operations) = P::Instances::record_revision(&live, revision) else { return Outcome::Outdated };
+    let Some(operations) = P::Instances::record_revision(&live, revision) else { return Outcome::outdated() };
     let written = match serde_json::from_value(operations) {
         Ok(operations) => {
             let (path, patch) = (collection::<InstanceOf<P>>(namespace), Patch::<()>::Json(operations));
@@ -123,12 +131,14 @@ pub(super) async fn record_revision<P: Platform>(
         Err(error) => Err(WriteError::Invalid(error.into())),
     };
     match written {
-        Ok(_) => Outcome::Done,
-        Err(error) if error.is_gone() || error.is_conflict() || error.is_unprocessable() => Outcome::Outdated,
+        Ok(_) => Outcome::done(),
+        Err(error) if error.is_gone() || error.is_conflict() || error.is_unprocessable() => {
+            Outcome::outdated()
+        }
         Err(error) => {
             let note = format!("recording revision {revision} on the instance of machine {machine}: {error}");
             let event = PoolEvent { reason: Reason::FailedRepair, name: machine.name.to_string(), note };
-            Outcome::Failed(event, error)
+            Outcome::failed(event, error)
         }
     }
 }
@@ -143,7 +153,7 @@ async fn live<P: Platform>(
     let (namespace, name) = (&*pool.facts.namespace, &machine.name);
     let unread = |error: String| {
         let error = WriteError::Unconfirmed(error);
-        Outcome::Failed(failure(machine, &error), error)
+        Outcome::failed(failure(machine, &error), error)
     };
     let found =
         context.get_live::<P::Machine>(namespace, name).await.map_err(|error| unread(error.to_string()))?;
@@ -151,13 +161,13 @@ async fn live<P: Platform>(
         let meta = found.meta();
         meta.uid.as_deref() == Some(machine.uid.as_str()) && meta.deletion_timestamp.is_none()
     });
-    let machine_object = found.ok_or(Outcome::Outdated)?;
+    let machine_object = found.ok_or_else(Outcome::outdated)?;
     let found = context
         .get_live::<InstanceOf<P>>(namespace, name)
         .await
         .map_err(|error| unread(error.to_string()))?;
     let found = found.filter(|found| found.meta().uid.as_deref() == Some(instance.as_str()));
-    Ok((machine_object, found.ok_or(Outcome::Outdated)?))
+    Ok((machine_object, found.ok_or_else(Outcome::outdated)?))
 }
 
 fn failure(machine: &ObjectId, error: &WriteError) -> PoolEvent {

@@ -4,7 +4,7 @@ use vmpool_engine::revision::RevisionId;
 use vmpool_platforms::{Pins, Platform, Revisions as _};
 
 use super::basis::Basis;
-use super::outcome::Outcome;
+use super::outcome::{Effect, Outcome};
 use super::pin;
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
@@ -37,7 +37,7 @@ pub(super) async fn store<P: Platform>(
         let Templates { number, .. } = &basis.templates;
         let object = P::Revisions::object(&pool.object, &name, id, *number, &template);
         match context.writer.create::<RevisionObject>(WriteKind::CreateRevision, path, object).await {
-            Ok(stored) => return entry(pool, basis, id, &stored).unwrap_or(Outcome::Outdated),
+            Ok(stored) => return entry(pool, basis, id, &stored).unwrap_or_else(Outcome::outdated),
             Err(error) if error.is_already_exists() => {
                 match context.get_live::<RevisionObject>(&pool.facts.namespace, &name).await {
                     Ok(Some(stored)) => {
@@ -45,7 +45,7 @@ pub(super) async fn store<P: Platform>(
                             return outcome;
                         }
                     }
-                    Ok(None) => return Outcome::Outdated,
+                    Ok(None) => return Outcome::outdated(),
                     Err(error) => {
                         return failed(pool, id, "storing", WriteError::Unconfirmed(error.to_string()));
                     }
@@ -56,7 +56,7 @@ pub(super) async fn store<P: Platform>(
     }
     if P::Revisions::names(&pool.facts.id, pool.facts.generation).is_some() {
         // The next plan uses the next possible identity.
-        return Outcome::Revision { change: Change::Taken(id.clone()), done: false };
+        return Outcome::outdated().with(Effect::Revision(Change::Taken(id.clone())));
     }
     let error = WriteError::Invalid("other objects already have its possible names".into());
     failed(pool, id, "storing", error)
@@ -75,7 +75,8 @@ fn entry<P: Platform>(
     if wanted {
         tracing::info!(revision = id.as_str(), number = entry.stored.number, "stored a revision");
     }
-    Some(Outcome::Revision { change: Change::Stored(entry), done: wanted })
+    let outcome = if wanted { Outcome::done() } else { Outcome::outdated() };
+    Some(outcome.with(Effect::Revision(Change::Stored(entry))))
 }
 
 /// Deletes a stored revision.
@@ -85,7 +86,7 @@ pub(super) async fn prune<P: Platform>(
     basis: &Basis,
     id: &RevisionId,
 ) -> Outcome {
-    let Some(object) = basis.templates.stored.get(id) else { return Outcome::Outdated };
+    let Some(object) = basis.templates.stored.get(id) else { return Outcome::outdated() };
     let path = collection::<RevisionObject>(&pool.facts.namespace);
     match context.writer.delete(WriteKind::DeleteRevision, path, object, None).await {
         Ok(_) => {}
@@ -94,11 +95,11 @@ pub(super) async fn prune<P: Platform>(
         Err(error) => return failed(pool, id, "deleting", error),
     }
     tracing::info!(revision = id.as_str(), "deleted a stored revision");
-    Outcome::Revision { change: Change::Gone(id.clone()), done: true }
+    Outcome::done().with(Effect::Revision(Change::Gone(id.clone())))
 }
 
 fn failed<P: Platform>(pool: &PoolEntry<P>, id: &RevisionId, doing: &str, error: WriteError) -> Outcome {
     let reason = if doing == "deleting" { Reason::FailedRevisionPruning } else { Reason::FailedCreate };
     let note = format!("{doing} revision {id} of the template: {error}");
-    Outcome::Failed(PoolEvent { reason, name: pool.facts.id.name.to_string(), note }, error)
+    Outcome::failed(PoolEvent { reason, name: pool.facts.id.name.to_string(), note }, error)
 }

@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::limits;
 use vmpool_engine::model::{Activity, DiskDraft};
-use vmpool_engine::plan::Disruption;
+use vmpool_engine::plan::{Disruption, UpdateOutcome};
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, ObjectId};
 use vmpool_platforms::{Platform, Text, Wording};
 
 use super::basis::Basis;
 use super::disk;
-use super::outcome::{Outcome, Update};
+use super::outcome::{Effect, Outcome, Written, of_machine};
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
@@ -102,24 +102,45 @@ async fn write<P: Platform>(
         }
         Ok(Some(patch))
     });
-    let mut tried = disks.to_vec();
-    let result = match result.await {
-        Patched::Done { before, after } => {
-            let mut events = applied(pool, machine, to, &before, &after.facts);
-            events.extend(disk::reused(&context.metrics, disks, machine));
-            Ok((after, events))
-        }
-        Patched::Nothing(machine) => Ok((machine, Vec::new())),
-        Patched::Unfit(Unfit::Changed, machine) => return Outcome::Changed(machine),
-        Patched::Unfit(Unfit::Differs, machine) => return Outcome::Differs(machine, to.clone()),
-        Patched::Outdated => return Outcome::Outdated,
-        Patched::Failed(error, before) => {
-            tried = added(disks, &before);
-            Err(error)
-        }
-        Patched::Unread(error) => return Outcome::Failed(failure(machine, to, &error), error),
+    let attempt = |outcome| Effect::Update(machine.uid.clone(), to.clone(), outcome);
+    let written = |after: Seen<Machine>| {
+        tracing::info!(machine = &*machine.name, revision = to.as_str(), "wrote a revision to a machine");
+        Outcome::done()
+            .with(attempt(UpdateOutcome::Accepted))
+            .with(Effect::Machine(after))
+            .with(Effect::DisksAccepted(disks.to_vec()))
     };
-    Outcome::Updated(Update { machine: machine.clone(), to: to.clone(), disks: tried, result })
+    match result.await {
+        Patched::Done { before, after } => {
+            let events = applied(pool, machine, to, &before, &after.facts);
+            written(after).reporting(events).reporting(disk::reused(&context.metrics, disks, machine))
+        }
+        Patched::Nothing(machine) => written(machine),
+        Patched::Unfit(Unfit::Changed, machine) => Outcome::changed(machine),
+        Patched::Unfit(Unfit::Differs, machine) => {
+            Outcome::changed(machine).with(attempt(UpdateOutcome::Differs))
+        }
+        Patched::Outdated => Outcome::outdated(),
+        Patched::Failed(error, before) => {
+            let verdict = verdict(&error);
+            let outcome = Outcome::failed(failure(machine, to, &error), error)
+                .with(Effect::DisksFailed(added(disks, &before)));
+            match verdict {
+                Some(verdict) => outcome.with(attempt(verdict)),
+                None => outcome,
+            }
+        }
+        Patched::Unread(error) => Outcome::failed(failure(machine, to, &error), error),
+    }
+}
+
+/// What a failed update says about the revision: nothing if the API server did not validate it. A busy server did not.
+fn verdict(error: &WriteError) -> Option<UpdateOutcome> {
+    match error {
+        WriteError::Unconfirmed(_) => Some(UpdateOutcome::Unconfirmed),
+        WriteError::Refused { status, .. } if status.code != 429 => Some(UpdateOutcome::Refused),
+        _ => None,
+    }
 }
 
 /// Whether the platform restarts the machine without approval, before or after this patch.
@@ -155,7 +176,7 @@ fn applied<P: Platform>(
 }
 
 /// The event about a machine that could not be updated.
-pub(super) fn failure(machine: &ObjectId, to: &RevisionId, error: &WriteError) -> PoolEvent {
+fn failure(machine: &ObjectId, to: &RevisionId, error: &WriteError) -> PoolEvent {
     let note = format!("writing revision {to} of the template to machine {machine}: {error}");
     PoolEvent { reason: Reason::FailedTemplateUpdate, name: machine.name.to_string(), note }
 }
@@ -175,17 +196,18 @@ pub(super) async fn record_revision<P: Platform>(
             (false, false) => Err(Unfit::Changed),
         }
     });
-    match result.await {
-        Patched::Done { after, .. } => Outcome::Machine(after, Vec::new()),
-        Patched::Nothing(machine) => Outcome::Machine(machine, Vec::new()),
-        Patched::Unfit(_, machine) => Outcome::Changed(machine),
-        Patched::Outdated => Outcome::Outdated,
+    let written: Written = match result.await {
+        Patched::Done { after, .. } => Ok(after),
+        Patched::Nothing(machine) => Ok(machine),
+        Patched::Unfit(_, machine) => Err(Outcome::changed(machine)),
+        Patched::Outdated => Err(Outcome::outdated()),
         Patched::Failed(error, _) | Patched::Unread(error) => {
             let note = format!("marking that revision {to} is in effect in machine {machine}: {error}");
             let event = PoolEvent { reason: Reason::FailedRepair, name: machine.name.to_string(), note };
-            Outcome::Failed(event, error)
+            Err(Outcome::failed(event, error))
         }
-    }
+    };
+    of_machine(written)
 }
 
 /// Why a machine is not written to.
