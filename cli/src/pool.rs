@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use serde_json::Value;
-use vmpool_engine::Pool;
+use vmpool_engine::ParsedPool;
 use vmpool_platforms::{Dvp, KubeVirt, Platform, View};
 
 use crate::cluster::{Cluster, full_name};
@@ -95,7 +95,7 @@ async fn ask<P: View>(cluster: &Cluster, name: &str) -> Answer {
 }
 
 /// The pool in the words of the engine.
-pub(crate) fn read<P: View>(object: &Value) -> Result<(P::Pool, Pool)> {
+pub(crate) fn read<P: View>(object: &Value) -> Result<(P::Pool, ParsedPool)> {
     let pool: P::Pool = serde_json::from_value(object.clone())
         .map_err(|error| anyhow!("the pool that the API server returned cannot be read: {error}"))?;
     let facts = P::read_pool(&pool);

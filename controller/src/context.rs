@@ -16,7 +16,7 @@ use vmpool_runtime::Env;
 use crate::cache::{Cache, Key};
 use crate::events::Events;
 use crate::metrics::{Metrics, PoolCounts};
-use crate::pool_entry::PoolEntry;
+use crate::pool_entry::CachedPool;
 use crate::queue::Queue;
 use crate::revisions::known::Revisions;
 use crate::revisions::stored::RevisionFacts;
@@ -85,7 +85,7 @@ pub(crate) struct Context<P: Platform> {
     pub(crate) writer: Writer,
     pub(crate) events: Events,
     pub(crate) queue: Queue<Uid>,
-    pub(crate) pools: Arc<Cache<PoolEntry<P>>>,
+    pub(crate) pools: Arc<Cache<CachedPool<P>>>,
     pub(crate) machines: Arc<Cache<Machine>>,
     pub(crate) disks: Arc<Cache<Disk>>,
     pub(crate) attachments: Arc<Cache<Attachment>>,
@@ -133,7 +133,7 @@ impl<P: Platform> Context<P> {
     }
 
     /// The pool with this UID in the cache.
-    pub(crate) fn pool(&self, uid: &Uid) -> Option<Arc<PoolEntry<P>>> {
+    pub(crate) fn pool(&self, uid: &Uid) -> Option<Arc<CachedPool<P>>> {
         self.pools.by_key(&Key::Pool(uid.clone())).pop()
     }
 

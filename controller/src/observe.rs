@@ -126,12 +126,12 @@ fn other_users<P: Platform>(
 
 /// Resolves overdue ledger entries with live reads. If there are more than a pass may read, the next pass resolves the
 /// rest.
-pub(crate) async fn settle_overdue<P: Platform>(
+pub(crate) async fn settle_overdue<P: Platform, R>(
     context: &Context<P>,
-    pool: &PoolEntry<P>,
+    pool: &PoolEntry<P, R>,
     memory: &mut Memory,
 ) -> Result<(), ReadError> {
-    settle::<_, P::Machine, _>(
+    settle::<_, _, P::Machine, _>(
         context,
         pool,
         &mut memory.machines,
@@ -140,15 +140,15 @@ pub(crate) async fn settle_overdue<P: Platform>(
     )
     .await?;
     if P::Disks::EXIST {
-        settle::<_, DiskOf<P>, _>(context, pool, &mut memory.disks, P::Disks::read, LedgerResource::Disks)
+        settle::<_, _, DiskOf<P>, _>(context, pool, &mut memory.disks, P::Disks::read, LedgerResource::Disks)
             .await?;
     }
     Ok(())
 }
 
-async fn settle<P: Platform, K: ApiObject, T: Fact + Cached>(
+async fn settle<P: Platform, R, K: ApiObject, T: Fact + Cached>(
     context: &Context<P>,
-    pool: &PoolEntry<P>,
+    pool: &PoolEntry<P, R>,
     ledger: &mut Ledger<T>,
     read: fn(&K) -> T,
     resource: LedgerResource,

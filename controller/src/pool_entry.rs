@@ -1,8 +1,9 @@
-//! A pool as the cache contains it.
+//! A pool as the cache contains it, and with its current revision.
 
 use std::sync::Arc;
 
 use kube::Resource;
+use vmpool_engine::model::{CurrentRevision, RequestedRevision};
 use vmpool_engine::{Pool, Uid};
 use vmpool_platforms::Platform;
 
@@ -10,16 +11,26 @@ use crate::cache::{Cached, Key};
 use crate::events::Subject;
 
 /// A stored pool and its facts.
-pub(crate) struct PoolEntry<P: Platform> {
-    pub(crate) facts: Pool,
+pub(crate) struct PoolEntry<P: Platform, R = CurrentRevision> {
+    pub(crate) facts: Pool<R>,
     pub(crate) object: Arc<P::Pool>,
 }
 
-impl<P: Platform> PoolEntry<P> {
+/// A pool as the cache contains it. Its current revision is not known.
+pub(crate) type CachedPool<P> = PoolEntry<P, RequestedRevision>;
+
+impl<P: Platform> CachedPool<P> {
     pub(crate) fn read(object: P::Pool) -> Self {
         Self { facts: P::read_pool(&object), object: Arc::new(object) }
     }
 
+    /// The pool with its current revision.
+    pub(crate) fn at(&self, revision: CurrentRevision) -> PoolEntry<P> {
+        PoolEntry { facts: self.facts.clone().with_revision(revision), object: self.object.clone() }
+    }
+}
+
+impl<P: Platform, R> PoolEntry<P, R> {
     /// The subject of events about this pool.
     pub(crate) fn subject(&self) -> Subject {
         Subject {
@@ -33,13 +44,13 @@ impl<P: Platform> PoolEntry<P> {
 
 /// Pools with equal facts are equal: no decision depends on other fields, and every change of the spec changes the
 /// generation.
-impl<P: Platform> PartialEq for PoolEntry<P> {
+impl<P: Platform> PartialEq for CachedPool<P> {
     fn eq(&self, other: &Self) -> bool {
         self.facts == other.facts
     }
 }
 
-impl<P: Platform> Cached for PoolEntry<P> {
+impl<P: Platform> Cached for CachedPool<P> {
     fn name(&self) -> &Arc<str> {
         &self.facts.id.name
     }

@@ -19,7 +19,7 @@ use crate::live::ReadError;
 use crate::metrics::Metrics;
 use crate::object::seen;
 use crate::observe::snapshot;
-use crate::pool_entry::PoolEntry;
+use crate::pool_entry::CachedPool;
 use crate::revisions;
 use crate::settings::Settings;
 use crate::write::Writer;
@@ -51,15 +51,17 @@ pub struct Preview {
 /// A read failed, for example because the client may not list machines.
 pub async fn preview<P: Platform>(env: &Env, client: Client, pool: P::Pool) -> Result<Preview, ReadError> {
     let context = read_only::<P>(env, client);
-    let pool = Arc::new(PoolEntry::<P>::read(pool));
+    let pool = CachedPool::<P>::read(pool);
     fill(&context, &pool.facts.namespace).await?;
     let mut memory = Memory::default();
-    let (mut pool, mut stored) = (pool, Vec::new());
-    if !pool.facts.deleting {
+    let mut stored = Vec::new();
+    let pool = if pool.facts.deleting {
+        pool.at(revisions::unstored(&pool))
+    } else {
         let mut revisions = revisions::list(&context, &pool).await?;
-        pool = revisions::resolve(&context, pool, &mut revisions).await?;
         stored = revisions.ids();
-    }
+        revisions::resolve(&context, &pool, &mut revisions).await?
+    };
     let facts = &pool.facts;
     memory.observe(facts, env.uptime());
     let snapshot = snapshot(&context, facts, &mut memory);

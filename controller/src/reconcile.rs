@@ -24,7 +24,7 @@ use crate::events::PoolEvent;
 use crate::metrics::{PassResult, PassStep, PassTimer, PoolReport};
 use crate::object::version;
 use crate::observe::{self, disk_counts, machine_counts};
-use crate::pool_entry::PoolEntry;
+use crate::pool_entry::{CachedPool, PoolEntry};
 use crate::queue::Requeue;
 use crate::report::{detached_disk_events, invalid_settings_event, problem_event, report, unresolved_event};
 
@@ -66,7 +66,7 @@ pub(crate) async fn reconcile<P: Platform>(context: &Context<P>, uid: &Uid) -> (
 
 async fn pass<P: Platform>(
     context: &Context<P>,
-    cached: Arc<PoolEntry<P>>,
+    cached: Arc<CachedPool<P>>,
     state: &mut PoolMemory,
     timer: &mut PassTimer,
 ) -> Ended {

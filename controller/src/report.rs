@@ -17,7 +17,7 @@ use crate::context::{Context, LastStatus, PoolMemory};
 use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
 use crate::object::{collection, version};
-use crate::pool_entry::PoolEntry;
+use crate::pool_entry::{CachedPool, PoolEntry};
 use crate::status_conflict;
 use crate::write::WriteError;
 
@@ -86,7 +86,7 @@ async fn publish<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     status: Value,
-) -> Result<PoolEntry<P>, WriteError> {
+) -> Result<CachedPool<P>, WriteError> {
     // A merge patch could change a new pool of the same name, because the status endpoint ignores the metadata of the
     // patch. A JSON patch with a test of the UID cannot.
     let operations = json!([
@@ -97,7 +97,7 @@ async fn publish<P: Platform>(
     let path = collection::<P::Pool>(&pool.facts.namespace);
     let patch = Patch::<()>::Json(operations);
     let (writer, name) = (&context.writer, &pool.facts.id.name);
-    writer.patch(WriteKind::PatchStatus, path, name, Some("status"), patch).await.map(PoolEntry::read)
+    writer.patch(WriteKind::PatchStatus, path, name, Some("status"), patch).await.map(CachedPool::read)
 }
 
 /// The events about disks that users detached. Each disk is reported once, also if the leader changes.

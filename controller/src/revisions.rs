@@ -10,19 +10,18 @@ mod resolve;
 pub(crate) mod stored;
 pub(crate) mod templates;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use kube::api::ListParams;
-use vmpool_engine::Action;
 use vmpool_engine::limits::shorten;
-use vmpool_engine::model::ScaleDownPolicy;
+use vmpool_engine::model::{CurrentRevision, RequestedRevision, ScaleDownPolicy};
 use vmpool_engine::revision::{Fingerprint, HELD, Resolved, RevisionId};
+use vmpool_engine::{Action, Pool};
 use vmpool_platforms::{Disks, Platform, Revisions as _, Text};
 
 use crate::context::Context;
 use crate::live::ReadError;
-use crate::pool_entry::PoolEntry;
+use crate::pool_entry::{CachedPool, PoolEntry};
 use content::content;
 use known::{Change, Revisions};
 use stored::{RevisionEntry, RevisionObject};
@@ -31,7 +30,7 @@ use templates::Templates;
 /// The last current revision and its content; `None` if there is none that machines can be created from.
 async fn last_in_force<P: Platform>(
     context: &Context<P>,
-    pool: &PoolEntry<P>,
+    pool: &CachedPool<P>,
     revisions: &mut Revisions,
     shown: Option<&RevisionId>,
 ) -> Result<Option<(RevisionId, Text)>, ReadError> {
@@ -48,7 +47,7 @@ async fn last_in_force<P: Platform>(
 /// Lists the revisions of a pool live.
 pub(crate) async fn list<P: Platform>(
     context: &Context<P>,
-    pool: &PoolEntry<P>,
+    pool: &CachedPool<P>,
 ) -> Result<Revisions, ReadError> {
     let uid = &pool.facts.id.uid;
     let (mut revisions, begun) = (Revisions::default(), context.env.uptime());
@@ -69,19 +68,25 @@ pub(crate) async fn list<P: Platform>(
     Ok(revisions)
 }
 
-/// The pool with its current revision: the pinned one, or that of the template in its spec. If the pinned revision
+/// The revision of the template in the spec, for a pool whose stored revisions are not known.
+pub(crate) fn unstored<P: Platform>(pool: &CachedPool<P>) -> CurrentRevision {
+    CurrentRevision::of_template(P::first_revision(&pool.object, &pool.facts), false)
+}
+
+/// The pool with its current revision: the requested one, or that of the template in its spec. If the requested revision
 /// cannot be read or is not stored, the rollout is held, and the last current revision is used instead.
 pub(crate) async fn resolve<P: Platform>(
     context: &Context<P>,
-    pool: Arc<PoolEntry<P>>,
+    pool: &CachedPool<P>,
     revisions: &mut Revisions,
-) -> Result<Arc<PoolEntry<P>>, ReadError> {
-    let (facts, template) = (&pool.facts, revisions.fingerprint(&pool));
+) -> Result<PoolEntry<P>, ReadError> {
+    let (facts, template) = (&pool.facts, revisions.fingerprint(pool));
     let shown = facts.published.summary.as_ref().map(|summary| &summary.revision);
-    let (mut pinned, mut held, mut unknown) = (facts.rollout.pinned.clone(), facts.rollout.held, None);
+    let RequestedRevision { mut pinned, is_unreadable: mut held } = facts.revision.clone();
     let mut content = None;
+    let mut unknown = None;
     if let Some(id) = &pinned {
-        content = self::content::content(context, &pool, revisions, id).await?;
+        content = self::content::content(context, pool, revisions, id).await?;
         if content.is_none() {
             unknown = Some(shorten(format!(
                 "revision {id} is not stored, so {HELD}; set a stored revision, or none"
@@ -90,45 +95,50 @@ pub(crate) async fn resolve<P: Platform>(
         }
     }
     if held {
-        (pinned, content) = last_in_force(context, &pool, revisions, shown).await?.unzip();
+        (pinned, content) = last_in_force(context, pool, revisions, shown).await?.unzip();
     }
+    let is_pinned = pinned.is_some();
     let stored = |id| Resolved { id, stored: true };
-    let resolved = pinned.clone().map_or_else(|| revisions.resolve(&pool, &template, shown), stored);
-    let Resolved { id, stored } = resolved;
-    let is_named = P::Revisions::names(&pool.facts.id, pool.facts.generation).is_some();
-    let is_same = pinned.is_none() && !held && id == facts.revision && stored == facts.revision_stored;
-    if is_same && !is_named {
-        return Ok(pool);
-    }
-    let mut facts = facts.clone();
+    let Resolved { id, stored } = pinned.map_or_else(|| revisions.resolve(pool, &template, shown), stored);
+    let mut current = CurrentRevision { pinned: is_pinned, held, ..CurrentRevision::of_template(id, stored) };
+    let is_named = P::Revisions::names(&facts.id, facts.generation).is_some();
     if is_named {
-        let others = revisions.history.with_content(&template).filter(|other| **other != id);
-        facts.same_template = others.cloned().collect();
-        facts.template_parts = revisions.history.parts();
+        let others = revisions.history.with_content(&template).filter(|other| **other != current.id);
+        current.same_template = others.cloned().collect();
+        current.template_parts = revisions.history.parts();
+    }
+    let mut resolved = pool.at(current);
+    let facts = &mut resolved.facts;
+    if is_named {
         facts.rollout.live_updates = context.live_updates.load(Ordering::Relaxed);
     }
-    facts.revision = id;
-    facts.revision_stored = stored;
-    (facts.rollout.pinned, facts.rollout.held) = (pinned, held);
     facts.invalid_settings.extend(unknown);
-    let mut validation_errors = Vec::new();
     if let Some(content) = content {
-        let devices = P::Disks::templates(&content.value());
-        for template in &mut facts.disks {
-            template.used = devices.iter().any(|name| **name == *template.name);
-        }
-        let missing = devices.iter().filter(|name| !facts.disks.iter().any(|known| *known.name == ***name));
-        validation_errors.extend(missing.map(|name| {
-            let id = &facts.revision;
-            format!("disk template {name}, for which machines of revision {id} have a device, was removed from the \
-            pool")
-        }));
+        use_disks_of::<P>(facts, &content);
     }
-    if !validation_errors.is_empty() {
-        facts.scale_down_policy = ScaleDownPolicy::Explicit;
-        facts.validation_errors.append(&mut validation_errors);
+    Ok(resolved)
+}
+
+/// Makes the disk templates those of a stored revision with this content. If a disk template of it was removed from the
+/// pool, the spec is invalid.
+fn use_disks_of<P: Platform>(pool: &mut Pool, content: &Text) {
+    let devices = P::Disks::templates(&content.value());
+    for template in &mut pool.disks {
+        template.used = devices.iter().any(|name| **name == *template.name);
     }
-    Ok(Arc::new(PoolEntry { facts, object: pool.object.clone() }))
+    let missing = devices.iter().filter(|name| !pool.disks.iter().any(|known| *known.name == ***name));
+    let id = &pool.revision.id;
+    let errors: Vec<String> = missing
+        .map(|name| {
+            format!(
+                "disk template {name}, for which machines of revision {id} have a device, was removed from the pool"
+            )
+        })
+        .collect();
+    if !errors.is_empty() {
+        pool.scale_down_policy = ScaleDownPolicy::Explicit;
+        pool.validation_errors.extend(errors);
+    }
 }
 
 /// Reads the templates that `actions` need. The pool must be resolved.
@@ -147,7 +157,7 @@ pub(crate) async fn templates<P: Platform>(
             Action::StoreRevision { .. } | Action::PruneRevision { .. } => writes = true,
             Action::Update { base, .. } => {
                 makes = true;
-                let earlier = base.as_ref().filter(|base| **base != pool.facts.revision);
+                let earlier = base.as_ref().filter(|base| **base != pool.facts.revision.id);
                 if let Some(base) = earlier.filter(|base| !bases.contains(base)) {
                     bases.push(base.clone());
                 }
@@ -155,9 +165,9 @@ pub(crate) async fn templates<P: Platform>(
             _ => {}
         }
     }
-    let pinned = pool.facts.rollout.pinned.as_ref();
-    let current = &pool.facts.revision;
-    revisions.contents.retain(|id, _| Some(id) == pinned || id == current || bases.contains(id));
+    let current = &pool.facts.revision.id;
+    let pinned = pool.facts.revision.pinned.then_some(current);
+    revisions.contents.retain(|id, _| id == current || bases.contains(id));
     if !makes && !writes {
         return Ok(templates);
     }

@@ -10,7 +10,7 @@ use vmpool_runtime::env::Task;
 use crate::cache::{Cache, Cached, Concerned, Key};
 use crate::context::Context;
 use crate::metrics::WatchResource;
-use crate::pool_entry::PoolEntry;
+use crate::pool_entry::CachedPool;
 use crate::revisions::stored::{RevisionFacts, RevisionMetadata};
 use crate::watch::{CacheSink, Scope, watch};
 
@@ -27,7 +27,7 @@ pub(crate) fn is_synced<P: Platform>(context: &Context<P>) -> bool {
 pub(crate) fn begin<P: Platform>(context: &Arc<Context<P>>, namespace: Option<&str>) -> Vec<Task> {
     let Context { pools, machines, disks, attachments, revisions, instances, .. } = &**context;
     let mut tasks = vec![
-        follow(context, namespace, (WatchResource::Pools, pools), PoolEntry::<P>::read, wake),
+        follow(context, namespace, (WatchResource::Pools, pools), CachedPool::<P>::read, wake),
         // Passes do not wait for its first list, because each pool's revisions are also read live once.
         follow::<P, RevisionMetadata, _>(
             context,

@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use vmpool_engine::model::Activity;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{Machine, Pool, Uid};
+use vmpool_engine::{Machine, ParsedPool, Uid};
 use vmpool_platforms::removal::StoredMachine;
 
 /// A pool and its machines, as one list showed them.
 pub(super) struct World {
-    pub(super) pool: Pool,
+    pub(super) pool: ParsedPool,
     pub(super) machines: Vec<StoredMachine>,
     pub(super) now: Timestamp,
 }

@@ -1,7 +1,7 @@
 //! Reads of pools and machines.
 
 use serde_json::value::RawValue;
-use vmpool_engine::Pool;
+use vmpool_engine::ParsedPool;
 use vmpool_platforms::removal::StoredMachine;
 use vmpool_runtime::Env;
 
@@ -15,7 +15,7 @@ use crate::removal::PoolName;
 /// # Errors
 /// [`Error::PoolNotFound`], [`Error::Conflict`] if the pool is being deleted or its removal record cannot be read, and
 /// [`Error::Internal`].
-pub(super) async fn pool(cluster: &Cluster, name: &PoolName) -> Result<Pool, Error> {
+pub(super) async fn pool(cluster: &Cluster, name: &PoolName) -> Result<ParsedPool, Error> {
     let pools = &name.stored.pools;
     let body: Box<RawValue> =
         cluster.pool(name.stored, &name.namespace, &name.name).await.map_err(|error| {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use vmpool_engine::protection::{BY, CLAIM, Claim, Protection, REASON, UNTIL, after, clip, text_of};
-use vmpool_engine::{ObjectId, Pool};
+use vmpool_engine::{ObjectId, ParsedPool};
 use vmpool_platforms::removal::StoredMachine;
 use vmpool_runtime::Env;
 
@@ -42,7 +42,7 @@ impl Writer<'_> {
     pub(super) async fn renew(
         &self,
         job: &Job,
-        pool: &Pool,
+        pool: &ParsedPool,
         own: StoredMachine,
     ) -> Result<Option<Claimed>, Error> {
         self.claim(job, pool, own, true).await
@@ -52,7 +52,7 @@ impl Writer<'_> {
     pub(super) async fn take(
         &self,
         job: &Job,
-        pool: &Pool,
+        pool: &ParsedPool,
         candidates: &Candidates,
     ) -> Result<Option<Claimed>, Error> {
         loop {
@@ -78,7 +78,7 @@ impl Writer<'_> {
     async fn claim(
         &self,
         job: &Job,
-        pool: &Pool,
+        pool: &ParsedPool,
         machine: StoredMachine,
         renewed: bool,
     ) -> Result<Option<Claimed>, Error> {
@@ -113,7 +113,7 @@ impl Writer<'_> {
         machine: &ObjectId,
         user: &str,
         id: &str,
-        pool: &Pool,
+        pool: &ParsedPool,
     ) -> Result<Option<StoredMachine>, Error> {
         let live = observe::machine(self.cluster, self.pool, &machine.name).await;
         let live = live.map_err(|error| observe::failed("reading a claimed machine", &error))?;
@@ -226,7 +226,7 @@ impl Writer<'_> {
 fn claim_annotations(
     user: &str,
     request: &ClaimRequest,
-    pool: &Pool,
+    pool: &ParsedPool,
     expires: Timestamp,
     renewed: bool,
 ) -> Value {

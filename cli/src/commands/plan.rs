@@ -125,7 +125,7 @@ fn outlook(preview: &Preview, replicas: usize) -> Outlook {
     blocked.extend(preview.next.blockers.iter().map(ToString::to_string));
     if pool.paused {
         blocked.push("the pool is paused: the controller creates, deletes and updates no machine".to_owned());
-    } else if pool.rollout.stands_still() {
+    } else if pool.rollout_stands_still() {
         blocked.push("the rollout is paused or held: the controller updates no further machine".to_owned());
     }
     blocked.dedup();

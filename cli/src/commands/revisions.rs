@@ -7,7 +7,7 @@ use kube::api::Patch;
 use serde::Serialize;
 use serde_json::{Value, json};
 use similar::TextDiff;
-use vmpool_engine::Pool;
+use vmpool_engine::ParsedPool;
 use vmpool_platforms::{Revisions, View, controller_of};
 
 use crate::age::age;
@@ -113,7 +113,7 @@ pub(crate) async fn rollback<P: View>(
             .with_context(|| format!("pool {} has no earlier revision to go back to", arguments.pool))?,
     };
     ensure!(
-        !found.current || facts.rollout.pinned.is_some(),
+        !found.current || facts.revision.pinned.is_some(),
         "revision {} already has the template of pool {}",
         found.revision,
         arguments.pool
@@ -146,7 +146,7 @@ pub(crate) async fn rollback<P: View>(
 }
 
 /// The stored revisions, oldest first.
-async fn list<P: View>(cluster: &Cluster, object: &P::Pool, pool: &Pool) -> Result<Vec<Stored>> {
+async fn list<P: View>(cluster: &Cluster, object: &P::Pool, pool: &ParsedPool) -> Result<Vec<Stored>> {
     let selector = P::Revisions::selector(object);
     let listed = cluster.list::<ControllerRevision>(selector.as_deref()).await?;
     let current = P::canonical(&P::template(object));
@@ -156,7 +156,7 @@ async fn list<P: View>(cluster: &Cluster, object: &P::Pool, pool: &Pool) -> Resu
     Ok(stored)
 }
 
-fn revision<P: View>(mut listed: Value, pool: &Pool, current: &Value) -> Option<Stored> {
+fn revision<P: View>(mut listed: Value, pool: &ParsedPool, current: &Value) -> Option<Stored> {
     let content = listed["data"].take();
     let number = listed["revision"].as_i64().unwrap_or_default();
     let metadata = serde_json::from_value(listed["metadata"].take()).ok()?;
@@ -172,7 +172,7 @@ fn revision<P: View>(mut listed: Value, pool: &Pool, current: &Value) -> Option<
 }
 
 /// Counts the machines of each revision.
-fn count<P: View>(stored: &mut [Stored], machines: &[Value], pool: &Pool) -> Result<()> {
+fn count<P: View>(stored: &mut [Stored], machines: &[Value], pool: &ParsedPool) -> Result<()> {
     let mut revisions = Vec::new();
     for machine in machines {
         let machine: P::Machine = serde_json::from_value(machine.clone()).context("reading a machine")?;

@@ -72,6 +72,6 @@ mod simulation;
 pub(crate) mod testing;
 
 pub use memory::Memory;
-pub use model::{Disk, Machine, ObjectId, Pool, Uid};
+pub use model::{Disk, Machine, ObjectId, ParsedPool, Pool, Uid};
 pub use plan::{Action, Observed, Plan, plan};
 pub use status::{Status, status};

@@ -114,8 +114,8 @@ impl Memory {
                 self.reservations.entry(request.clone()).or_insert(uptime);
             }
         }
-        if self.revision.as_ref() != Some(&pool.revision) {
-            self.revision = Some(pool.revision.clone());
+        if self.revision.as_ref() != Some(&pool.revision.id) {
+            self.revision = Some(pool.revision.id.clone());
             self.updating.reset();
         }
         if self.generation != pool.generation {

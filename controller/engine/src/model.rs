@@ -12,6 +12,7 @@ pub use draft::{DiskDraft, DiskSource, Draft};
 pub use machine::{Activity, DetachedDisk, DiskRef, Instance, Machine, Selectable, StartHealth};
 pub(crate) use pool::Transition;
 pub use pool::{
-    Autohealing, Budget, DiskTemplate, Finalizer, Lifetime, Membership, Naming, Pool, Published, Restarts,
-    Rollout, ScaleDownPolicy, Selection, StatusScope, Summary, Unresolved,
+    Autohealing, Budget, CurrentRevision, DiskTemplate, Finalizer, Lifetime, Membership, Naming, ParsedPool,
+    Pool, Published, RequestedRevision, Restarts, Rollout, ScaleDownPolicy, Selection, StatusScope, Summary,
+    Unresolved,
 };

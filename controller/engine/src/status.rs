@@ -47,7 +47,7 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
         updated: counts.updated,
         restart_pending: counts.restart_pending,
         healed: observed.memory.healed_machines(),
-        revision: pool.revision.clone(),
+        revision: pool.revision.id.clone(),
     };
 
     let blocked = Blocked::of(observed);

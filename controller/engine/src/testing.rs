@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use proptest::test_runner::Config;
 
 use crate::model::{
-    Activity, Disk, DiskAnnotations, DiskRef, DiskTemplate, Lifetime, Machine, ObjectId, Pool, StoredTime,
-    Uid,
+    Activity, CurrentRevision, Disk, DiskAnnotations, DiskRef, DiskTemplate, Lifetime, Machine, ObjectId,
+    Pool, StoredTime, Uid,
 };
 use crate::names::{NameBlock, Namer};
 use crate::plan::{Action, NamesInUse, Observed, Settings, Snapshot};
@@ -59,9 +59,12 @@ impl World {
     pub(crate) fn desiring(desired: usize) -> Self {
         let pool = Pool {
             desired,
-            revision: RevisionId::from("r1"),
             disks: vec![DiskTemplate::new("root", Lifetime::Ephemeral)],
-            ..Pool::blank(ObjectId::new("web", POOL_UID), "team")
+            ..Pool::new(
+                ObjectId::new("web", POOL_UID),
+                "team",
+                CurrentRevision::of_template(RevisionId::from("r1"), true),
+            )
         };
         let mut memory = Memory::default();
         memory.observe(&pool, UPTIME);

@@ -4,7 +4,7 @@ use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-use vmpool_engine::{Machine, Pool};
+use vmpool_engine::{Machine, ParsedPool};
 
 use crate::removal_api::{PlatformOf, Stored};
 use crate::{Dvp, KubeVirt, Platform, dvp};
@@ -37,7 +37,7 @@ impl Stored {
     ///
     /// # Errors
     /// A text that is not a pool.
-    pub fn read_pool(&self, body: &RawValue) -> serde_json::Result<Pool> {
+    pub fn read_pool(&self, body: &RawValue) -> serde_json::Result<ParsedPool> {
         match self.platform {
             PlatformOf::Dvp => Ok(Dvp::read_pool(&serde_json::from_str(body.get())?)),
             PlatformOf::KubeVirt => Ok(KubeVirt::read_pool(&serde_json::from_str(body.get())?)),

@@ -19,7 +19,7 @@ use crate::live::{MetadataOnly, ReadError};
 use crate::metrics::{PassResult, PassStep, PassTimer};
 use crate::object::version;
 use crate::observe::{self, settle_overdue};
-use crate::pool_entry::PoolEntry;
+use crate::pool_entry::{CachedPool, PoolEntry};
 use crate::revisions;
 use crate::revisions::known::Revisions;
 use crate::revisions::templates::Templates;
@@ -47,7 +47,7 @@ pub(super) struct Decision<P: Platform> {
 /// A read failed, or the pool is gone.
 pub(super) async fn observe_and_plan<P: Platform>(
     context: &Context<P>,
-    cached: Arc<PoolEntry<P>>,
+    cached: Arc<CachedPool<P>>,
     state: &mut PoolMemory,
     timer: &mut PassTimer,
 ) -> Result<Decision<P>, NoPlan<P>> {
@@ -118,7 +118,7 @@ fn withhold_unresolved<P: Platform>(
         backoff.failed(failure, context.env.uptime(), None, jitter(context));
         let message = shorten(unresolved.message.clone());
         state.unresolved = Some(Unresolved { message, ..unresolved.clone() });
-    } else if plan.stores_revision() || pool.facts.revision_stored || !plan.wants.create {
+    } else if plan.stores_revision() || pool.facts.revision.stored || !plan.wants.create {
         state.unresolved = None;
     }
     if state.unresolved.is_some() {
@@ -141,7 +141,7 @@ fn plan_with<P: Platform>(
 /// The pool with its current revision. Updates the memory with it.
 async fn observe_pool<P: Platform>(
     context: &Context<P>,
-    pool: Arc<PoolEntry<P>>,
+    pool: Arc<CachedPool<P>>,
     state: &mut PoolMemory,
 ) -> Result<Arc<PoolEntry<P>>, NoPlan<P>> {
     let pool = revise(context, pool, state).await?;
@@ -164,11 +164,11 @@ fn is_pool_machine<P: Platform>(pool: &PoolEntry<P>) -> impl Fn(&&Arc<Machine>) 
 
 async fn revise<P: Platform>(
     context: &Context<P>,
-    pool: Arc<PoolEntry<P>>,
+    pool: Arc<CachedPool<P>>,
     state: &mut PoolMemory,
 ) -> Result<Arc<PoolEntry<P>>, NoPlan<P>> {
     if pool.facts.deleting {
-        return Ok(pool);
+        return Ok(Arc::new(pool.at(revisions::unstored(&pool))));
     }
     let may_read = may_read(context, state);
     let result = async {
@@ -179,10 +179,10 @@ async fn revise<P: Platform>(
         let revisions = state.revisions.get_or_insert_default();
         revisions.in_backoff = state.memory.reading.batch_size(context.env.uptime()).is_err();
         revisions.drop_deleted(&context.revisions.of(&pool.facts.namespace));
-        revisions::resolve(context, pool.clone(), revisions).await
+        revisions::resolve(context, &pool, revisions).await
     };
     match result.await {
-        Ok(pool) => Ok(pool),
+        Ok(pool) => Ok(Arc::new(pool)),
         Err(error) => {
             let shown = at_shown_revision(&pool, state);
             Err(unread(context, shown, state, &error, "reading the revisions of the template"))
@@ -193,7 +193,7 @@ async fn revise<P: Platform>(
 /// Resolves overdue pending writes with live reads.
 async fn settle<P: Platform>(
     context: &Context<P>,
-    pool: &PoolEntry<P>,
+    pool: &CachedPool<P>,
     state: &mut PoolMemory,
 ) -> Result<(), ReadError> {
     let uptime = context.env.uptime();
@@ -209,7 +209,7 @@ async fn read_live<P: Platform>(
     context: &Context<P>,
     pool: &Arc<PoolEntry<P>>,
     state: &mut PoolMemory,
-) -> Result<Arc<PoolEntry<P>>, NoPlan<P>> {
+) -> Result<Arc<CachedPool<P>>, NoPlan<P>> {
     let facts = &pool.facts;
     let live = match may_read(context, state) {
         Ok(()) => context.get_live::<P::Pool>(&facts.namespace, &facts.id.name).await,
@@ -217,7 +217,7 @@ async fn read_live<P: Platform>(
     };
     let live = live
         .map_err(|error| unread(context, pool.clone(), state, &error, "reading the pool before writing"))?;
-    live.map(PoolEntry::read)
+    live.map(CachedPool::read)
         .filter(|live| live.facts.id == facts.id)
         .map(Arc::new)
         .ok_or_else(|| NoPlan::Ended(Ended { result: PassResult::Gone, again: Some(after_outdated(state)) }))

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use vmpool_engine::Pool;
 use vmpool_engine::failure::{Failure, FailureReason};
 use vmpool_engine::limits::shorten;
+use vmpool_engine::model::CurrentRevision;
 use vmpool_platforms::Platform;
 use vmpool_runtime::telemetry::with_causes;
 
@@ -14,7 +14,8 @@ use crate::context::{Context, PoolMemory};
 use crate::events::{PoolEvent, Reason};
 use crate::live::ReadError;
 use crate::object::version;
-use crate::pool_entry::PoolEntry;
+use crate::pool_entry::{CachedPool, PoolEntry};
+use crate::revisions;
 
 /// Why a pass has no plan.
 pub(super) enum NoPlan<P: Platform> {
@@ -59,20 +60,14 @@ pub(super) fn unread<P: Platform>(
 
 /// The pool with the revision and the generation that its status shows, because the current revision could not be
 /// determined. Otherwise the status would compare the machines with a revision that may not be the current one.
-pub(super) fn at_shown_revision<P: Platform>(
-    pool: &Arc<PoolEntry<P>>,
-    state: &PoolMemory,
-) -> Arc<PoolEntry<P>> {
+pub(super) fn at_shown_revision<P: Platform>(pool: &CachedPool<P>, state: &PoolMemory) -> Arc<PoolEntry<P>> {
     // The watch may not show the last status yet.
     let own = state.last_status.as_ref().filter(|last| version(&*pool.object) < last.version);
     let published = own.map_or(&pool.facts.published, |last| &last.became);
     // A status that another definition of the pool pruned shows no revision.
     let shown = published.summary.as_ref().filter(|shown| !shown.revision.as_str().is_empty());
-    let Some(shown) = shown else { return pool.clone() };
-    let facts = Pool {
-        revision: shown.revision.clone(),
-        generation: shown.observed_generation,
-        ..pool.facts.clone()
-    };
-    Arc::new(PoolEntry { facts, object: pool.object.clone() })
+    let Some(shown) = shown else { return Arc::new(pool.at(revisions::unstored(pool))) };
+    let mut entry = pool.at(CurrentRevision::of_template(shown.revision.clone(), true));
+    entry.facts.generation = shown.observed_generation;
+    Arc::new(entry)
 }

@@ -10,9 +10,9 @@ use crate::live::ReadError;
 use crate::pool_entry::PoolEntry;
 
 /// The content of a stored revision; `None` if a client deleted it.
-pub(super) async fn content<P: Platform>(
+pub(super) async fn content<P: Platform, R>(
     context: &Context<P>,
-    pool: &PoolEntry<P>,
+    pool: &PoolEntry<P, R>,
     revisions: &mut Revisions,
     id: &RevisionId,
 ) -> Result<Option<Text>, ReadError> {

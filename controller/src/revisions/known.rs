@@ -8,7 +8,7 @@ use vmpool_engine::{ObjectId, ledger};
 use vmpool_platforms::{Platform, Revisions as _, Text};
 
 use super::stored::{RevisionEntry, RevisionFacts};
-use crate::pool_entry::PoolEntry;
+use crate::pool_entry::{CachedPool, PoolEntry};
 
 /// A change of the stored revisions.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Revisions {
     /// The revision of the template in the spec of the pool, which has this content.
     pub(super) fn resolve<P: Platform>(
         &self,
-        pool: &PoolEntry<P>,
+        pool: &CachedPool<P>,
         content: &Fingerprint,
         shown: Option<&RevisionId>,
     ) -> Resolved {
@@ -99,7 +99,7 @@ impl Revisions {
     }
 
     /// The fingerprint of the template in the spec of the pool.
-    pub(super) fn fingerprint<P: Platform>(&mut self, pool: &PoolEntry<P>) -> Fingerprint {
+    pub(super) fn fingerprint<P: Platform, R>(&mut self, pool: &PoolEntry<P, R>) -> Fingerprint {
         let generation = pool.facts.generation;
         match self.template {
             Some((known, fingerprint)) if known == generation => fingerprint,

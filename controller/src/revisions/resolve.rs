@@ -29,7 +29,7 @@ pub(super) async fn template<P: Platform>(
     let fingerprint = revisions.fingerprint(pool);
     // The current one first, and then the latest.
     let mut same: Vec<RevisionId> = revisions.history.with_content(&fingerprint).cloned().collect();
-    same.sort_by_key(|id| *id == pool.facts.revision);
+    same.sort_by_key(|id| *id == pool.facts.revision.id);
     for id in same.iter().rev() {
         let content = content(context, pool, revisions, id).await?;
         if let Some(inherited) = content.and_then(|content| P::Pins::inherit(&template, &content.value())) {

@@ -13,7 +13,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::request::Request;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::task::JoinSet;
-use vmpool_controller::platform::{DiskOf, Disks, Finalizers, Platform, Revisions};
+use vmpool_controller::platform::{DiskOf, Disks, Finalizers, Platform};
 use vmpool_engine::ObjectId;
 use vmpool_engine::model::{DiskDraft, Draft, Naming};
 use vmpool_engine::names::Namer;
@@ -120,9 +120,7 @@ impl<P: Platform> Inner<P> {
     fn drafts(&self, first: usize, count: usize) -> Vec<Draft> {
         let pool = P::read_pool(&self.pool);
         let namer = Namer::new(&pool.id.name, &pool.id.uid);
-        let numbered =
-            P::Revisions::names(&pool.id, pool.generation).and_then(|names| names.into_iter().next());
-        let revision = numbered.unwrap_or_else(|| pool.revision.clone());
+        let revision = P::first_revision(&self.pool, &pool);
         let draft = |number: u64| {
             let name: Arc<str> = match pool.naming {
                 Naming::Ordinal => format!("{}-{number}", pool.id.name).into(),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use vmpool_controller::{Preview, preview};
 use vmpool_engine::condition::{Condition, READY};
 use vmpool_engine::model::{Activity, DiskState, StoredTime};
-use vmpool_engine::{Disk, Machine, Pool};
+use vmpool_engine::{Disk, Machine, ParsedPool, Pool};
 use vmpool_platforms::{InstanceOf, Instances, View};
 
 use super::view::{ConditionStatus, DiskStatus, EventStatus, MachineStatus, PoolStatus, ProtectionStatus};
@@ -43,7 +43,7 @@ pub(super) async fn collect<P: View>(cluster: &Cluster, stored: &Value) -> Resul
 }
 
 /// What the object shows by itself.
-fn of_pool<P: View>(pool: &Pool, stored: &Value) -> PoolStatus {
+fn of_pool<P: View>(pool: &ParsedPool, stored: &Value) -> PoolStatus {
     let count = |field: &str| {
         let count = stored["status"][field].as_u64().unwrap_or_default();
         usize::try_from(count).unwrap_or_default()
@@ -160,7 +160,7 @@ fn of_machine(pool: &Pool, machine: &Machine) -> MachineStatus {
         name: machine.id.name.to_string(),
         ready: machine.activity == Activity::Running && !machine.terminating,
         terminating: machine.terminating,
-        current: revision.is_some_and(|id| *id == pool.revision || pool.same_template.contains(id)),
+        current: revision.is_some_and(|id| pool.revision.is_current(id)),
         revision: revision.map(ToString::to_string),
         restart_pending: machine.restart_pending,
         created: Some(machine.created),

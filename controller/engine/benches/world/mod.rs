@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use vmpool_engine::model::{
-    Activity, DiskAnnotations, DiskRef, DiskTemplate, Lifetime, Published, StoredTime,
+    Activity, CurrentRevision, DiskAnnotations, DiskRef, DiskTemplate, Lifetime, Published, StoredTime,
 };
 use vmpool_engine::names::{MIN_BLOCK, NameBlock, Namer};
 use vmpool_engine::plan::{NamesInUse, Settings, Snapshot};
@@ -172,10 +172,13 @@ pub(crate) fn pass(observed: &Observed<'_>) -> (Plan, Status) {
 fn pool(desired: usize, block: NameBlock) -> Pool {
     Pool {
         desired,
-        revision: RevisionId::from("5d8c4f7e9a"),
         disks: vec![DiskTemplate::new("root", Lifetime::Ephemeral)],
         name_block: Some(block),
-        ..Pool::blank(ObjectId::new("web", POOL_UID), "team")
+        ..Pool::new(
+            ObjectId::new("web", POOL_UID),
+            "team",
+            CurrentRevision::of_template(RevisionId::from("5d8c4f7e9a"), true),
+        )
     }
 }
 

@@ -134,7 +134,7 @@ fn a_reservation_is_as_old_as_it_is_known_and_forgotten_when_it_leaves() {
 #[test]
 fn another_revision_is_a_reason_to_bring_it_to_machines_at_once() {
     let mut memory = failing();
-    memory.observe(&World::desiring(1).pool(|pool| pool.revision = "r2".into()).pool, NOW);
+    memory.observe(&World::desiring(1).pool(|pool| pool.revision.id = "r2".into()).pool, NOW);
     assert_eq!(memory.updating.batch_size(NOW), Ok(crate::backoff::MAX_BATCH));
     assert!(memory.creating.batch_size(NOW).is_err());
 }

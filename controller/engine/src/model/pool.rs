@@ -151,7 +151,6 @@ impl DiskTemplate {
 
 /// How the controller applies a changed template to existing machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts: any of them may come with any other")]
 pub struct Rollout {
     /// Whether the rollout is paused: the controller updates no further machine.
     pub paused: bool,
@@ -159,12 +158,6 @@ pub struct Rollout {
     pub budget: Budget,
     /// Number of revisions to keep besides the current one and those that machines refer to.
     pub history: usize,
-    /// The stored revision that replaces the template in the spec.
-    pub pinned: Option<RevisionId>,
-    /// Whether the requested revision cannot be read or is not stored. If so, the controller updates no machine and
-    /// creates new machines from the last stored revision. `pinned` contains that revision as soon as the stored
-    /// revisions are known.
-    pub held: bool,
     /// Whether existing machines stay as they are: the controller updates none.
     pub disabled: bool,
     /// Which component restarts updated machines.
@@ -178,21 +171,12 @@ pub struct Rollout {
     pub selection: Selection,
 }
 
-impl Rollout {
-    /// Whether the rollout is paused or held, so that the controller updates no further machine.
-    pub fn stands_still(&self) -> bool {
-        self.paused || self.held
-    }
-}
-
 impl Default for Rollout {
     fn default() -> Self {
         Self {
             paused: false,
             budget: Budget::default(),
             history: 10,
-            pinned: None,
-            held: false,
             disabled: false,
             restarts: Restarts::default(),
             live_updates: false,
@@ -255,10 +239,58 @@ pub struct Unresolved {
     pub message: String,
 }
 
+/// The revision that a pool requests, as its spec or an annotation contains it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestedRevision {
+    /// The stored revision that replaces the template in the spec.
+    pub pinned: Option<RevisionId>,
+    /// Whether the requested revision cannot be read.
+    pub is_unreadable: bool,
+}
+
+/// The current revision of a pool, as the stored revisions determine it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CurrentRevision {
+    /// Its identity.
+    pub id: RevisionId,
+    /// Whether it is stored, so that its identity is fixed.
+    pub stored: bool,
+    /// Whether it is a stored revision that replaces the template in the spec.
+    pub pinned: bool,
+    /// Whether the requested revision cannot be read or is not stored. If so, the controller updates no machine and
+    /// creates new machines from this revision, which is the last stored one.
+    pub held: bool,
+    /// Other stored revisions with the same template. A machine with one of them is not outdated.
+    pub same_template: Vec<RevisionId>,
+    /// The parts of the templates of the stored revisions, if the controller restarts machines.
+    pub template_parts: BTreeMap<RevisionId, TemplateParts>,
+}
+
+impl CurrentRevision {
+    /// The revision of the template in the spec, without other stored revisions.
+    pub fn of_template(id: RevisionId, stored: bool) -> Self {
+        Self {
+            id,
+            stored,
+            pinned: false,
+            held: false,
+            same_template: Vec::new(),
+            template_parts: BTreeMap::new(),
+        }
+    }
+
+    /// Whether a machine with this revision has the current template.
+    pub fn is_current(&self, revision: &RevisionId) -> bool {
+        *revision == self.id || self.same_template.contains(revision)
+    }
+}
+
+/// A pool as its object contains it. Its current revision is not known: that depends on the stored revisions.
+pub type ParsedPool = Pool<RequestedRevision>;
+
 /// A pool: its spec, and the state that its annotations and its status store.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts: any of them may come with any other")]
-pub struct Pool {
+pub struct Pool<R = CurrentRevision> {
     /// Name and UID.
     pub id: ObjectId,
     /// `metadata.namespace`.
@@ -287,14 +319,8 @@ pub struct Pool {
     pub max_protection: Duration,
     /// How the controller names machines.
     pub naming: Naming,
-    /// Identity of the current revision.
-    pub revision: RevisionId,
-    /// Whether that revision is stored, so that its identity is fixed.
-    pub revision_stored: bool,
-    /// Other stored revisions with the same template. A machine with one of them is not outdated.
-    pub same_template: Vec<RevisionId>,
-    /// The parts of the templates of the stored revisions, if the controller restarts machines.
-    pub template_parts: BTreeMap<RevisionId, TemplateParts>,
+    /// The revision: the requested one, or, in a resolved pool, the current one.
+    pub revision: R,
     /// How the controller applies it to existing machines.
     pub rollout: Rollout,
     /// The disk templates. The list is empty if the platform stores disks inside the machine object.
@@ -316,9 +342,9 @@ pub struct Pool {
     pub unresolved: Option<Unresolved>,
 }
 
-impl Pool {
+impl<R> Pool<R> {
     /// A valid pool without machines, disk templates, stored state and special settings.
-    pub fn blank(id: ObjectId, namespace: &str) -> Self {
+    pub fn new(id: ObjectId, namespace: &str, revision: R) -> Self {
         Self {
             id,
             namespace: namespace.into(),
@@ -334,10 +360,7 @@ impl Pool {
             autohealing: None,
             max_protection: protection::DEFAULT_MAXIMUM,
             naming: Naming::Random,
-            revision: RevisionId::from(""),
-            revision_stored: true,
-            same_template: Vec::new(),
-            template_parts: BTreeMap::new(),
+            revision,
             rollout: Rollout::default(),
             disks: Vec::new(),
             name_block: None,
@@ -359,16 +382,84 @@ impl Pool {
         Some(Failure { reason: FailureReason::FailedCreate, message })
     }
 
+    /// Whether the pool has a disk template of this name.
+    pub(crate) fn has_disk_template(&self, name: &str) -> bool {
+        self.disks.iter().any(|known| *known.name == *name)
+    }
+
+    /// The pool with another kind of revision.
+    pub fn with_revision<S>(self, revision: S) -> Pool<S> {
+        let Self {
+            id,
+            namespace,
+            generation,
+            deleting,
+            desired,
+            paused,
+            scale_down_policy,
+            scale_down_selection,
+            preserves_storage,
+            membership,
+            finalizer,
+            autohealing,
+            max_protection,
+            naming,
+            revision: _,
+            rollout,
+            disks,
+            name_block,
+            record,
+            published,
+            status_scope,
+            validation_errors,
+            invalid_settings,
+            unresolved,
+        } = self;
+        Pool {
+            id,
+            namespace,
+            generation,
+            deleting,
+            desired,
+            paused,
+            scale_down_policy,
+            scale_down_selection,
+            preserves_storage,
+            membership,
+            finalizer,
+            autohealing,
+            max_protection,
+            naming,
+            revision,
+            rollout,
+            disks,
+            name_block,
+            record,
+            published,
+            status_scope,
+            validation_errors,
+            invalid_settings,
+            unresolved,
+        }
+    }
+}
+
+impl Pool {
+    /// Whether the rollout is paused or held, so that the controller updates no further machine.
+    pub fn rollout_stands_still(&self) -> bool {
+        self.rollout.paused || self.revision.held
+    }
+
     /// Whether a machine with this revision has the current template.
     pub(crate) fn is_current(&self, revision: &RevisionId) -> bool {
-        *revision == self.revision || self.same_template.contains(revision)
+        self.revision.is_current(revision)
     }
 
     /// What it takes to bring a machine whose instance has revision `from` to revision `to`, if the controller restarts
     /// machines.
     pub(crate) fn transition(&self, from: Option<&RevisionId>, to: &RevisionId) -> Transition {
-        let Some(wanted) = self.template_parts.get(to) else { return Transition::Unknown };
-        match from.map(|from| (from, self.template_parts.get(from))) {
+        let Some(wanted) = self.revision.template_parts.get(to) else { return Transition::Unknown };
+        match from.map(|from| (from, self.revision.template_parts.get(from))) {
             Some((from, _)) if from == to => Transition::None,
             // What the instance was started from cannot be compared any more.
             None | Some((_, None)) => Transition::Restart,
@@ -377,11 +468,6 @@ impl Pool {
             Some((_, Some(current))) if current.live != wanted.live => Transition::LiveUpdate,
             Some(_) => Transition::Record,
         }
-    }
-
-    /// Whether the pool has a disk template of this name.
-    pub(crate) fn has_disk_template(&self, name: &str) -> bool {
-        self.disks.iter().any(|known| *known.name == *name)
     }
 }
 

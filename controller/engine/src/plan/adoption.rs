@@ -7,7 +7,8 @@ use crate::revision::RevisionId;
 
 /// Whether another controller created the machine: no known revision of the pool was written to it.
 pub(super) fn is_anothers(observed: &Observed<'_>, machine: &Machine) -> bool {
-    let ours = |written: &RevisionId| *written == observed.pool.revision || observed.stored.contains(written);
+    let ours =
+        |written: &RevisionId| *written == observed.pool.revision.id || observed.stored.contains(written);
     !machine.written.as_ref().is_some_and(ours)
 }
 

@@ -70,7 +70,7 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, disk
 }
 
 fn create(observed: &Observed<'_>, name: Arc<str>, number: u64, disks: Vec<DiskDraft>) -> Action {
-    Action::Create { draft: Draft { name, number, revision: observed.pool.revision.clone(), disks } }
+    Action::Create { draft: Draft { name, number, revision: observed.pool.revision.id.clone(), disks } }
 }
 
 /// The unconfirmed creates that the plan repeats, and those that the pool no longer needs.

@@ -172,7 +172,7 @@ fn orphaned(
     device: &DiskRef,
     template: &str,
 ) -> Option<Result<Action, Blocker>> {
-    (machine.written.as_ref() == Some(&observed.pool.revision)).then(|| {
+    (machine.written.as_ref() == Some(&observed.pool.revision.id)).then(|| {
         Err(Blocker::UserAction(format!(
             "machine {} refers to disk {}, which does not exist, and the pool has no disk template {template} to \
              create it from: restore the disk template, or delete the machine",

@@ -59,9 +59,9 @@ fn remove(machine: &Machine, preserve_storage: bool) -> Action {
 /// promised to preserve its storage.
 fn preserves_storage(observed: &Observed<'_>, machine: &Machine) -> bool {
     let pool = observed.pool;
-    let parts = |id| pool.template_parts.get(id).map(|parts| parts.storage);
+    let parts = |id| pool.revision.template_parts.get(id).map(|parts| parts.storage);
     let had = machine.written.as_ref().and_then(parts);
-    let wanted = parts(&pool.revision).or_else(|| pool.same_template.iter().find_map(parts));
+    let wanted = parts(&pool.revision.id).or_else(|| pool.revision.same_template.iter().find_map(parts));
     let changed = had.zip(wanted).is_some_and(|(had, wanted)| had != wanted);
     pool.preserves_storage && !changed && !observed.memory.is_healed(&machine.id.uid)
 }

@@ -47,7 +47,7 @@ impl RolloutState {
                 (true, false) => Self::InProgress,
             };
         }
-        let says_so = machine.revision.as_ref() == Some(&pool.revision);
+        let says_so = machine.revision.as_ref() == Some(&pool.revision.id);
         match (says_so, in_effect(machine)) {
             (true, true) => Self::Current,
             // The platform restarts it to apply the revision, and it still runs with the earlier one.
@@ -71,7 +71,7 @@ pub(crate) fn transition(pool: &Pool, machine: &Machine, written: &RevisionId) -
             Transition::Restart
         }
         Transition::LiveUpdate => {
-            let wanted = pool.template_parts.get(written).map(|parts| &parts.live);
+            let wanted = pool.revision.template_parts.get(written).map(|parts| &parts.live);
             let is_applied = wanted.is_some_and(|wanted| instance.live.include(wanted));
             if is_applied { Transition::Record } else { Transition::LiveUpdate }
         }
@@ -138,7 +138,7 @@ impl RolloutProgress {
             let runs = machine.activity == Activity::Running;
             progress.outdated +=
                 usize::from(runs && RolloutState::of(pool, machine) == RolloutState::Outdated);
-            progress.refusing += usize::from(attempts.refuses(&machine.id.uid, &pool.revision));
+            progress.refusing += usize::from(attempts.refuses(&machine.id.uid, &pool.revision.id));
         }
         progress.unavailable = pool.desired.saturating_sub(available_or_stopped);
         progress

@@ -28,7 +28,7 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let (pool, memory) = (observed.pool, observed.memory);
     let rollout = &pool.rollout;
     end_restarts(observed, plan);
-    if rollout.restarts != Restarts::ByController || rollout.disabled || rollout.stands_still() {
+    if rollout.restarts != Restarts::ByController || rollout.disabled || pool.rollout_stands_still() {
         return;
     }
     let leaving: BTreeSet<Uid> = plan.leaving().cloned().collect();
@@ -81,7 +81,7 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
             }
             budget -= 1;
         }
-        chosen.push(restart(machine, instance, transition, &pool.revision));
+        chosen.push(restart(machine, instance, transition, &pool.revision.id));
     }
     if chosen.len() > width {
         // The next pass, which starts at once, plans the rest.
@@ -134,7 +134,7 @@ fn may_restart(observed: &Observed<'_>, machine: &Machine) -> bool {
     }
     let restarts = rollout.restarts == Restarts::ByController
         && !rollout.disabled
-        && !rollout.stands_still()
+        && !pool.rollout_stands_still()
         && rollout.selection.includes(machine);
     let outdated = machine
         .written

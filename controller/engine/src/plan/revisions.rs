@@ -19,13 +19,13 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
 /// the merge base of later updates.
 fn store(observed: &Observed<'_>, plan: &mut Plan) {
     let pool = observed.pool;
-    if pool.revision_stored {
+    if pool.revision.stored {
         return;
     }
     let rests_on_it = |action: &Action| matches!(action, Action::Create { .. } | Action::Update { .. });
     let first = plan.actions.iter().position(rests_on_it);
     // A client deleted it, or an earlier version of vmpool did not store it.
-    let had = || observed.pool_machines().any(|machine| machine.written.as_ref() == Some(&pool.revision));
+    let had = || observed.pool_machines().any(|machine| machine.written.as_ref() == Some(&pool.revision.id));
     if first.is_none() && !had() {
         return;
     }
@@ -34,14 +34,14 @@ fn store(observed: &Observed<'_>, plan: &mut Plan) {
         plan.actions.retain(|action| !rests_on_it(action));
         return plan.back_off(Stage::Prepare, left);
     }
-    let store = Action::StoreRevision { revision: pool.revision.clone() };
+    let store = Action::StoreRevision { revision: pool.revision.id.clone() };
     plan.actions.insert(first.unwrap_or(plan.actions.len()), store);
 }
 
 /// Deletes the oldest revisions beyond the limit, but not the current one and none that a machine refers to.
 fn prune(observed: &Observed<'_>, plan: &mut Plan) {
     let (pool, limit) = (observed.pool, observed.pool.rollout.history);
-    let current = usize::from(pool.revision_stored);
+    let current = usize::from(pool.revision.stored);
     // A machine may still appear that refers to an older revision: from an unconfirmed create, or from a create of a
     // former leader with the name that this pass creates.
     let creates = plan.actions.iter().any(|action| matches!(action, Action::Create { .. }));
@@ -56,9 +56,8 @@ fn prune(observed: &Observed<'_>, plan: &mut Plan) {
         return plan.requeue_in(left);
     }
     let ids = observed.machines.iter().flat_map(|machine| [&machine.revision, &machine.written]).flatten();
-    let named: BTreeSet<&RevisionId> =
-        ids.filter(|id| **id != pool.revision).chain(&pool.rollout.pinned).collect();
-    let unneeded = observed.stored.iter().filter(|id| **id != pool.revision && !named.contains(id));
+    let named: BTreeSet<&RevisionId> = ids.filter(|id| **id != pool.revision.id).collect();
+    let unneeded = observed.stored.iter().filter(|id| **id != pool.revision.id && !named.contains(id));
     let unneeded: Vec<_> = unneeded.collect();
     let Some(surplus @ 1..) = unneeded.len().checked_sub(limit) else { return };
     plan.wants.clean_up = true;

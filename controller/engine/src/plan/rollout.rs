@@ -80,7 +80,7 @@ fn advance(observed: &Observed<'_>, mut unrecorded: Vec<&Arc<Machine>>, plan: &m
     if first(&mut unrecorded, width, |a, b| a.id.cmp(&b.id)) {
         plan.requeue_in(Duration::ZERO);
     }
-    let to = &observed.pool.revision;
+    let to = &observed.pool.revision.id;
     plan.actions.extend(
         unrecorded
             .into_iter()
@@ -101,13 +101,13 @@ fn update(
         outdated.into_iter().partition(|machine| is_held(observed, machine));
     let (marked, held): (Vec<_>, Vec<_>) =
         held.into_iter().partition(|machine| may_differ_in_metadata_only(observed, machine));
-    if !pool.rollout.stands_still() {
+    if !pool.rollout_stands_still() {
         protected::block(observed, plan, ProtectedStep::Rollout, &held);
     }
     let (outdated, mut waiting): (Vec<_>, Vec<_>) = outdated.into_iter().partition(|machine| {
         adoption::has_placeholder(observed, machine)
-            || !(pool.rollout.stands_still()
-                || progress.stopped() && !attempts.refuses(&machine.id.uid, &pool.revision))
+            || !(pool.rollout_stands_still()
+                || progress.stopped() && !attempts.refuses(&machine.id.uid, &pool.revision.id))
     });
     waiting.extend(marked);
     waiting.retain(|machine| takes_markers(observed, machine));
@@ -166,13 +166,13 @@ fn update(
 /// protected, its disks are those of the revision, and no read has shown another difference. A paused rollout does not
 /// update these machines either.
 fn takes_markers(observed: &Observed<'_>, machine: &Machine) -> bool {
-    !observed.pool.rollout.stands_still()
+    !observed.pool.rollout_stands_still()
         && (adoption::is_anothers(observed, machine) || is_held(observed, machine))
         && may_differ_in_metadata_only(observed, machine)
 }
 
 fn may_differ_in_metadata_only(observed: &Observed<'_>, machine: &Machine) -> bool {
-    !observed.memory.rollout_attempts.differs(&machine.id.uid, &observed.pool.revision)
+    !observed.memory.rollout_attempts.differs(&machine.id.uid, &observed.pool.revision.id)
         && devices::are_complete(observed, machine)
 }
 
@@ -183,7 +183,7 @@ fn is_held(observed: &Observed<'_>, machine: &Machine) -> bool {
     observed.pool.rollout.restarts == Restarts::ByPlatform
         && machine.activity != Activity::Stopped
         && machine.is_protected(observed.now)
-        && (machine.restarts_itself || attempts.differs(&machine.id.uid, &observed.pool.revision))
+        && (machine.restarts_itself || attempts.differs(&machine.id.uid, &observed.pool.revision.id))
 }
 
 fn write(
@@ -205,7 +205,7 @@ fn write(
         Ok(disks) => plan.actions.push(Action::Update {
             machine: machine.id.clone(),
             base: base(observed, machine),
-            to: observed.pool.revision.clone(),
+            to: observed.pool.revision.id.clone(),
             disks,
             disruption,
         }),
@@ -232,7 +232,7 @@ fn turn(observed: &Observed<'_>, a: &Machine, b: &Machine) -> Ordering {
     let key = |machine: &Machine| {
         (
             !adoption::has_placeholder(observed, machine),
-            observed.memory.rollout_attempts.refused_at(&machine.id.uid, &observed.pool.revision),
+            observed.memory.rollout_attempts.refused_at(&machine.id.uid, &observed.pool.revision.id),
             machine.activity == Activity::Running,
             machine.created,
         )

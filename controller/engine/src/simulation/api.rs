@@ -149,7 +149,7 @@ impl Api {
             machines: Table::new(),
             disks: Table::new(),
             quota: None,
-            revisions: Revisions::new(&pool.revision),
+            revisions: Revisions::new(&pool.revision.id),
             retained: RetainedDisks::default(),
             version: 0,
             machines_ever: BTreeSet::new(),

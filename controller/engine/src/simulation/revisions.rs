@@ -38,7 +38,7 @@ impl Api {
     pub(super) fn revise(&mut self, to: &str) {
         let to = RevisionId::from(to);
         let stored = self.revisions.stored.contains(&to);
-        self.edit_pool(|pool| (pool.revision, pool.revision_stored) = (to, stored));
+        self.edit_pool(|pool| (pool.revision.id, pool.revision.stored) = (to, stored));
     }
 
     /// Stores a revision. Returns whether it was new.
@@ -48,7 +48,7 @@ impl Api {
             self.revisions.stored.push(revision.clone());
             self.revisions.lost.remove(revision);
         }
-        self.pool.revision_stored |= self.pool.revision == *revision;
+        self.pool.revision.stored |= self.pool.revision.id == *revision;
         fresh
     }
 
@@ -67,7 +67,7 @@ impl Api {
         })?;
         let before = self.revisions.stored.len();
         self.revisions.stored.retain(|stored| stored != revision);
-        self.pool.revision_stored &= self.pool.revision != *revision;
+        self.pool.revision.stored &= self.pool.revision.id != *revision;
         if late {
             self.revisions.lost.insert(revision.clone());
         }

@@ -127,7 +127,7 @@ fn blocked(observed: &Observed<'_>, counts: &MachineCounts, failure: Option<&Fai
     let mut blocked: Vec<String> = pool.invalid_spec().into_iter().map(|failure| failure.message).collect();
     let disputed = failure.filter(|failure| failure.reason == FailureReason::StatusDisputed);
     blocked.extend(disputed.map(|failure| failure.message.clone()));
-    if pool.rollout.held {
+    if pool.revision.held {
         blocked.push("the requested revision cannot be used: set a stored revision, or none".to_owned());
     }
     if RolloutProgress::of(observed).stopped() {

@@ -48,9 +48,11 @@ pub(super) fn synced(
 
 /// In how many machines the current revision is in effect.
 fn count(observed: &Observed<'_>, counts: &MachineCounts) -> String {
-    let what = match &observed.pool.rollout.pinned {
-        Some(pinned) => format!("revision {pinned}, {}, is in effect in", because(observed)),
-        None => "the current template is in effect in".to_owned(),
+    let revision = &observed.pool.revision;
+    let what = if revision.pinned {
+        format!("revision {}, {}, is in effect in", revision.id, because(observed))
+    } else {
+        "the current template is in effect in".to_owned()
     };
     match (counts.updated, counts.live) {
         (_, 0) => "the pool has no machines".to_owned(),
@@ -61,7 +63,7 @@ fn count(observed: &Observed<'_>, counts: &MachineCounts) -> String {
 
 /// Why the pool uses a stored revision instead of its template.
 fn because(observed: &Observed<'_>) -> &'static str {
-    if observed.pool.rollout.held {
+    if observed.pool.revision.held {
         "the last current one, because the requested revision cannot be used"
     } else {
         "which the pool requests instead of its template"
@@ -111,7 +113,7 @@ fn causes(
     if !detached.is_empty() {
         causes.push(sentence(detached));
     }
-    if pool.rollout.held {
+    if pool.revision.held {
         causes.push(
             "held: the requested revision cannot be used, so the controller updates no further machine"
                 .to_owned(),
@@ -132,7 +134,7 @@ fn limits(observed: &Observed<'_>) -> Vec<String> {
     if progress.refusing > 0 {
         let attempts = &memory.rollout_attempts;
         let live = observed.pool_machines().filter(|machine| !machine.terminating);
-        let refusing = live.filter(|machine| attempts.refuses(&machine.id.uid, &pool.revision));
+        let refusing = live.filter(|machine| attempts.refuses(&machine.id.uid, &pool.revision.id));
         let refusing: Vec<&str> = refusing.map(|machine| &*machine.id.name).collect();
         let of = if refusing.len() == 1 { "the update of machine" } else { "the updates of machines" };
         limits.push(format!("the API server rejected {of} {}", names(refusing)));

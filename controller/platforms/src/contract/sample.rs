@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use vmpool_engine::failure::Failure;
-use vmpool_engine::model::{DiskDraft, Draft, Lifetime, Membership};
+use vmpool_engine::model::{CurrentRevision, DiskDraft, Draft, Lifetime, Membership};
 use vmpool_engine::plan::{NamesInUse, Observed, Settings, Snapshot};
 use vmpool_engine::{Memory, Pool, Status};
 
@@ -24,6 +24,8 @@ impl<P: Platform> Sample<P> {
     pub(super) fn new(pool: &Value) -> Self {
         let pool: P::Pool = decode(pool);
         let facts = P::read_pool(&pool);
+        let id = P::first_revision(&pool, &facts);
+        let facts = facts.with_revision(CurrentRevision::of_template(id, true));
         assert!(
             facts.validation_errors.is_empty(),
             "the sample must be a good pool: {:?}",
@@ -47,7 +49,7 @@ impl<P: Platform> Sample<P> {
         let disks = own
             .map(|template| DiskDraft::new(format!("{name}-{}", template.name).into(), template.name.clone()))
             .collect();
-        Draft { name, number, revision: self.facts.revision.clone(), disks }
+        Draft { name, number, revision: self.facts.revision.id.clone(), disks }
     }
 
     pub(super) fn template(&self) -> Value {

@@ -17,7 +17,7 @@ use vmpool_engine::model::{DiskAnnotations, DiskDraft, Draft, ObjectId, Publishe
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::{RevisionId, TemplateParts};
-use vmpool_engine::{Disk, Machine, Pool, Status};
+use vmpool_engine::{Disk, Machine, ParsedPool, Status};
 
 use super::{
     Attachment, DefaultWording, Disks, NoFinalizers, NoInstances, NoOtherController, NoPins, NoStorage,
@@ -45,7 +45,7 @@ impl Platform for Dvp {
     type Finalizers = NoFinalizers;
     type Wording = DefaultWording;
 
-    fn read_pool(pool: &PoolObject) -> Pool {
+    fn read_pool(pool: &PoolObject) -> ParsedPool {
         read::pool(pool)
     }
     fn read_machine(machine: &MachineObject) -> Machine {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use vmpool_api::annotations::ROLLOUT_PAUSED;
-use vmpool_engine::Pool;
+use vmpool_engine::ParsedPool;
 
 use super::Dvp;
 use super::removal::VMPOOL;
@@ -31,7 +31,7 @@ impl View for Dvp {
         ]
     }
 
-    fn is_paused(pool: &Pool) -> bool {
+    fn is_paused(pool: &ParsedPool) -> bool {
         pool.rollout.paused
     }
 

@@ -7,18 +7,18 @@ use vmpool_api::kubevirt::annotations;
 use vmpool_api::kubevirt::values::{PrintableStatus, RunStrategy, SortPolicy, StatePreservation};
 use vmpool_engine::limits;
 use vmpool_engine::model::{
-    Activity, Autohealing, Finalizer, Instance, Membership, Naming, Restarts, Rollout, ScaleDownPolicy,
-    Selectable, StartHealth, StatusScope,
+    Activity, Autohealing, Finalizer, Instance, Membership, Naming, RequestedRevision, Restarts, Rollout,
+    ScaleDownPolicy, Selectable, StartHealth, StatusScope,
 };
 use vmpool_engine::protection::{self, Protection};
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{Machine, ObjectId, Pool};
+use vmpool_engine::{Machine, ObjectId, ParsedPool, Pool};
 
 use super::objects::{Finalizers, InstanceObject, MachineObject, PoolObject};
+use super::publish;
 use super::read::{self, MachineFacts, PoolFacts, Readiness, ScaleInMode, Selection, Settings, Update};
 use super::selectors::MachineSelector;
-use super::{publish, revision};
 use crate::intern;
 use crate::intern::Table;
 
@@ -27,8 +27,8 @@ pub(super) fn id(metadata: &ObjectMeta) -> ObjectId {
     ObjectId::new(metadata.name.as_deref().unwrap_or_default(), metadata.uid.as_deref().unwrap_or_default())
 }
 
-/// A pool. Its revision is that of its generation until the stored revisions are known.
-pub(super) fn pool(object: &PoolObject) -> Pool {
+/// A pool.
+pub(super) fn pool(object: &PoolObject) -> ParsedPool {
     let PoolFacts {
         id,
         namespace,
@@ -68,7 +68,6 @@ pub(super) fn pool(object: &PoolObject) -> Pool {
             (rollout.order, rollout.selection) = (Some(order), selection);
         }
     }
-    let names = revision::names(&id, generation);
     Pool {
         generation,
         deleting,
@@ -85,15 +84,13 @@ pub(super) fn pool(object: &PoolObject) -> Pool {
         }),
         max_protection,
         naming: Naming::Ordinal,
-        revision: names[0].as_str().into(),
-        revision_stored: false,
         rollout,
         record,
         published: publish::stored(object),
         status_scope: StatusScope::FailureAndPause,
         validation_errors,
         invalid_settings,
-        ..Pool::blank(id, &namespace)
+        ..Pool::new(id, &namespace, RequestedRevision::default())
     }
 }
 

@@ -8,7 +8,7 @@ use vmpool_engine::model::{DiskDraft, Draft, Instance, Published};
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::{RevisionId, TemplateParts};
-use vmpool_engine::{Machine, ObjectId, Pool, Status};
+use vmpool_engine::{Machine, ObjectId, ParsedPool, Status};
 use vmpool_instancetype::stash;
 
 use super::coexistence::{self, PoolLoop};
@@ -47,7 +47,7 @@ impl Platform for KubeVirt {
     type Finalizers = Self;
     type Wording = Words;
 
-    fn read_pool(pool: &PoolObject) -> Pool {
+    fn read_pool(pool: &PoolObject) -> ParsedPool {
         facts::pool(pool)
     }
     fn read_machine(machine: &MachineObject) -> Machine {

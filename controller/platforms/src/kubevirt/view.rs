@@ -1,7 +1,7 @@
 //! What the kubectl plugin shows and changes.
 
 use serde_json::{Value, json};
-use vmpool_engine::Pool;
+use vmpool_engine::ParsedPool;
 
 use super::platform::KubeVirt;
 use super::removal::VMPOOL;
@@ -28,7 +28,7 @@ impl View for KubeVirt {
         vec![json!({ "spec": { "paused": paused } })]
     }
 
-    fn is_paused(pool: &Pool) -> bool {
+    fn is_paused(pool: &ParsedPool) -> bool {
         pool.paused
     }
 

@@ -5,7 +5,7 @@ use vmpool_engine::model::{DiskDraft, Draft, Published};
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{Machine, Pool, Status};
+use vmpool_engine::{Machine, ParsedPool, Pool, Status};
 
 use super::{ApiObject, Disks, Finalizers, Instances, OtherController, Pins, Revisions, Storage, Wording};
 
@@ -58,13 +58,20 @@ pub trait Platform: Sized + Send + Sync + 'static {
     type Wording: Wording;
 
     /// Translates a stored pool. Unreadable fields become validation errors or invalid settings of the pool.
-    fn read_pool(pool: &Self::Pool) -> Pool;
+    fn read_pool(pool: &Self::Pool) -> ParsedPool;
 
     /// Translates a stored machine.
     fn read_machine(machine: &Self::Machine) -> Machine;
 
     /// What a revision of the pool stores: all fields that machines are created from.
     fn template(pool: &Self::Pool) -> Value;
+
+    /// The identity that the revision of the template in the spec of a pool gets if no revision is stored yet.
+    fn first_revision<R>(pool: &Self::Pool, facts: &Pool<R>) -> RevisionId {
+        let named = Self::Revisions::names(&facts.id, facts.generation);
+        let id = named.and_then(|names| names.into_iter().next());
+        id.unwrap_or_else(|| RevisionId::of(&Self::canonical(&Self::template(pool))))
+    }
 
     /// The canonical form of a template, without values that equal defaults of the schema. Two templates with equal
     /// forms are the same template.

@@ -36,7 +36,7 @@ pub trait View: Platform {
     fn pause(paused: bool) -> Vec<Value>;
 
     /// Whether the pool is paused in the sense of [`View::pause`].
-    fn is_paused(pool: &vmpool_engine::Pool) -> bool;
+    fn is_paused(pool: &vmpool_engine::ParsedPool) -> bool;
 
     /// The machine template in the content of a stored revision, as `spec.virtualMachineTemplate` of a pool contains it;
     /// `None` if the content has none.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rstest::rstest;
 use serde_json::{Value, json};
+use vmpool_engine::model::CurrentRevision;
 use vmpool_engine::plan::{NamesInUse, Observed, Settings, Snapshot};
 use vmpool_engine::{Action, Memory, Pool, plan, status};
 use vmpool_platforms::{Dvp, Platform};
@@ -131,6 +132,8 @@ fn no_value_of_any_field_or_annotation_panics_and_the_rest_of_the_pool_is_served
             // An API server never returns annotations with values that are not strings.
             let Ok(object) = serde_json::from_value::<<Dvp as Platform>::Pool>(object) else { continue };
             let read = Dvp::read_pool(&object);
+            let revision = CurrentRevision::of_template(Dvp::first_revision(&object, &read), true);
+            let read = read.with_revision(revision);
             let outcome = std::panic::catch_unwind(|| created(&read));
             match outcome {
                 Ok(count) if count != 3 && served => stuck.push(format!("{count} with {place}: {value:.60}")),

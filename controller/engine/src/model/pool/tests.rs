@@ -39,8 +39,10 @@ fn the_parts_of_two_revisions_decide_what_an_instance_needs(
     #[case] stored: &[(&str, TemplateParts)],
     #[case] expected: Transition,
 ) {
-    let mut pool = Pool::blank(ObjectId::new("p", "u"), "n");
-    pool.template_parts = stored.iter().map(|(id, parts)| (RevisionId::from(*id), parts.clone())).collect();
+    let mut pool =
+        Pool::new(ObjectId::new("p", "u"), "n", CurrentRevision::of_template(RevisionId::from(""), true));
+    pool.revision.template_parts =
+        stored.iter().map(|(id, parts)| (RevisionId::from(*id), parts.clone())).collect();
     let from = from.map(RevisionId::from);
     assert_eq!(pool.transition(from.as_ref(), &to.into()), expected);
 }

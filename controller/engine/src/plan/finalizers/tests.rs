@@ -69,7 +69,7 @@ fn a_live_machine_and_one_without_the_finalizer_are_not_released() {
         live: LiveParts::default(),
         storage: Fingerprint::of(&json!(storage)),
     };
-    pool.template_parts = [("r0".into(), parts(1)), ("r1".into(), parts(2))].into();
+    pool.revision.template_parts = [("r0".into(), parts(1)), ("r1".into(), parts(2))].into();
 }), false)]
 fn the_storage_of_a_released_machine(#[case] edit: &dyn Fn(World) -> World, #[case] preserved: bool) {
     let world = terminating(edit(world(2)), 0)

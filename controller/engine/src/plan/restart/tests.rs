@@ -21,12 +21,12 @@ fn world(machines: u64, budget: Budget, new: TemplateParts) -> World {
     let desired = usize::try_from(machines).unwrap();
     let mut world = World::desiring(desired).with_machines(machines).pool(|pool| {
         pool.disks.clear();
-        pool.revision = "new".into();
+        pool.revision.id = "new".into();
         pool.membership = Membership::Selector(Selector::default());
         pool.status_scope = StatusScope::FailureAndPause;
         pool.rollout.restarts = Restarts::ByController;
         pool.rollout.budget = budget;
-        pool.template_parts = [("r1".into(), parts(1, 1)), ("new".into(), new)].into();
+        pool.revision.template_parts = [("r1".into(), parts(1, 1)), ("new".into(), new)].into();
     });
     for number in 0..machines {
         world = world.edit(&name(number), |machine| {
@@ -132,8 +132,8 @@ fn an_instance_of_an_unknown_revision_is_restarted() {
 
 #[test]
 fn a_machine_with_a_stored_revision_of_the_same_template_is_current() {
-    let world =
-        world(2, Budget::Machines(1), parts(1, 1)).pool(|pool| pool.same_template = vec!["r1".into()]);
+    let world = world(2, Budget::Machines(1), parts(1, 1))
+        .pool(|pool| pool.revision.same_template = vec!["r1".into()]);
     let world = [0, 1].into_iter().fold(world, |world, number| {
         world.edit(&name(number), |machine| machine.written = Some("r1".into()))
     });
@@ -243,7 +243,7 @@ fn live_world() -> World {
     let live = |number| TemplateParts { live: sockets(number), ..parts(1, 1) };
     let world = world(2, Budget::Machines(2), live(2)).pool(|pool| {
         pool.rollout.live_updates = true;
-        pool.template_parts.insert("r1".into(), live(1));
+        pool.revision.template_parts.insert("r1".into(), live(1));
     });
     [0, 1].into_iter().fold(world, |world, number| has_sockets(world, number, 1))
 }

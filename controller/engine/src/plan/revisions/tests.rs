@@ -11,8 +11,8 @@ const UPTIME: std::time::Duration = std::time::Duration::from_secs(100);
 /// A pool whose current revision is `r2` and whose machines have `r1`.
 fn unstored(desired: usize, machines: u64) -> World {
     World::desiring(desired).with_machines(machines).pool(|pool| {
-        pool.revision = "r2".into();
-        pool.revision_stored = false;
+        pool.revision.id = "r2".into();
+        pool.revision.stored = false;
     })
 }
 
@@ -37,9 +37,9 @@ fn stores(world: &World) -> bool {
 #[case::a_machine_is_made(unstored(1, 0), true)]
 #[case::a_machine_is_changed(unstored(1, 1), true)]
 #[case::it_is_not_needed(unstored(0, 0), false)]
-#[case::it_is_stored(unstored(1, 0).pool(|pool| pool.revision_stored = true), false)]
+#[case::it_is_stored(unstored(1, 0).pool(|pool| pool.revision.stored = true), false)]
 #[case::a_paused_pool_updates_no_machine_to_it(unstored(1, 1).pool(|pool| pool.rollout.paused = true), false)]
-#[case::a_machine_has_it_and_it_is_lost(World::desiring(1).with_machines(1).pool(|pool| pool.revision_stored = false), true)]
+#[case::a_machine_has_it_and_it_is_lost(World::desiring(1).with_machines(1).pool(|pool| pool.revision.stored = false), true)]
 #[case::a_pool_that_cannot_be_read_stores_nothing(unstored(1, 1).pool(|pool| pool.validation_errors.push("odd".into())), false)]
 fn is_stored_when(#[case] world: World, #[case] expected: bool) {
     assert_eq!(stores(&world), expected);
@@ -137,7 +137,8 @@ fn nothing_is_pruned_while_a_machine_may_name_it_that_was_written_to_without_an_
 #[test]
 fn a_pinned_revision_stays_and_so_does_nothing_else_for_its_sake() {
     let mut world = World::desiring(1).with_machines(1).pool(|pool| {
-        pool.rollout = Rollout { pinned: Some("r1".into()), ..history(0) };
+        pool.rollout = history(0);
+        pool.revision.pinned = true;
     });
     world.stored = ["r1", "b"].map(RevisionId::from).to_vec();
     assert_eq!(pruned(&world), ["b"]);

@@ -21,7 +21,7 @@ pub(super) const UPTIME: Duration = Duration::from_secs(100);
 pub(super) fn outdated(machines: u64) -> World {
     World::desiring(usize::try_from(machines).unwrap())
         .with_machines(machines)
-        .pool(|pool| pool.revision = "r2".into())
+        .pool(|pool| pool.revision.id = "r2".into())
 }
 
 fn allowing(machines: u64, budget: usize) -> World {
@@ -170,7 +170,7 @@ fn a_rollout_stops_when(
     if stops {
         // Only the rejected updates are retried, after the backoff. Another template is written to all machines.
         assert!(!updated(&plan).is_empty());
-        let changed = world.pool(|pool| pool.revision = "r3".into());
+        let changed = world.pool(|pool| pool.revision.id = "r3".into());
         assert_eq!(updated(&changed.plan())[0], 0);
         assert_eq!(updated(&changed.plan()).len(), budget);
     }
@@ -209,7 +209,7 @@ fn the_pace(#[case] failed: Option<u64>, #[case] uptime: u64, #[case] expected: 
     if expected == Ok(1) {
         assert_eq!(plan.requeue_after, Some(Duration::ZERO), "the rest comes with the next pass");
         // Another revision is tried without a delay.
-        world.pool.revision = "r3".into();
+        world.pool.revision.id = "r3".into();
         world.memory.observe(&world.pool, world.uptime);
         assert_eq!(updated(&world.plan()).len(), 8);
     }

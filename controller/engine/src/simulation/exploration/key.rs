@@ -66,7 +66,7 @@ fn pool(out: &mut String, state: &State) {
     put(
         out,
         "pool",
-        &(pool.desired, pool.scale_down_policy, &pool.revision, pool.revision_stored, pool.deleting),
+        &(pool.desired, pool.scale_down_policy, &pool.revision.id, pool.revision.stored, pool.deleting),
     );
     put(out, "block", &pool.name_block);
     put(out, "record", &pool.record);

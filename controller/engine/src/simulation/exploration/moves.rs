@@ -196,7 +196,7 @@ impl State {
                 world.api.remove_by_hand(&id, |machine| machine.terminating = true);
             }
             Move::Revise => {
-                let to = if world.api.pool.revision.as_str() == "r1" { "r2" } else { "r1" };
+                let to = if world.api.pool.revision.id.as_str() == "r1" { "r2" } else { "r1" };
                 world.api.revise(to);
             }
             Move::Protect(which) => {

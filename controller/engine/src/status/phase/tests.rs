@@ -81,7 +81,7 @@ fn outdated(world: World) -> World {
     "False False True Blocked: the spec of the pool is invalid: a; b"
 )]
 #[case::a_held_rollout(
-    ready(1).pool(|pool| pool.rollout.held = true),
+    ready(1).pool(|pool| pool.revision.held = true),
     "False False True Blocked: the requested revision cannot be used: set a stored revision, or none"
 )]
 #[case::a_user_action(

@@ -92,7 +92,7 @@ fn a_machine_that_waits_for_a_disk_is_in_the_first_condition_that_is_not_met(
     assert_eq!(message, format!("False InsufficientReadyReplicas: 4 of 5 machines are ready{expected}"));
     assert!(!condition(&not_ready, SYNCED).unwrap().contains("waits"));
 
-    let outdated = World::desiring(5).with_machines(5).pool(|pool| pool.revision = "r2".into());
+    let outdated = World::desiring(5).with_machines(5).pool(|pool| pool.revision.id = "r2".into());
     let outdated = shown(&with(outdated));
     assert!(condition(&outdated, SYNCED).unwrap().ends_with(&expected));
     assert!(!condition(&outdated, AVAILABLE).unwrap().contains("waits"));

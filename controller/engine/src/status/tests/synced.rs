@@ -16,7 +16,7 @@ const UPTIME: Duration = Duration::from_secs(100);
 fn outdated(machines: u64) -> World {
     World::desiring(usize::try_from(machines).unwrap())
         .with_machines(machines)
-        .pool(|pool| pool.revision = "r2".into())
+        .pool(|pool| pool.revision.id = "r2".into())
 }
 
 fn with(world: World, numbers: &[u64], edit: fn(&mut Machine)) -> World {
@@ -137,11 +137,11 @@ fn allowing(world: World, budget: usize) -> World {
     World::desiring(2).with_machines(2).pool(|pool| pool.rollout.paused = true), "True PoolSynced: ALL"
 )]
 #[case::pinned_and_reached(
-    World::desiring(2).with_machines(2).pool(|pool| pool.rollout.pinned = Some("r1".into())),
+    World::desiring(2).with_machines(2).pool(|pool| pool.revision.pinned = true),
     "True PoolSynced: revision r1, which the pool requests instead of its template, is in effect in all 2 machines"
 )]
 #[case::pinned_and_on_its_way(
-    with(outdated(2), &[0], in_effect).pool(|pool| pool.rollout.pinned = Some("r2".into())),
+    with(outdated(2), &[0], in_effect).pool(|pool| pool.revision.pinned = true),
     "False RolloutInProgress: revision r2, which the pool requests instead of its template, is in effect in 1 of 2 machines"
 )]
 #[case::one_refuses(

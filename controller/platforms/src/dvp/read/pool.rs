@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::Value;
 use vmpool_api::{GoDuration, Quantity, annotations};
-use vmpool_engine::Pool;
 use vmpool_engine::condition::Condition;
 use vmpool_engine::limits;
 use vmpool_engine::model::{DiskTemplate, ObjectId, Published, ScaleDownPolicy};
@@ -13,13 +12,13 @@ use vmpool_engine::protection;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::status::Summary;
+use vmpool_engine::{ParsedPool, Pool};
 
 use super::super::names::selector;
 use super::super::objects::{self, PoolObject, PoolSpec, PoolStatus};
-use super::super::template;
 use super::{annotation, rollout};
 
-pub(in super::super) fn pool(object: &PoolObject) -> Pool {
+pub(in super::super) fn pool(object: &PoolObject) -> ParsedPool {
     let (mut validation_errors, mut invalid_settings) = (Vec::new(), Vec::new());
     let id = super::id(&object.metadata);
     let spec = &object.spec();
@@ -63,7 +62,7 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
         Some(error) => validation_errors.insert(0, error),
         None => validation_errors.extend(template_flaws(spec)),
     }
-    let rollout = rollout::read(object, spec, &mut invalid_settings);
+    let (rollout, revision) = rollout::read(object, spec, &mut invalid_settings);
     let disks = spec
         .virtual_disk_templates
         .iter()
@@ -83,7 +82,6 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
         deleting: object.metadata.deletion_timestamp.is_some(),
         desired,
         scale_down_policy: if validation_errors.is_empty() { policy } else { ScaleDownPolicy::Explicit },
-        revision: RevisionId::of(&template::canonical(&template::of(&spec.virtual_machine_template))),
         max_protection,
         rollout,
         disks,
@@ -92,7 +90,7 @@ pub(in super::super) fn pool(object: &PoolObject) -> Pool {
         published: published(&object.status, &id),
         validation_errors,
         invalid_settings,
-        ..Pool::blank(id, object.metadata.namespace.as_deref().unwrap_or_default())
+        ..Pool::new(id, object.metadata.namespace.as_deref().unwrap_or_default(), revision)
     }
 }
 

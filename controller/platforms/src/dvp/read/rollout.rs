@@ -4,16 +4,20 @@
 use serde_json::Value;
 use vmpool_api::{Share, annotations};
 use vmpool_engine::limits;
-use vmpool_engine::model::{Budget, Rollout};
+use vmpool_engine::model::{Budget, RequestedRevision, Rollout};
 use vmpool_engine::revision::RevisionId;
 
 use super::super::objects::{PoolObject, PoolSpec};
 use super::annotation;
 use vmpool_engine::revision::HELD;
 
-/// Reads the settings. An unreadable setting gets its safe value, which disrupts no machine, and a message is added to
+/// Reads the settings, and the revision that the pool requests. An unreadable setting gets its safe value, which disrupts no machine, and a message is added to
 /// `invalid_settings`.
-pub(super) fn read(pool: &PoolObject, spec: &PoolSpec, invalid_settings: &mut Vec<String>) -> Rollout {
+pub(super) fn read(
+    pool: &PoolObject,
+    spec: &PoolSpec,
+    invalid_settings: &mut Vec<String>,
+) -> (Rollout, RequestedRevision) {
     let rollout = &spec.rollout;
     let is_odd = !rollout.is_null() && !rollout.is_object();
     if is_odd {
@@ -61,8 +65,8 @@ pub(super) fn read(pool: &PoolObject, spec: &PoolSpec, invalid_settings: &mut Ve
     let mut safe = |what: String, instead: &str| {
         invalid_settings.push(format!("{what}, so {instead}; correct or remove it"));
     };
-    let held = pinned.is_err();
-    Rollout {
+    let is_unreadable = pinned.is_err();
+    let rollout = Rollout {
         paused: paused.unwrap_or_else(|what| {
             safe(what, "the rollout is paused");
             true
@@ -71,18 +75,18 @@ pub(super) fn read(pool: &PoolObject, spec: &PoolSpec, invalid_settings: &mut Ve
             safe(what, "one machine at a time is updated");
             Budget::Machines(1)
         }),
-        pinned: pinned.unwrap_or_else(|what| {
-            safe(what, HELD);
-            None
-        }),
-        held,
         history: history.unwrap_or_else(|what| {
             let limit = Rollout::default().history;
             safe(what, &format!("{limit} earlier revisions are kept"));
             limit
         }),
         ..Rollout::default()
-    }
+    };
+    let pinned = pinned.unwrap_or_else(|what| {
+        safe(what, HELD);
+        None
+    });
+    (rollout, RequestedRevision { pinned, is_unreadable })
 }
 
 fn budget(share: Share) -> Budget {

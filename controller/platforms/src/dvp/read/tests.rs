@@ -3,16 +3,17 @@ use std::time::Duration;
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_engine::model::{
-    Activity, Budget, DetachedDisk, DiskAnnotations, DiskState, DiskTemplate, Lifetime, Rollout, StoredTime,
+    Activity, Budget, DetachedDisk, DiskAnnotations, DiskState, DiskTemplate, Lifetime, RequestedRevision,
+    Rollout, StoredTime,
 };
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{Disk, Machine, ObjectId, Pool};
+use vmpool_engine::{Disk, Machine, ObjectId, ParsedPool};
 
 use super::super::objects::{AttachmentObject, DiskObject, MachineObject, PoolObject};
 
 const PREFIX: &str = "vmpool.virtualization.deckhouse.io";
 
-fn pool(spec: &Value, annotations: &Value) -> Pool {
+fn pool(spec: &Value, annotations: &Value) -> ParsedPool {
     let mut object = json!({
         "metadata": { "name": "builders", "namespace": "team-a", "uid": "p", "annotations": annotations },
         "spec": {
@@ -46,7 +47,6 @@ fn a_pool_that_says_nothing_of_rollouts_has_the_usual_ones() {
 #[case::not_paused(json!({ "rollout": { "paused": false } }), twin("rollout-paused", "false"), Rollout::default())]
 #[case::machines(json!({ "rollout": { "maxUnavailable": 3 } }), twin("rollout-max-unavailable", "3"), Rollout { budget: Budget::Machines(3), ..Rollout::default() })]
 #[case::percent(json!({ "rollout": { "maxUnavailable": "40%" } }), twin("rollout-max-unavailable", "40%"), Rollout { budget: Budget::Percent(40), ..Rollout::default() })]
-#[case::revision(json!({ "rollout": { "revision": "0123456789abcdef" } }), twin("rollout-revision", "0123456789abcdef"), Rollout { pinned: Some(RevisionId::from("0123456789abcdef")), ..Rollout::default() })]
 #[case::history(json!({ "revisionHistoryLimit": 0 }), twin("revision-history-limit", "0"), Rollout { history: 0, ..Rollout::default() })]
 fn a_field_and_its_annotation_say_the_same(
     #[case] spec: Value,
@@ -55,6 +55,15 @@ fn a_field_and_its_annotation_say_the_same(
 ) {
     assert_eq!(rollout(&spec, &json!({})), (expected.clone(), Vec::new()));
     assert_eq!(rollout(&json!({}), &annotation), (expected, Vec::new()));
+}
+
+#[test]
+fn the_field_and_the_annotation_request_a_revision() {
+    let expected =
+        RequestedRevision { pinned: Some(RevisionId::from("0123456789abcdef")), is_unreadable: false };
+    let field = json!({ "rollout": { "revision": "0123456789abcdef" } });
+    assert_eq!(pool(&field, &json!({})).revision, expected);
+    assert_eq!(pool(&json!({}), &twin("rollout-revision", "0123456789abcdef")).revision, expected);
 }
 
 #[test]
@@ -69,14 +78,9 @@ fn a_field_wins_over_its_annotation_even_if_that_makes_no_sense() {
         "rollout": { "paused": false, "maxUnavailable": 1, "revision": "r" },
         "revisionHistoryLimit": 4,
     });
-    let expected = Rollout {
-        paused: false,
-        budget: Budget::Machines(1),
-        pinned: Some(RevisionId::from("r")),
-        history: 4,
-        ..Rollout::default()
-    };
+    let expected = Rollout { paused: false, budget: Budget::Machines(1), history: 4, ..Rollout::default() };
     assert_eq!(rollout(&spec, &annotations), (expected, Vec::new()));
+    assert_eq!(pool(&spec, &annotations).revision.pinned, Some(RevisionId::from("r")));
 }
 
 #[rstest]
@@ -106,8 +110,9 @@ fn each_setting_that_cannot_be_read_takes_its_safe_value() {
         "rollout": { "paused": 1, "maxUnavailable": [], "revision": {} },
         "revisionHistoryLimit": -1,
     });
-    let expected = Rollout { paused: true, budget: Budget::Machines(1), held: true, ..Rollout::default() };
+    let expected = Rollout { paused: true, budget: Budget::Machines(1), ..Rollout::default() };
     assert_eq!(rollout(&spec, &json!({})).0, expected);
+    assert_eq!(pool(&spec, &json!({})).revision, RequestedRevision { pinned: None, is_unreadable: true });
 }
 
 fn template(reclaim: &Value, spec: &Value) -> DiskTemplate {

@@ -16,7 +16,7 @@ fn stored() -> Value {
     pool
 }
 
-fn read(pool: &Value) -> Pool {
+fn read(pool: &Value) -> ParsedPool {
     KubeVirt::read_pool(&serde_json::from_value(pool.clone()).unwrap())
 }
 
@@ -40,7 +40,8 @@ fn a_pool_without_settings_has_the_defaults_of_kubevirt() {
         (Restarts::ByController, Budget::Percent(100))
     );
     assert_eq!((facts.finalizer, facts.status_scope), (Finalizer::Missing, StatusScope::FailureAndPause));
-    assert_eq!(facts.revision.as_str(), "p-4");
+    let names = <KubeVirt as Platform>::Revisions::names(&facts.id, facts.generation);
+    assert_eq!(names.unwrap()[0].as_str(), "p-4");
     let Membership::Selector(selector) = facts.membership else { panic!("it has a selector") };
     assert!(selector.matches(&[("farm".to_owned(), "render".to_owned())].into()));
     assert!(!selector.matches(&[("farm".to_owned(), "other".to_owned())].into()));

@@ -197,7 +197,7 @@ fn a_device_that_was_removed_by_hand_stays_removed() {
 
 #[test]
 fn a_rollout_does_not_attach_a_device_that_was_removed_by_hand() {
-    let world = detach(world(), &name(1)).pool(|pool| pool.revision = "r2".into());
+    let world = detach(world(), &name(1)).pool(|pool| pool.revision.id = "r2".into());
     let world = idle(world, &name(1)).free("web-data-3", 60);
     let plan = world.plan();
     let drafts = plan.actions.iter().find_map(|action| match action {

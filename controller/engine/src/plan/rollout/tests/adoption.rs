@@ -45,7 +45,7 @@ fn a_machine_with_another_spec_waits_for_budget() {
     );
     // A machine that differs from one revision may match the next.
     let changed = roomy.pool(|pool| {
-        pool.revision = "r3".into();
+        pool.revision.id = "r3".into();
         pool.rollout.budget = Budget::Machines(1);
     });
     assert!(disruption(&changed.plan()).contains(&(0, Disruption::MetadataOnly)));

@@ -37,7 +37,7 @@ proptest! {
             machine.make_anothers();
         }
         model.machines[0].go(Activity::NotRunning);
-        model.world.pool.revision = id(SAME);
+        model.world.pool.revision.id = id(SAME);
         model.watch();
         model.pass(|| Fate::Answered);
         for machine in &model.machines[1..] {
@@ -58,7 +58,7 @@ proptest! {
             for machine in &mut model.machines {
                 (machine.updates, machine.advances) = (0, 0);
             }
-            model.world.pool.revision = id(template);
+            model.world.pool.revision.id = id(template);
             model.settle();
             let expected = usize::from(template != current);
             for machine in &model.machines {

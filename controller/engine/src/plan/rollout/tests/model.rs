@@ -141,7 +141,7 @@ impl Model {
     pub(super) fn new(machines: usize, budget: usize) -> Self {
         let count = u64::try_from(machines).expect("small");
         let world = World::desiring(machines).with_machines(count).pool(|pool| {
-            pool.revision = id(0);
+            pool.revision.id = id(0);
             pool.rollout.budget = Budget::Machines(budget);
         });
         let world = World { stored: (0..9).map(id).collect(), ..world };
@@ -318,7 +318,7 @@ impl Model {
             22 => machine.go(Activity::Stopped),
             23 if activity == Activity::Stopped => machine.go(Activity::NotRunning),
             24 => machine.stubborn = !machine.stubborn,
-            25 => self.world.pool.revision = id(u64::from(number / 32) % 9),
+            25 => self.world.pool.revision.id = id(u64::from(number / 32) % 9),
             26 => self.world.pool.rollout.paused = argument % 3 == 0,
             27 => self.watch(),
             28 => self.wait(Duration::from_secs(1)),
@@ -350,7 +350,7 @@ impl Model {
             self.watch();
             self.world.uptime += Duration::from_mins(1);
             if self.pass(|| Fate::Answered) == Plan::default() {
-                let wanted = &self.world.pool.revision;
+                let wanted = &self.world.pool.revision.id;
                 let has = |machine: &ModelMachine| {
                     let facts = &machine.facts;
                     let runs = cold_part(machine.runs) == cold_part(template(wanted));

@@ -54,7 +54,7 @@ fn run_to_end(model: &mut Model, transcript: &mut Vec<String>) {
 }
 
 fn roll(model: &mut Model, to: u64) {
-    model.world.pool.revision = format!("r{to}").as_str().into();
+    model.world.pool.revision.id = format!("r{to}").as_str().into();
 }
 
 #[test]
