@@ -41,6 +41,9 @@ pub mod labels {
 pub mod annotations {
     /// On DataVolumes that KubeVirt creates, with the value `true`: CDI may use an existing claim of the same name.
     pub const ALLOW_CLAIM_ADOPTION: &str = "cdi.kubevirt.io/allowClaimAdoption";
+    /// In the machine template of a pool: any change of the value is a change of the template, whose revision uses the
+    /// instance type and the preference as they are then.
+    pub const REFRESH_INSTANCETYPE: &str = "vmpool.dev/refresh-instancetype";
     /// On a pool: the removal record of targeted removals. Only vmpool writes it.
     pub const SCALE_IN_TARGETS: &str = "vmpool.pool.kubevirt.io/scale-in-targets";
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use vmpool_api::instancetype::API_VERSION;
 
 use crate::Unknown;
-use crate::world::{World, text, with_world};
+use crate::world::{World, condition, text, with_world};
 
 fn spec(replicas: usize) -> Value {
     json!({
@@ -54,13 +54,10 @@ fn all_machines_of_a_revision_use_one_copy_of_their_instance_type() {
         let pool = world
             .until("the condition shows the missing object", async || {
                 let pool = world.pool("p").await?;
-                let conditions = pool["status"]["conditions"].as_array().cloned().unwrap_or_default();
-                let is_shown = |condition: &Value| {
-                    condition["type"] == "TemplateResolved"
-                        && condition["status"] == "False"
-                        && condition["reason"] == "InstancetypeNotFound"
-                };
-                Ok(conditions.iter().any(is_shown).then_some(pool))
+                let is_shown = condition(&pool, "TemplateResolved").is_some_and(|condition| {
+                    condition["status"] == "False" && condition["reason"] == "InstancetypeNotFound"
+                });
+                Ok(is_shown.then_some(pool))
             })
             .await?;
         ensure!(world.machines().await?.is_empty(), "{pool}");
@@ -71,7 +68,7 @@ fn all_machines_of_a_revision_use_one_copy_of_their_instance_type() {
         write(&world, "VirtualMachinePreference", "linux", json!({})).await?;
         let machines = world.until_ready(&["p-0", "p-1"]).await?;
         let pool = world.until_status("p", 2).await?;
-        ensure!(pool["status"]["conditions"] == json!([]), "{pool}");
+        ensure!(condition(&pool, "TemplateResolved").is_none(), "{pool}");
         let pinned = machines["p-0"]["spec"]["instancetype"].clone();
         ensure!(text(&pinned, "/revisionName").starts_with("p-small-v1beta1-"), "{pinned}");
         ensure!(machines["p-1"]["spec"]["instancetype"] == pinned, "{machines:#?}");

@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::Unknown;
-use crate::world::{alone, has_finalizer, text, with_world};
+use crate::world::{alone, condition, has_finalizer, text, with_world};
 
 /// The label with the name of the revision.
 const REVISION: &str = "/metadata/labels/kubevirt.io~1vm-pool-revision-name";
@@ -42,10 +42,6 @@ pub(crate) fn spec(replicas: usize) -> Value {
             },
         },
     })
-}
-
-fn condition<'a>(pool: &'a Value, kind: &str) -> Option<&'a Value> {
-    pool["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
 }
 
 /// Whether the pool shows that it is ready, and no condition about failures or a pause.

@@ -211,6 +211,11 @@ impl World<'_> {
     }
 }
 
+/// The condition of a pool with this type.
+pub(crate) fn condition<'a>(pool: &'a Value, kind: &str) -> Option<&'a Value> {
+    pool["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
+}
+
 /// The text at a JSON pointer.
 pub(crate) fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()

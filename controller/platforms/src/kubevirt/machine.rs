@@ -1,6 +1,7 @@
 //! The object of a new machine.
 
 use serde_json::{Map, Value, json};
+use vmpool_api::kubevirt::annotations::REFRESH_INSTANCETYPE;
 use vmpool_engine::model::ObjectId;
 use vmpool_engine::protection;
 
@@ -60,14 +61,17 @@ pub(super) struct Metadata {
     pub(super) annotations: Map<String, Value>,
 }
 
-/// Labels and annotations of a template, without those of vmpool.
+/// Whether only vmpool may write the label or annotation on machines, so that a template must not have it.
+pub(super) fn is_reserved(key: &str) -> bool {
+    key.starts_with(protection::PREFIX) && key != REFRESH_INSTANCETYPE
+}
+
+/// Labels and annotations of a template, without reserved ones.
 pub(super) fn metadata(template: &Value) -> Metadata {
     let map = |field: &str| match &template["metadata"][field] {
-        Value::Object(map) => map
-            .iter()
-            .filter(|(key, value)| !value.is_null() && !key.starts_with(protection::PREFIX))
-            .map(owned)
-            .collect(),
+        Value::Object(map) => {
+            map.iter().filter(|(key, value)| !value.is_null() && !is_reserved(key)).map(owned).collect()
+        }
         _ => Map::new(),
     };
     Metadata { labels: map("labels"), annotations: map("annotations") }

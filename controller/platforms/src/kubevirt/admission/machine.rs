@@ -7,6 +7,7 @@ use vmpool_api::kubevirt::labels::RESERVED;
 use vmpool_api::kubevirt::values::RunStrategy;
 use vmpool_engine::protection::PREFIX;
 
+use super::super::machine::is_reserved;
 use super::findings::Findings;
 use super::pool::{INSTANCE, MACHINE, Pool, TEMPLATE};
 use super::rule::Rule;
@@ -52,7 +53,7 @@ pub(super) fn check(user: &str, pool: Pool<'_>, findings: &mut Findings) {
 fn reserved_keys(pool: Pool<'_>, findings: &mut Findings) {
     for kind in ["labels", "annotations"] {
         let map = at(pool.template(), &["metadata", kind]).as_object();
-        if let Some(key) = map.into_iter().flat_map(|map| map.keys()).find(|key| key.starts_with(PREFIX)) {
+        if let Some(key) = map.into_iter().flat_map(|map| map.keys()).find(|key| is_reserved(key)) {
             findings.refuse(
                 Rule::ReservedKeys,
                 format!("{TEMPLATE}.metadata.{kind}"),

@@ -32,7 +32,7 @@ rules! {
     SelectorChanged "K21" Invalid Update "selector never changes";
     PolicySelectors "K22" Invalid Part "The selectors of selection policies are valid";
     HealingTime "K23" Invalid Part "minFailingToStartDuration is not negative";
-    ReservedKeys "K24" Invalid Template "Labels and annotations of machines do not use the prefix vmpool.dev";
+    ReservedKeys "K24" Invalid Template "Labels and annotations of machines do not use the prefix vmpool.dev, except vmpool.dev/refresh-instancetype";
     MaxProtection "K25" Invalid Part "max-protection is a duration from 1m to 720h";
     EmptiedPool "W17" Warning Update "replicas does not go to zero";
     LongName "K30" Warning Create "The name of a pool has at most 52 characters";

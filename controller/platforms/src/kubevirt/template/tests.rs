@@ -186,3 +186,14 @@ proptest! {
         prop_assert_eq!(difference(&one, &one), Difference::None);
     }
 }
+
+#[test]
+fn the_annotation_that_refreshes_an_instance_type_is_a_change_of_the_template() {
+    let refresh = |value: &str| {
+        edited(&json!({ "metadata": { "annotations": { "vmpool.dev/refresh-instancetype": value } } }))
+    };
+    assert_eq!(difference(&template(), &refresh("1")), Difference::Outside);
+    assert_eq!(difference(&refresh("1"), &refresh("2")), Difference::Outside);
+    let forged = edited(&json!({ "metadata": { "annotations": { "vmpool.dev/protected-until": "x" } } }));
+    assert_eq!(difference(&template(), &forged), Difference::None);
+}

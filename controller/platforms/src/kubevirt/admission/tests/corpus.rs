@@ -311,6 +311,9 @@ fn a_template_has_no_keys_of_vmpool() {
         let pool = with(pool(), &format!("/spec/virtualMachineTemplate/metadata/{kind}"), keys);
         assert_eq!(refused(&create(&pool)), [Rule::ReservedKeys], "{kind}");
     }
+    let refresh = json!({ "vmpool.dev/refresh-instancetype": "1" });
+    let pool = with(pool(), "/spec/virtualMachineTemplate/metadata/annotations", refresh);
+    assert_eq!(refused(&create(&pool)), []);
 }
 
 #[test]
