@@ -14,8 +14,9 @@ use vmpool_api::kubevirt::values::{
     DataVolumePhase, InstancePhase, PrintableStatus, RunStrategy, SortPolicy,
 };
 use vmpool_api::kubevirt::{
-    DataVolume, KubeVirt, POOL_API_VERSION, POOL_OLD_VERSION, VirtualMachine, VirtualMachineInstance,
-    VirtualMachinePool, VirtualMachinePoolSpec, crds, labels,
+    DataSource, DataVolume, KubeVirt, POOL_API_VERSION, POOL_OLD_VERSION, VirtualMachine,
+    VirtualMachineInstance, VirtualMachinePool, VirtualMachinePoolSpec, VolumeSnapshot,
+    VolumeSnapshotContent, crds, labels,
 };
 
 const FIXTURES: &str = "tests/fixtures/kubevirt";
@@ -61,6 +62,9 @@ fn through_type(object: &Value) -> Value {
         "VirtualMachineInstance" => through::<VirtualMachineInstance>(object),
         "DataVolume" => through::<DataVolume>(object),
         "KubeVirt" => through::<KubeVirt>(object),
+        "DataSource" => through::<DataSource>(object),
+        "VolumeSnapshot" => through::<VolumeSnapshot>(object),
+        "VolumeSnapshotContent" => through::<VolumeSnapshotContent>(object),
         "ControllerRevision" => {
             let mut object = object.clone();
             object["data"] = through::<VirtualMachinePoolSpec>(&object["data"]);

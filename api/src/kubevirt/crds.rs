@@ -26,4 +26,7 @@ pub const PLATFORM_CRDS: &[Crd] = &[
     crd!("kubevirt/platform", "virtualmachineinstances.kubevirt.io", "VirtualMachineInstance"),
     crd!("kubevirt/platform", "kubevirts.kubevirt.io", "KubeVirt"),
     crd!("kubevirt/platform", "datavolumes.cdi.kubevirt.io", "DataVolume"),
+    crd!("kubevirt/platform", "datasources.cdi.kubevirt.io", "DataSource"),
+    crd!("kubevirt/platform", "volumesnapshots.snapshot.storage.k8s.io", "VolumeSnapshot"),
+    crd!("kubevirt/platform", "volumesnapshotcontents.snapshot.storage.k8s.io", "VolumeSnapshotContent"),
 ];

@@ -36,6 +36,7 @@ pub use condition::Condition;
 pub use keys::{annotations, finalizers, labels};
 
 pub use crate::generated::kubevirt::{
+    data_source::{self, DataSource, DataSourceSpec, DataSourceStatus},
     data_volume::{self, DataVolume, DataVolumeSpec, DataVolumeStatus},
     kube_virt::{self, KubeVirt, KubeVirtSpec, KubeVirtStatus},
     virtual_machine::{self, VirtualMachine, VirtualMachineSpec, VirtualMachineStatus},
@@ -43,6 +44,10 @@ pub use crate::generated::kubevirt::{
         self, VirtualMachineInstance, VirtualMachineInstanceSpec, VirtualMachineInstanceStatus,
     },
     virtual_machine_pool::{self, VirtualMachinePool, VirtualMachinePoolSpec, VirtualMachinePoolStatus},
+    volume_snapshot::{self, VolumeSnapshot, VolumeSnapshotSpec, VolumeSnapshotStatus},
+    volume_snapshot_content::{
+        self, VolumeSnapshotContent, VolumeSnapshotContentSpec, VolumeSnapshotContentStatus,
+    },
 };
 
 /// `spec.autohealing` of a pool: when the controller replaces a machine that fails to start.
@@ -78,5 +83,7 @@ pub const POOL_API_VERSION: &str = "pool.kubevirt.io/v1beta1";
 pub const GROUP: &str = "kubevirt.io";
 /// Group and version of machines, their VirtualMachineInstances and the installation of KubeVirt, as in `apiVersion`.
 pub const API_VERSION: &str = "kubevirt.io/v1";
-/// Group and version of DataVolumes, as in `apiVersion`.
+/// Group and version of VolumeSnapshots and their contents, as in `apiVersion`.
+pub const SNAPSHOT_API_VERSION: &str = "snapshot.storage.k8s.io/v1";
+/// Group and version of DataVolumes and DataSources, as in `apiVersion`.
 pub const DATA_VOLUME_API_VERSION: &str = "cdi.kubevirt.io/v1beta1";

@@ -73,7 +73,12 @@ fn request(id: &Id, write: Write) -> Call {
     let (verb, subresource, body) = match write {
         Write::Patch(body) => (Verb::Patch(PatchKind::Merge), "", body),
         Write::PatchStatus(body) => (Verb::Patch(PatchKind::Merge), "status", body),
-        Write::Create(body) => (Verb::Create, "", body),
+        // The explorer has one namespace, so no clone needs a permission, and it downloads nothing.
+        Write::Create(body) | Write::CreateClone { body, .. } => (Verb::Create, "", body),
+        Write::Fetch(download) => {
+            let unreachable = Err("no server in the explorer".to_owned());
+            (Verb::Patch(PatchKind::Merge), "", download.record(unreachable))
+        }
         Write::Delete { uid, .. } => (Verb::Delete, "", json!({ "preconditions": { "uid": &*uid } })),
     };
     let resource = id.kind.resource();
@@ -103,6 +108,6 @@ fn read(kind: Kind, object: &Value) -> Option<Object> {
             decode(object).map(|stored| Object::DataVolume(Box::new(DataVolumeView::read(stored))))
         }
         Kind::Claim => decode(object).map(|stored| Object::Claim(Box::new(ClaimView::read(stored)))),
-        Kind::Pod => None,
+        Kind::Pod | Kind::DataSource | Kind::Snapshot | Kind::Content => None,
     }
 }

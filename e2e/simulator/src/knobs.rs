@@ -4,12 +4,12 @@
 //! ConfigMap `simulator-knobs` of its namespace. The object's knob has precedence.
 
 use crate::duration::Delay;
-use std::{collections::BTreeMap, str::FromStr};
+use std::{collections::BTreeMap, net::SocketAddr, str::FromStr};
 
 /// Prefix of the simulator's labels and annotations.
 pub const PREFIX: &str = "simulator.vmpool.dev/";
 /// The simulator's annotations that are records, not knobs (without [`PREFIX`]).
-pub const BOOKKEEPING: &[&str] = &["mount-log", "bumped"];
+pub const BOOKKEEPING: &[&str] = &["mount-log", "bumped", "content", "import-failure"];
 /// Name of the ConfigMap with a namespace's defaults.
 pub const CONFIG_MAP: &str = "simulator-knobs";
 
@@ -62,6 +62,20 @@ pub struct Knobs {
     pub hold_phase: Option<String>,
     /// CDI: the copy does not proceed, for this reason.
     pub import_error: Option<String>,
+    /// CDI: the copy does not proceed, and this is the message of the importer.
+    pub import_message: Option<String>,
+    /// CDI: how often the importer was restarted.
+    pub import_restarts: Option<u64>,
+    /// CDI: clones of claims take a snapshot in place of copying the data.
+    pub smart_clone: Option<bool>,
+    /// CDI: a host name and the address of its server, from which images are downloaded.
+    pub http_host: Option<(String, SocketAddr)>,
+    /// Snapshots: time until a snapshot is ready.
+    pub snapshot_delay: Option<Delay>,
+    /// Snapshots: the snapshot fails with this message.
+    pub snapshot_error: Option<String>,
+    /// Snapshots: the snapshot is not ready, without an error.
+    pub hold_snapshot: Option<bool>,
 }
 
 /// An invalid knob.
@@ -139,6 +153,13 @@ impl Knobs {
             "import-error" => {
                 self.import_error = Some(one_of(value, &["Error", "ImagePullFailed"]).map_err(wrong)?);
             }
+            "import-message" => self.import_message = Some(value.to_owned()),
+            "import-restarts" => self.import_restarts = Some(plain(value).map_err(wrong)?),
+            "smart-clone" => self.smart_clone = Some(plain(value).map_err(wrong)?),
+            "http-host" => self.http_host = Some(host(value).map_err(wrong)?),
+            "snapshot-delay" => self.snapshot_delay = Some(delay()?),
+            "snapshot-error" => self.snapshot_error = Some(value.to_owned()),
+            "hold-snapshot" => self.hold_snapshot = Some(plain(value).map_err(wrong)?),
             _ => return Err(KnobError::Unknown(name.to_owned())),
         }
         Ok(())
@@ -156,6 +177,11 @@ fn count(value: &str) -> Result<u64, String> {
         "false" => Ok(0),
         number => plain(number),
     }
+}
+
+fn host(value: &str) -> Result<(String, SocketAddr), String> {
+    let (host, address) = value.split_once('=').ok_or("expected <host>=<address>:<port>")?;
+    Ok((host.to_owned(), plain(address)?))
 }
 
 fn one_of(value: &str, allowed: &[&str]) -> Result<String, String> {

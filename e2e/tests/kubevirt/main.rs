@@ -5,6 +5,7 @@
 mod chart;
 mod definitions;
 mod guide;
+mod image_platform;
 mod pins;
 mod pools;
 mod samples;
@@ -33,12 +34,15 @@ use vmpool_api::kubevirt::{POOL_API_VERSION, POOL_GROUP, POOL_OLD_VERSION};
 const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
 
 /// Resource names of the kinds, for paths of requests.
-const PLURALS: [(&str, &str); 10] = [
+const PLURALS: [(&str, &str); 13] = [
     ("VirtualMachinePool", "virtualmachinepools"),
     ("VirtualMachine", "virtualmachines"),
     ("VirtualMachineInstance", "virtualmachineinstances"),
     ("KubeVirt", "kubevirts"),
     ("DataVolume", "datavolumes"),
+    ("DataSource", "datasources"),
+    ("VolumeSnapshot", "volumesnapshots"),
+    ("VolumeSnapshotContent", "volumesnapshotcontents"),
     ("VirtualMachineInstancetype", "virtualmachineinstancetypes"),
     ("VirtualMachinePreference", "virtualmachinepreferences"),
     ("Event", "events"),
@@ -98,6 +102,9 @@ impl Place<'_> {
         let entry =
             PLURALS.iter().find(|(name, _)| *name == kind).with_context(|| format!("no kind {kind}"))?;
         let plural = if wrapper { diskimage::WRAPPERS } else { entry.1 };
+        if kind == "VolumeSnapshotContent" {
+            return Ok(format!("/apis/{api_version}/{plural}"));
+        }
         Ok(format!("/apis/{api_version}/namespaces/{}/{plural}", self.namespace))
     }
 

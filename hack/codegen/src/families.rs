@@ -31,8 +31,8 @@ pub(crate) const FAMILIES: [Family; 4] = [
         name: "kubevirt",
         folders: &["kubevirt", "kubevirt/platform"],
         heading: "KubeVirt",
-        note: "vmpool serves VirtualMachinePool. The other kinds belong to KubeVirt and its Containerized Data Importer\n\
-               (CDI); these pages show the parts of them that vmpool reads and writes. An object marked *keeps unknown\n\
+        note: "vmpool serves VirtualMachinePool. The other kinds belong to KubeVirt, its Containerized Data Importer\n\
+               (CDI) and the snapshot controller; these pages show the parts of them that vmpool reads and writes. An object marked *keeps unknown\n\
                fields* can have more fields than the page lists: the API server stores them unchanged.\n",
         types: Options { keep_unknown_fields: true, shared: &KUBEVIRT_SHARED },
     },
@@ -65,7 +65,7 @@ const CONDITION: &str = "crate::kubevirt::Condition";
 const LABEL_SELECTOR: &str = "k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector";
 const NODE_SELECTOR_REQUIREMENT: &str = "k8s_openapi::api::core::v1::NodeSelectorRequirement";
 
-const KUBEVIRT_SHARED: [Shared; 17] = [
+const KUBEVIRT_SHARED: [Shared; 18] = [
     shared(
         "VirtualMachinePool",
         "spec.virtualMachineTemplate.metadata",
@@ -111,6 +111,7 @@ const KUBEVIRT_SHARED: [Shared; 17] = [
     shared("VirtualMachineInstance", "status.conditions", CONDITION),
     shared("KubeVirt", "status.conditions", CONDITION),
     shared("DataVolume", "status.conditions", CONDITION),
+    shared("DataSource", "status.conditions", CONDITION),
 ];
 
 /// Kinds with and without a namespace have the same spec.

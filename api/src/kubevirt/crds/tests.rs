@@ -7,6 +7,7 @@ use super::{PLATFORM_CRDS, POOL_CRD};
 use crate::crds::Crd;
 use crate::kubevirt::{
     API_VERSION, DATA_VOLUME_API_VERSION, POOL_API_VERSION, POOL_OLD_VERSION, POOL_VERSION,
+    SNAPSHOT_API_VERSION,
 };
 
 fn embedded(crds: &[Crd]) -> BTreeSet<String> {
@@ -39,7 +40,8 @@ fn the_yaml_matches_the_name_and_kind_of_the_constant() {
         let api_version = format!("{}/{}", object.spec.group, object.spec.versions[0].name);
         let expected = match crd.kind {
             "VirtualMachinePool" => POOL_API_VERSION,
-            "DataVolume" => DATA_VOLUME_API_VERSION,
+            "DataVolume" | "DataSource" => DATA_VOLUME_API_VERSION,
+            "VolumeSnapshot" | "VolumeSnapshotContent" => SNAPSHOT_API_VERSION,
             _ => API_VERSION,
         };
         assert_eq!(api_version, expected, "{}", crd.kind);

@@ -18,6 +18,9 @@ impl World {
             Object::DataVolume(_) => Kind::DataVolume,
             Object::Claim(_) => Kind::Claim,
             Object::Pod(_) => Kind::Pod,
+            Object::DataSource(_) => Kind::DataSource,
+            Object::Snapshot(_) => Kind::Snapshot,
+            Object::Content(_) => Kind::Content,
         };
         let id = Id::new(kind, key);
         if source == Source::Watch && self.replaces(key, &object) {
@@ -29,6 +32,9 @@ impl World {
             Object::DataVolume(view) => self.data_volumes.see(key, *view, source, now),
             Object::Claim(view) => self.claims.see(key, *view, source, now),
             Object::Pod(view) => self.pods.see(key, *view, source, now),
+            Object::DataSource(view) => self.data_sources.see(key, *view, source, now),
+            Object::Snapshot(view) => self.snapshots.see(key, *view, source, now),
+            Object::Content(view) => self.contents.see(key, *view, source, now),
         };
         if seen == Seen::Stale {
             return;
@@ -42,6 +48,7 @@ impl World {
             Kind::DataVolume => self.suspect_deletion(Kind::DataVolume, key, now),
             Kind::Claim => self.suspect_deletion(Kind::Claim, key, now),
             Kind::Pod => self.remember_pod(key),
+            Kind::DataSource | Kind::Snapshot | Kind::Content => {}
         }
         self.mark_neighbors(&id);
     }
@@ -54,6 +61,9 @@ impl World {
             Object::DataVolume(view) => (self.data_volumes.view(key).map(|known| &known.meta), &view.meta),
             Object::Claim(view) => (self.claims.view(key).map(|known| &known.meta), &view.meta),
             Object::Pod(view) => (self.pods.view(key).map(|known| &known.meta), &view.meta),
+            Object::DataSource(view) => (self.data_sources.view(key).map(|known| &known.meta), &view.meta),
+            Object::Snapshot(view) => (self.snapshots.view(key).map(|known| &known.meta), &view.meta),
+            Object::Content(view) => (self.contents.view(key).map(|known| &known.meta), &view.meta),
         };
         known.is_some_and(|known| known.uid != new.uid && known.version < new.version)
     }
@@ -90,6 +100,9 @@ impl World {
                 }
             }
             Kind::Pod => self.lose_pod(key),
+            Kind::DataSource => drop(self.data_sources.lose(key)),
+            Kind::Snapshot => drop(self.snapshots.lose(key)),
+            Kind::Content => drop(self.contents.lose(key)),
         }
     }
 
@@ -101,6 +114,9 @@ impl World {
             Kind::DataVolume => self.data_volumes.unlisted(listed, began),
             Kind::Claim => self.claims.unlisted(listed, began),
             Kind::Pod => self.pods.unlisted(listed, began),
+            Kind::DataSource => self.data_sources.unlisted(listed, began),
+            Kind::Snapshot => self.snapshots.unlisted(listed, began),
+            Kind::Content => self.contents.unlisted(listed, began),
         }
     }
 
@@ -160,10 +176,24 @@ impl World {
                     self.agenda.mark(Id::new(Kind::Machine, user));
                     self.agenda.mark(Id::new(Kind::Instance, user));
                 }
+                if id.kind == Kind::Claim {
+                    self.mark_dependents(id);
+                } else {
+                    self.mark_source_of(key);
+                    if self.data_volumes.view(key).is_none_or(|view| view.succeeded()) {
+                        self.mark_dependents(&Id::new(Kind::Claim, key));
+                    }
+                }
             }
             Kind::Pod => {
                 if let Some(instance) = self.instance_of_pod(key) {
                     self.mark(Kind::Instance, &instance);
+                }
+            }
+            Kind::DataSource | Kind::Snapshot => self.mark_dependents(id),
+            Kind::Content => {
+                if let Some(content) = self.contents.view(key) {
+                    self.agenda.mark(Id::new(Kind::Snapshot, &content.snapshot.clone()));
                 }
             }
         }
@@ -182,6 +212,9 @@ impl World {
                 Kind::DataVolume => self.data_volumes.keys(),
                 Kind::Claim => self.claims.keys(),
                 Kind::Pod => self.pods.keys(),
+                Kind::DataSource => self.data_sources.keys(),
+                Kind::Snapshot => self.snapshots.keys(),
+                Kind::Content => self.contents.keys(),
             };
             for key in keys.into_iter().filter(&wanted) {
                 self.agenda.mark(Id { kind, key });

@@ -57,6 +57,15 @@ pub(super) struct DataVolumeMemory {
     pub(super) stage: Option<(String, Timestamp)>,
     /// Whether the simulator deletes it because its copy succeeded.
     pub(super) collected: bool,
+    /// When the next download may begin.
+    pub(super) next_fetch: Option<Timestamp>,
+}
+
+/// State of a VolumeSnapshot that its object does not show.
+#[derive(Debug, Default)]
+pub(super) struct SnapshotMemory {
+    /// When the driver began to copy.
+    pub(super) since: Option<Timestamp>,
 }
 
 /// State of a claim that its object does not show.

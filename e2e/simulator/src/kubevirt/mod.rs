@@ -9,13 +9,17 @@
 //!     │            status             conditions                        │ mounts.rs
 //!     └──────────> DataVolume ─────────────────────────────────> PersistentVolumeClaim
 //!                    storage/  phases of the copy                    storage/claim.rs
+//!                      │                                                │
+//!     DataSource <─────┘ source.rs                    VolumeSnapshot ───┘ snapshot.rs ──> VolumeSnapshotContent
+//!       data_source.rs
 //! ```
 //!
 //! Every controller here is level-triggered: it decides from the last observed objects. It keeps in memory only what
 //! objects do not show, such as the time when a phase began, and restores this from the objects after a restart.
 //!
 //! # What is left out
-//! Webhooks (see `admission.yaml` beside this crate), instance types, migrations, hot-plugged volumes, snapshots,
+//! Webhooks (see `admission.yaml` beside this crate; CDI's also asks whether the creator of a DataVolume may clone from
+//! another namespace), instance types, migrations, hot-plugged volumes, snapshots of machines,
 //! `subresources.kubevirt.io`, and a scheduler: each node suits every instance.
 
 mod dispatch;
@@ -34,8 +38,9 @@ mod storage;
 mod tests;
 mod writes;
 
-pub use events::{Action, Event, Outcome, Write};
+pub use events::{Action, Download, Event, Outcome, Review, Write};
 pub use model::World;
+pub(crate) use storage::review_body;
 
 use jiff::Timestamp;
 use objects::{Id, Kind};
@@ -87,6 +92,9 @@ impl World {
                 Kind::DataVolume => self.plan_data_volume(&key, now),
                 Kind::Claim => self.plan_claim(&key, now),
                 Kind::Pod => self.plan_pod(&key, now),
+                Kind::DataSource => self.plan_data_source(&key, now),
+                Kind::Snapshot => self.plan_snapshot(&key, now),
+                Kind::Content => {}
             }
         }
         std::mem::take(&mut self.actions)

@@ -2,7 +2,10 @@
 
 use super::{
     events::Action,
-    objects::{ClaimView, DataVolumeView, Id, InstanceView, LauncherView, MachineView},
+    objects::{
+        ClaimView, ContentView, DataSourceView, DataVolumeView, Id, InstanceView, LauncherView, MachineView,
+        SnapshotView,
+    },
     slots::Slots,
 };
 use crate::{
@@ -16,7 +19,8 @@ use std::{
 };
 
 pub(super) use super::memory::{
-    ClaimMemory, DataVolumeMemory, Guest, InstanceMemory, MachineMemory, Mounts, PodMemory, Suspect,
+    ClaimMemory, DataVolumeMemory, Guest, InstanceMemory, MachineMemory, Mounts, PodMemory, SnapshotMemory,
+    Suspect,
 };
 
 /// The model of all objects of KubeVirt and CDI.
@@ -30,6 +34,11 @@ pub struct World {
     pub(super) data_volumes: Slots<DataVolumeView, DataVolumeMemory>,
     pub(super) claims: Slots<ClaimView, ClaimMemory>,
     pub(super) pods: Slots<LauncherView, PodMemory>,
+    pub(super) data_sources: Slots<DataSourceView, ()>,
+    pub(super) snapshots: Slots<SnapshotView, SnapshotMemory>,
+    pub(super) contents: Slots<ContentView, ()>,
+    /// DataVolumes that wait for the source of their clone.
+    pub(super) waiting: BTreeSet<Key>,
     pub(super) classes: HashMap<String, ClassView>,
     pub(super) knobs: HashMap<Arc<str>, Knobs>,
     /// Machines and instances by the DataVolumes and claims that they refer to.
@@ -56,6 +65,10 @@ impl World {
             data_volumes: Slots::default(),
             claims: Slots::default(),
             pods: Slots::default(),
+            data_sources: Slots::default(),
+            snapshots: Slots::default(),
+            contents: Slots::default(),
+            waiting: BTreeSet::new(),
             classes: HashMap::new(),
             knobs: HashMap::new(),
             users: HashMap::new(),

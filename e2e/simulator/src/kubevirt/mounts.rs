@@ -86,7 +86,12 @@ impl World {
         let deleting = match kind {
             Kind::DataVolume => self.data_volumes.view(key).is_some_and(|view| view.meta.deleting()),
             Kind::Claim => self.claims.view(key).is_some_and(|view| view.meta.deleting()),
-            Kind::Machine | Kind::Instance | Kind::Pod => false,
+            Kind::Machine
+            | Kind::Instance
+            | Kind::Pod
+            | Kind::DataSource
+            | Kind::Snapshot
+            | Kind::Content => false,
         };
         if deleting {
             self.suspect(key, now);

@@ -1,6 +1,9 @@
 //! The objects of one kind: their last observed state, their pending writes, and the state that they do not show.
 
-use super::objects::{ClaimView, DataVolumeView, InstanceView, LauncherView, MachineView, Meta};
+use super::objects::{
+    ClaimView, ContentView, DataSourceView, DataVolumeView, InstanceView, LauncherView, MachineView, Meta,
+    SnapshotView,
+};
 use crate::{objects::Key, shared::outbox::Outbox};
 use jiff::Timestamp;
 use std::{
@@ -20,7 +23,16 @@ macro_rules! views {
         }
     })* };
 }
-views!(MachineView, InstanceView, DataVolumeView, ClaimView, LauncherView);
+views!(
+    MachineView,
+    InstanceView,
+    DataVolumeView,
+    ClaimView,
+    LauncherView,
+    DataSourceView,
+    SnapshotView,
+    ContentView
+);
 
 /// The source of an object's state.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,6 +108,11 @@ impl<V: View, M: Default> Slots<V, M> {
     /// Every object that exists.
     pub(super) fn keys(&self) -> Vec<Key> {
         self.0.iter().filter(|(_, slot)| slot.view.is_some()).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Every object that exists, with its last observed state.
+    pub(super) fn views(&self) -> impl Iterator<Item = (&Key, &Arc<V>)> {
+        self.0.iter().filter_map(|(key, slot)| Some((key, slot.view.as_ref()?)))
     }
 
     /// Objects that a complete list lacks, although they were last heard of before it began.

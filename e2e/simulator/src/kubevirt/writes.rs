@@ -1,7 +1,7 @@
 //! From decisions to writes: at most one at a time for each object, locked to the form that the decision is based on.
 
 use super::{
-    events::{Action, Outcome, Write},
+    events::{Action, Download, Outcome, Review, Write},
     model::World,
     objects::{Id, Kind, Meta},
     slots::{Source, View},
@@ -42,8 +42,22 @@ impl World {
             Kind::DataVolume => drop(self.data_volumes.place(&id.key).version()),
             Kind::Claim => drop(self.claims.place(&id.key).version()),
             Kind::Pod => drop(self.pods.place(&id.key).version()),
+            Kind::DataSource => drop(self.data_sources.place(&id.key).version()),
+            Kind::Snapshot => drop(self.snapshots.place(&id.key).version()),
+            Kind::Content => drop(self.contents.place(&id.key).version()),
         }
         self.write(id, Write::Create(body), now)
+    }
+
+    /// Creates a DataVolume, if a user may clone its source.
+    pub(super) fn create_clone(&mut self, id: &Id, body: Value, review: Review, now: Timestamp) -> Request {
+        self.data_volumes.place(&id.key);
+        self.write(id, Write::CreateClone { body, review }, now)
+    }
+
+    /// Downloads the data of a DataVolume, and records the result in its annotations.
+    pub(super) fn fetch(&mut self, id: &Id, download: Download, now: Timestamp) -> Request {
+        self.write(id, Write::Fetch(download), now)
     }
 
     /// Deletes the object with this UID; `at_once` without the grace period of a Pod.
@@ -65,6 +79,8 @@ impl World {
             Write::Patch(body) => json!({"patch": body}),
             Write::PatchStatus(body) => json!({"status": body}),
             Write::Create(body) => json!({"create": body}),
+            Write::CreateClone { body, review } => json!({"create": body, "as": review.user}),
+            Write::Fetch(download) => json!({"fetch": download.path, "restarts": download.restarts}),
             Write::Delete { uid, now } => json!({"delete": **uid, "now": now}),
         };
         if !outbox.admit(&fingerprint, version) {
@@ -94,6 +110,9 @@ impl World {
             Kind::DataVolume => of!(self.data_volumes),
             Kind::Claim => of!(self.claims),
             Kind::Pod => of!(self.pods),
+            Kind::DataSource => of!(self.data_sources),
+            Kind::Snapshot => of!(self.snapshots),
+            Kind::Content => of!(self.contents),
         }
     }
 
@@ -134,6 +153,9 @@ impl World {
             Kind::DataVolume => self.data_volumes.give_up(&id.key),
             Kind::Claim => self.claims.give_up(&id.key),
             Kind::Pod => self.pods.give_up(&id.key),
+            Kind::DataSource => self.data_sources.give_up(&id.key),
+            Kind::Snapshot => self.snapshots.give_up(&id.key),
+            Kind::Content => self.contents.give_up(&id.key),
         }
     }
 

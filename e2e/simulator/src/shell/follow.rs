@@ -42,6 +42,10 @@ pub(super) trait Source<K>: Send {
     type Event: Send;
 
     fn name(&self) -> &'static str;
+    /// Whether the simulator works without the kind. If the API server does not serve it, the list counts as empty.
+    fn is_optional(&self) -> bool {
+        false
+    }
     fn seen(&mut self, object: K) -> Option<Self::Event>;
     fn gone(&mut self, object: &K) -> Self::Event;
     /// A list that began at that time is complete.
@@ -64,7 +68,8 @@ where
     let mut keys = HashSet::new();
     let mut stream = pin!(StreamBackoff::new(watcher(api, config), Reconnect(FIRST_RECONNECT)));
     while let Some(event) = stream.next().await {
-        let complete = first_list && matches!(event, Ok(watcher::Event::InitDone));
+        let unserved = source.is_optional() && event.as_ref().is_err_and(is_unserved);
+        let complete = first_list && (unserved || matches!(event, Ok(watcher::Event::InitDone)));
         let events = match event {
             Ok(watcher::Event::Init) => {
                 began = clock.now();
@@ -78,6 +83,7 @@ where
             Ok(watcher::Event::InitDone) => source.relisted(std::mem::take(&mut keys), began),
             Ok(watcher::Event::Apply(object)) => source.seen(object).into_iter().collect(),
             Ok(watcher::Event::Delete(object)) => vec![source.gone(&object)],
+            Err(_) if unserved => vec![],
             Err(error) => {
                 tracing::warn!(kind = source.name(), %error, "watch interrupted; retrying");
                 continue;
@@ -96,6 +102,14 @@ where
         }
     }
     source.name()
+}
+
+/// Whether the API server does not know the kind.
+fn is_unserved(error: &watcher::Error) -> bool {
+    let (watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) = error else {
+        return false;
+    };
+    matches!(error, kube::Error::Api(status) if status.is_not_found())
 }
 
 pub(super) fn key_of<K: Resource>(object: &K) -> Key {

@@ -2,6 +2,7 @@
 
 use crate::{
     kubevirt::{
+        events::{REFUSED, Review},
         model::World,
         objects::{
             ALLOW_ADOPTION, CDI, CREATED_BY, ClaimView, DataVolumeView, Id, KUBEVIRT, Kind, MachineView,
@@ -108,9 +109,31 @@ impl World {
             Some(owner) => disks.conflict = Some(controlled("PersistentVolumeClaim", disk, owner)),
             None => {
                 disks.provisioning = true;
-                self.create(&Id::new(Kind::DataVolume, disk), data_volume(key, machine, disk, template), now);
+                match self.resolve_template(key, machine, &template["spec"]) {
+                    Ok((spec, review)) => {
+                        let body = data_volume(key, machine, disk, template, &spec);
+                        self.create_disk(disk, body, review, disks, now);
+                    }
+                    Err(why) => disks.conflict = Some(why),
+                }
             }
         }
+    }
+
+    fn create_disk(
+        &mut self,
+        disk: &Key,
+        body: Value,
+        review: Option<Review>,
+        disks: &mut Disks,
+        now: Timestamp,
+    ) {
+        let id = Id::new(Kind::DataVolume, disk);
+        match review {
+            None => self.create(&id, body, now),
+            Some(review) => self.create_clone(&id, body, review, now),
+        };
+        disks.conflict = self.creation_failure(&id).filter(|why| why.starts_with(REFUSED));
     }
 }
 
@@ -124,7 +147,7 @@ fn adoption(key: &Key, machine: &MachineView, owners: &[OwnerReference]) -> Valu
     json!({"metadata": {"ownerReferences": all}})
 }
 
-fn data_volume(key: &Key, machine: &MachineView, disk: &Key, template: &Value) -> Value {
+fn data_volume(key: &Key, machine: &MachineView, disk: &Key, template: &Value, spec: &Value) -> Value {
     let mut body = json!({
         "apiVersion": CDI,
         "kind": "DataVolume",
@@ -135,7 +158,7 @@ fn data_volume(key: &Key, machine: &MachineView, disk: &Key, template: &Value) -
             "annotations": template["metadata"]["annotations"],
             "ownerReferences": [controller_reference(KUBEVIRT, "VirtualMachine", key, &machine.meta)],
         },
-        "spec": template["spec"],
+        "spec": spec,
     });
     let (label, value) = created_by(machine);
     body["metadata"]["labels"][label] = value;

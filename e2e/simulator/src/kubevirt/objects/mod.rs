@@ -7,6 +7,7 @@ mod instance;
 mod launcher;
 mod machine;
 mod object;
+mod snapshot;
 mod volume;
 
 pub use instance::{InstanceStatus, InstanceView, Phase, PhaseTransition, StoredInstance, claims_of};
@@ -15,6 +16,10 @@ pub use machine::{
     MachineSpec, MachineStatus, MachineView, RunStrategy, StartFailure, StateChangeRequest, StoredMachine,
 };
 pub use object::Object;
+pub use snapshot::{
+    ContentView, DataSourceStatus, DataSourceView, SnapshotError, SnapshotStatus, SnapshotView,
+    StoredContent, StoredDataSource, StoredSnapshot,
+};
 pub use volume::{ClaimView, DataVolumeStatus, DataVolumeView, StoredClaim, StoredDataVolume};
 
 use crate::{
@@ -33,7 +38,9 @@ use std::sync::Arc;
 
 /// Group and version of VirtualMachine and VirtualMachineInstance.
 pub const KUBEVIRT: &str = "kubevirt.io/v1";
-/// Group and version of DataVolume.
+/// Group and version of VolumeSnapshot and VolumeSnapshotContent.
+pub const SNAPSHOT: &str = "snapshot.storage.k8s.io/v1";
+/// Group and version of DataVolume and DataSource.
 pub const CDI: &str = "cdi.kubevirt.io/v1beta1";
 /// Finalizer that the VM controller puts on VirtualMachines and VirtualMachineInstances.
 pub const CONTROLLER_FINALIZER: &str = "kubevirt.io/virtualMachineControllerFinalize";
@@ -59,11 +66,26 @@ pub enum Kind {
     Claim,
     /// The launcher Pod of an instance.
     Pod,
+    /// DataSource.
+    DataSource,
+    /// VolumeSnapshot.
+    Snapshot,
+    /// VolumeSnapshotContent. It has no namespace.
+    Content,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 5] = [Self::Machine, Self::Instance, Self::DataVolume, Self::Claim, Self::Pod];
+    pub const ALL: [Self; 8] = [
+        Self::Machine,
+        Self::Instance,
+        Self::DataVolume,
+        Self::Claim,
+        Self::Pod,
+        Self::DataSource,
+        Self::Snapshot,
+        Self::Content,
+    ];
 
     /// The kind's name in the API.
     pub fn resource(self) -> ApiResource {
@@ -71,6 +93,9 @@ impl Kind {
             Self::Machine => (KUBEVIRT, "VirtualMachine", "virtualmachines"),
             Self::Instance => (KUBEVIRT, "VirtualMachineInstance", "virtualmachineinstances"),
             Self::DataVolume => (CDI, "DataVolume", "datavolumes"),
+            Self::DataSource => (CDI, "DataSource", "datasources"),
+            Self::Snapshot => (SNAPSHOT, "VolumeSnapshot", "volumesnapshots"),
+            Self::Content => (SNAPSHOT, "VolumeSnapshotContent", "volumesnapshotcontents"),
             Self::Claim => return ApiResource::erase::<PersistentVolumeClaim>(&()),
             Self::Pod => return ApiResource::erase::<Pod>(&()),
         };

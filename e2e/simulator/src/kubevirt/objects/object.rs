@@ -4,6 +4,7 @@ use super::{
     instance::InstanceView,
     launcher::LauncherView,
     machine::MachineView,
+    snapshot::{ContentView, DataSourceView, SnapshotView},
     volume::{ClaimView, DataVolumeView},
 };
 
@@ -20,4 +21,10 @@ pub enum Object {
     Claim(Box<ClaimView>),
     /// A launcher Pod.
     Pod(Box<LauncherView>),
+    /// DataSource.
+    DataSource(Box<DataSourceView>),
+    /// VolumeSnapshot.
+    Snapshot(Box<SnapshotView>),
+    /// VolumeSnapshotContent.
+    Content(Box<ContentView>),
 }

@@ -23,6 +23,9 @@ pub struct DataVolumeStatus {
     /// Name of the claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claim_name: Option<String>,
+    /// How often the copy was restarted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart_count: Option<u64>,
     /// Conditions `Bound`, `Running` and `Ready`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

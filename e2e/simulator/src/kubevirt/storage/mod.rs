@@ -1,8 +1,14 @@
 //! CDI: a DataVolume becomes a claim with content.
 
 mod claim;
+mod data_source;
+mod download;
+mod snapshot;
+mod source;
 mod stages;
 mod status;
+
+pub(crate) use source::review_body;
 
 use super::{
     model::World,
@@ -20,6 +26,7 @@ impl World {
     /// One pass over a DataVolume.
     pub(super) fn plan_data_volume(&mut self, key: &Key, now: Timestamp) {
         let Some(data_volume) = self.data_volumes.view(key).cloned() else {
+            self.waiting.remove(key);
             // A create that failed is repeated by the machine, if one still needs it.
             let users = self.users.get(key).cloned().unwrap_or_default();
             if users.is_empty() {
@@ -35,6 +42,11 @@ impl World {
         self.advance_data_volume(key, &data_volume, &mut stage, now);
         if let Some(slot) = self.data_volumes.slot(key) {
             slot.memory.stage = Some(stage.clone());
+        }
+        if stage.0 == "CloneScheduled" && self.missing_source(key, &data_volume).is_some() {
+            self.waiting.insert(key.clone());
+        } else {
+            self.waiting.remove(key);
         }
         if self.publish_data_volume(key, &data_volume, &stage.0, now) && data_volume.succeeded() {
             self.collect(key, &data_volume, now);

@@ -1,5 +1,6 @@
 //! The table of phases of a DataVolume: what follows a phase, and when.
 
+use super::source::Source;
 use crate::{
     duration::Delay,
     kubevirt::{
@@ -18,17 +19,28 @@ pub(super) const CREATED_FOR: &str = "cdi.kubevirt.io/createdForDataVolume";
 /// Annotation with which CDI populates the claim through a volume populator.
 const USE_POPULATOR: &str = "cdi.kubevirt.io/storage.usePopulator";
 
+/// Annotation of a DataVolume whose claim CDI must not fill.
+const PREPOPULATED: &str = "cdi.kubevirt.io/storage.prePopulated";
+
 /// The phases of a copy, before the last one.
-fn copy_phases(spec: &Value) -> (&'static str, &'static str) {
-    let source = &spec["source"];
-    if spec["sourceRef"].is_object() || source["pvc"].is_object() {
-        ("CloneScheduled", "CloneInProgress")
-    } else if source["snapshot"].is_object() {
-        ("CloneScheduled", "SnapshotForSmartCloneInProgress")
-    } else if source["upload"].is_object() {
-        ("UploadScheduled", "UploadReady")
-    } else {
-        ("ImportScheduled", "ImportInProgress")
+fn copy_phases(key: &Key, spec: &Value, source: Option<&Source>, smart: bool) -> &'static [&'static str] {
+    let near = source.is_none_or(|source| source.key().namespace == key.namespace);
+    match source {
+        Some(Source::Snapshot(_)) if near => &["CloneScheduled", "CloneFromSnapshotSourceInProgress"],
+        Some(Source::Snapshot(_)) => {
+            &["CloneScheduled", "CloneFromSnapshotSourceInProgress", "NamespaceTransferInProgress"]
+        }
+        Some(Source::Claim(_)) if smart => &[
+            "CloneScheduled",
+            "SnapshotForSmartCloneInProgress",
+            "CloneFromSnapshotSourceInProgress",
+            "RebindInProgress",
+        ],
+        Some(Source::Claim(_)) => &["CloneScheduled", "CloneInProgress"],
+        // Its DataSource is missing.
+        None if spec["sourceRef"].is_object() => &["CloneScheduled", "CloneInProgress"],
+        None if spec["source"]["upload"].is_object() => &["UploadScheduled", "UploadReady"],
+        None => &["ImportScheduled", "ImportInProgress"],
     }
 }
 
@@ -68,6 +80,9 @@ impl World {
         if stage.0 == "Pending" {
             self.prepare_claim(key, view, now);
         }
+        if stage.0 == "ImportInProgress" {
+            self.download(key, view, now);
+        }
     }
 
     /// The table.
@@ -83,13 +98,16 @@ impl World {
             return (*phase != held).then_some((now, held));
         }
         let delay = knobs.get(|knobs| knobs.provisioning_delay).unwrap_or(self.settings.provisioning_delay);
-        let half = match delay {
-            Delay::After(delay) => Delay::After(delay / 2),
+        let source = self.clone_source(key, &view.spec).and_then(Result::ok);
+        let smart = knobs.is(|knobs| knobs.smart_clone);
+        let phases = copy_phases(key, &view.spec, source.as_ref(), smart);
+        let first = phases[0];
+        let part = match delay {
+            Delay::After(delay) => Delay::After(delay / u32::try_from(phases.len()).unwrap_or(2)),
             Delay::Never => Delay::Never,
         };
-        let (first, second) = copy_phases(&view.spec);
         let at_once = |phase: &str| Some((now, phase.to_owned()));
-        let later = |phase: &str| Some((ends(*since, half)?, phase.to_owned()));
+        let later = |phase: &str| Some((ends(*since, part)?, phase.to_owned()));
         match &**phase {
             "" => at_once("Pending"),
             "Pending" => match self.claim_state(key, view) {
@@ -111,12 +129,36 @@ impl World {
                     None
                 }
             }
+            // CDI fills a new claim by itself.
+            "Succeeded" if self.claims.view(key).is_none() && !is_prepopulated(view) => at_once("Pending"),
             "Succeeded" | "Failed" | "UploadReady" => None,
-            scheduled if scheduled == first => later(second),
-            copying if copying == second && knobs.get(|knobs| knobs.import_error.clone()).is_some() => None,
+            // A clone waits for its source.
+            scheduled if scheduled == first && self.missing_source(key, view).is_some() => None,
+            copying if phases[1..].contains(&copying) && self.stopped(key, view).is_some() => None,
+            phase if phases[..phases.len() - 1].contains(&phase) => {
+                let at = phases.iter().position(|known| *known == phase)?;
+                later(phases[at + 1])
+            }
             // Also phases in which the knob `hold-phase` held the DataVolume.
             _ => later(if self.must_fail(key, view) { "Failed" } else { "Succeeded" }),
         }
+    }
+
+    /// What a clone waits for.
+    pub(super) fn missing_source(&self, key: &Key, view: &DataVolumeView) -> Option<String> {
+        let source = self.clone_source(key, &view.spec)?;
+        source.and_then(|source| self.source_ready(&source)).err()
+    }
+
+    /// Why the copy does not proceed: reason and message. Without a reason it runs.
+    pub(super) fn stopped(&self, key: &Key, view: &DataVolumeView) -> Option<(String, Option<String>)> {
+        let knobs = self.knobs_of_data_volume(key, view);
+        let message = knobs.get(|knobs| knobs.import_message.clone());
+        let error = knobs.get(|knobs| knobs.import_error.clone());
+        if error.is_some() || message.is_some() {
+            return Some((error.unwrap_or_else(|| "Error".to_owned()), message));
+        }
+        self.download_state(key, view)
     }
 
     fn claim_state(&self, key: &Key, view: &DataVolumeView) -> Claim {
@@ -179,6 +221,10 @@ impl World {
     }
 }
 
+fn is_prepopulated(view: &DataVolumeView) -> bool {
+    view.meta.annotations.contains_key(PREPOPULATED)
+}
+
 fn claim_body(key: &Key, view: &DataVolumeView, owner: &Value) -> Value {
     let template = view.claim_template();
     let mut spec = json!({
@@ -190,13 +236,16 @@ fn claim_body(key: &Key, view: &DataVolumeView, owner: &Value) -> Value {
             spec[field] = template[field].clone();
         }
     }
+    let mut labels = json!(view.meta.labels);
+    labels["app"] = json!("containerized-data-importer");
+    labels["app.kubernetes.io/managed-by"] = json!("cdi-controller");
     json!({
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {
             "name": *key.name,
             "namespace": *key.namespace,
-            "labels": {"app": "containerized-data-importer", "app.kubernetes.io/managed-by": "cdi-controller"},
+            "labels": labels,
             "annotations": {CREATED_FOR: *view.meta.uid},
             "ownerReferences": [owner],
         },

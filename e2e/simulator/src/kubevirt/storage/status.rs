@@ -19,9 +19,15 @@ impl World {
         phase: &str,
         now: Timestamp,
     ) -> bool {
-        let error = self.knobs_of_data_volume(key, view).get(|knobs| knobs.import_error.clone());
+        let stopped = match phase {
+            "CloneScheduled" => {
+                self.missing_source(key, view).map(|why| ("CloneWithoutSource".to_owned(), Some(why)))
+            }
+            _ => self.stopped(key, view).filter(|(reason, _)| !reason.is_empty()),
+        };
+        let restarts = self.restarts(key, view);
         let bound = self.claims.view(key).is_some_and(|claim| claim.phase.as_deref() == Some("Bound"));
-        let desired = status(key, view, phase, (bound, error), now);
+        let desired = status(key, view, phase, &Copy { bound, stopped, restarts }, now);
         match difference(&view.status, &desired) {
             Some(status) => {
                 self.patch_status(&Id::new(Kind::DataVolume, key), &status, now);
@@ -32,29 +38,33 @@ impl World {
     }
 }
 
-fn status(
-    key: &Key,
-    view: &DataVolumeView,
-    phase: &str,
-    (bound, error): (bool, Option<String>),
-    now: Timestamp,
-) -> DataVolumeStatus {
+/// Facts of a copy that its phase does not show.
+struct Copy {
+    /// Whether the claim is bound.
+    bound: bool,
+    /// Why the copy does not proceed: reason and message.
+    stopped: Option<(String, Option<String>)>,
+    /// How often the copy was restarted.
+    restarts: Option<u64>,
+}
+
+fn status(key: &Key, view: &DataVolumeView, phase: &str, copy: &Copy, now: Timestamp) -> DataVolumeStatus {
     let copying = phase.ends_with("InProgress");
-    let (running, reason) = match (phase, error) {
-        ("Succeeded", _) => (false, "Completed".to_owned()),
-        ("Failed", _) => (false, "Error".to_owned()),
-        (_, Some(error)) if copying => (false, error),
-        _ if copying => (true, "Pod is running".to_owned()),
-        _ => (false, "Pending".to_owned()),
+    let (running, reason, message) = match (phase, copy.stopped.clone()) {
+        ("Succeeded", _) => (false, "Completed".to_owned(), None),
+        ("Failed", _) => (false, "Error".to_owned(), None),
+        (_, Some((reason, message))) if copying || phase == "CloneScheduled" => (false, reason, message),
+        _ if copying => (true, "Pod is running".to_owned(), None),
+        _ => (false, "Pending".to_owned(), None),
     };
-    let say = |type_: &str, holds: bool, reason: &str| {
+    let say = |type_: &str, holds: bool, reason: &str, message: Option<String>| {
         let status = if holds { "True" } else { "False" };
         let known = condition(&view.status.conditions, type_).filter(|known| known.status == status);
         Condition {
             type_: type_.to_owned(),
             status: status.to_owned(),
             reason: Some(reason.to_owned()),
-            message: None,
+            message,
             last_probe_time: None,
             last_transition_time: known
                 .map_or_else(|| Some(seconds(now)), |known| known.last_transition_time.clone()),
@@ -68,15 +78,17 @@ fn status(
     DataVolumeStatus {
         phase: phase.to_owned(),
         progress: Some(progress.to_owned()),
+        restart_count: copy.restarts,
         claim_name: (!matches!(phase, "" | "Pending")).then(|| key.name.to_string()),
         conditions: vec![
-            say("Bound", bound, if bound { "Bound" } else { "Pending" }),
+            say("Bound", copy.bound, if copy.bound { "Bound" } else { "Pending" }, None),
             say(
                 "Ready",
                 phase == "Succeeded",
                 if phase == "Succeeded" { "Ready" } else { "TransferRunning" },
+                None,
             ),
-            say("Running", running, &reason),
+            say("Running", running, &reason, message),
         ],
     }
 }

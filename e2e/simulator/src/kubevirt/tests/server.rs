@@ -7,7 +7,10 @@ use super::{machine_spec, ms, settings};
 use crate::{
     kubevirt::{
         Action, Event, Outcome, World, Write,
-        objects::{ClaimView, DataVolumeView, Id, InstanceView, Kind, LauncherView, MachineView, Object},
+        objects::{
+            ClaimView, ContentView, DataSourceView, DataVolumeView, Id, InstanceView, Kind, LauncherView,
+            MachineView, Object, SnapshotView,
+        },
     },
     objects::{BindingMode, ClassView, Key},
     shared::{Settings, Violation},
@@ -32,6 +35,10 @@ pub(super) struct Stage {
     forms: Vec<(Id, Value)>,
     /// Kinds whose writes are refused, and why.
     pub(super) refuse: BTreeMap<Kind, String>,
+    /// Users that may clone from another namespace.
+    pub(super) may_clone: Vec<String>,
+    /// The result of the next downloads: the digest of the content, or an error.
+    pub(super) download: Option<Result<String, String>>,
     /// A status field of machines that the API server drops.
     pub(super) pruned: Option<&'static str>,
     /// How much later the model sees what happens to objects of a kind.
@@ -58,6 +65,8 @@ impl Stage {
             violations: Vec::new(),
             forms: Vec::new(),
             refuse: BTreeMap::new(),
+            may_clone: Vec::new(),
+            download: None,
             pruned: None,
             lag: BTreeMap::new(),
             under_way: Vec::new(),
@@ -97,7 +106,7 @@ impl Stage {
         self.version += 1;
         let metadata = json!({
             "name": name,
-            "namespace": "ns",
+            "namespace": *id.key.namespace,
             "uid": format!("uid-{name}-{}", self.version),
             "generation": 1,
             "resourceVersion": self.version.to_string(),
@@ -198,7 +207,23 @@ impl Stage {
         if let Some(why) = self.refuse.get(&id.kind) {
             return Outcome::Failed(why.clone());
         }
+        let write = match write {
+            Write::CreateClone { review, .. } if !self.may_clone.contains(&review.user) => {
+                return Outcome::Failed(review.refusal());
+            }
+            Write::CreateClone { body, .. } => &Write::Create(body.clone()),
+            Write::Fetch(download) => {
+                let result = self.download.clone().expect("a test that downloads says what it gets");
+                let mut patch = download.record(result);
+                patch["metadata"]["uid"] = self.objects[id]["metadata"]["uid"].clone();
+                patch["metadata"]["resourceVersion"] =
+                    self.objects[id]["metadata"]["resourceVersion"].clone();
+                &Write::Patch(patch)
+            }
+            other => other,
+        };
         match (write, self.objects.get(id).cloned()) {
+            (Write::CreateClone { .. } | Write::Fetch(_), _) => unreachable!("replaced above"),
             (Write::Create(body), None) => {
                 self.create(id.kind, &id.key.name, body);
                 Outcome::Done(self.objects.get(id).and_then(|object| read(id.kind, object)))
@@ -297,7 +322,7 @@ fn strings(list: &Value) -> Vec<String> {
 }
 
 pub(super) fn id(kind: Kind, name: &str) -> Id {
-    Id { kind, key: Key::new("ns", name) }
+    Id { kind, key: Key::new(if kind == Kind::Content { "" } else { "ns" }, name) }
 }
 
 fn read(kind: Kind, object: &Value) -> Option<Object> {
@@ -310,6 +335,9 @@ fn read(kind: Kind, object: &Value) -> Option<Object> {
         Kind::DataVolume => Object::DataVolume(Box::new(DataVolumeView::read(decode(object)))),
         Kind::Claim => Object::Claim(Box::new(ClaimView::read(decode(object)))),
         Kind::Pod => Object::Pod(Box::new(LauncherView::read(decode(object))?)),
+        Kind::DataSource => Object::DataSource(Box::new(DataSourceView::read(decode(object)))),
+        Kind::Snapshot => Object::Snapshot(Box::new(SnapshotView::read(decode(object)))),
+        Kind::Content => Object::Content(Box::new(ContentView::read(decode(object)))),
     })
 }
 

@@ -124,9 +124,12 @@ fn a_machine_waits_for_its_data_volumes() {
 #[case::blank(json!({"blank": {}}), "Import", "ImportInProgress")]
 #[case::of_a_registry(json!({"registry": {"url": "docker://alpine"}}), "Import", "ImportInProgress")]
 #[case::of_a_claim(json!({"pvc": {"name": "gold", "namespace": "ns"}}), "Clone", "CloneInProgress")]
-#[case::of_a_snapshot(json!({"snapshot": {"name": "s"}}), "Clone", "SnapshotForSmartCloneInProgress")]
+#[case::of_a_snapshot(json!({"snapshot": {"name": "gold"}}), "Clone", "CloneFromSnapshotSourceInProgress")]
 fn a_copy_passes_its_phases(#[case] source: Value, #[case] word: &str, #[case] copying: &str) {
     let mut stage = Stage::new();
+    let claim = json!({"spec": {"accessModes": ["ReadWriteOnce"]}, "status": {"phase": "Bound"}});
+    stage.create(Kind::Claim, "gold", &claim);
+    stage.create(Kind::Snapshot, "gold", &json!({"spec": {"source": {"persistentVolumeClaimName": "gold"}}}));
     data_volume(&mut stage, "root", &source, &json!({}));
     stage.settle();
     let scheduled = format!("{word}Scheduled");

@@ -1,5 +1,6 @@
 //! How the objects of KubeVirt and CDI are watched and written.
 
+mod download;
 mod read;
 mod watch;
 mod write;

@@ -1,8 +1,9 @@
 //! Reads stored objects.
 
 use crate::kubevirt::objects::{
-    ClaimView, DataVolumeView, InstanceView, LauncherView, MachineView, Object, StoredClaim,
-    StoredDataVolume, StoredInstance, StoredLauncher, StoredMachine,
+    ClaimView, ContentView, DataSourceView, DataVolumeView, InstanceView, LauncherView, MachineView, Object,
+    SnapshotView, StoredClaim, StoredContent, StoredDataSource, StoredDataVolume, StoredInstance,
+    StoredLauncher, StoredMachine, StoredSnapshot,
 };
 
 pub(super) fn machine(stored: StoredMachine) -> Object {
@@ -23,4 +24,16 @@ pub(super) fn claim(stored: StoredClaim) -> Object {
 
 pub(super) fn pod(stored: StoredLauncher) -> Option<Object> {
     LauncherView::read(stored).map(|view| Object::Pod(Box::new(view)))
+}
+
+pub(super) fn data_source(stored: StoredDataSource) -> Object {
+    Object::DataSource(Box::new(DataSourceView::read(stored)))
+}
+
+pub(super) fn snapshot(stored: StoredSnapshot) -> Object {
+    Object::Snapshot(Box::new(SnapshotView::read(stored)))
+}
+
+pub(super) fn content(stored: StoredContent) -> Object {
+    Object::Content(Box::new(ContentView::read(stored)))
 }

@@ -34,6 +34,9 @@ pub(super) fn start(
     starter.objects(tasks, Kind::DataVolume, |stored| Some(read::data_volume(stored)));
     starter.objects(tasks, Kind::Claim, |stored| Some(read::claim(stored)));
     starter.objects(tasks, Kind::Pod, read::pod);
+    starter.objects(tasks, Kind::DataSource, |stored| Some(read::data_source(stored)));
+    starter.objects(tasks, Kind::Snapshot, |stored| Some(read::snapshot(stored)));
+    starter.objects(tasks, Kind::Content, |stored| Some(read::content(stored)));
     defaults::start(client, namespace, clock, sender, tasks, (Event::Knobs, Event::Class));
     tasks.len() - before
 }
@@ -57,8 +60,10 @@ impl Starter<'_> {
     {
         let resource = kind.resource();
         let api: Api<Stored<S, T>> = match self.namespace {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
-            None => Api::all_with(self.client.clone(), &resource),
+            Some(namespace) if kind != Kind::Content => {
+                Api::namespaced_with(self.client.clone(), namespace, &resource)
+            }
+            _ => Api::all_with(self.client.clone(), &resource),
         };
         let (label, value) = LAUNCHER;
         let config = if kind == Kind::Pod { config().labels(&format!("{label}={value}")) } else { config() };
@@ -81,7 +86,14 @@ impl<S, T> Source<Stored<S, T>> for ObjectSource<S, T> {
             Kind::DataVolume => "the watch of DataVolumes",
             Kind::Claim => "the watch of PersistentVolumeClaims",
             Kind::Pod => "the watch of launcher Pods",
+            Kind::DataSource => "the watch of DataSources",
+            Kind::Snapshot => "the watch of VolumeSnapshots",
+            Kind::Content => "the watch of VolumeSnapshotContents",
         }
+    }
+
+    fn is_optional(&self) -> bool {
+        matches!(self.kind, Kind::DataSource | Kind::Snapshot | Kind::Content)
     }
 
     fn seen(&mut self, object: Stored<S, T>) -> Option<Event> {

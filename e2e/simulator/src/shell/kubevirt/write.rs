@@ -1,14 +1,16 @@
 //! The writes, each tried once: the model decides whether and when to try again.
 
-use super::read;
+use super::{download, read};
 use crate::{
     kubevirt::{
-        Outcome, Write,
+        Outcome, Review, Write,
         objects::{Id, Kind, Object},
+        review_body,
     },
     objects::Stored,
     shell::write::{DEADLINE, FIELD_MANAGER},
 };
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::{
     Api, Client,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
@@ -19,12 +21,23 @@ use std::fmt::Debug;
 /// Performs one write, once.
 pub(super) async fn perform(client: &Client, id: &Id, write: Write) -> Outcome {
     let ended = async {
+        let write = match write {
+            Write::CreateClone { body, review } => {
+                permitted(client, &review).await?;
+                Write::Create(body)
+            }
+            Write::Fetch(download) => Write::Patch(download::fetch(&download).await),
+            other => other,
+        };
         match id.kind {
             Kind::Machine => request(client, id, write, |stored| Some(read::machine(stored))).await,
             Kind::Instance => request(client, id, write, |stored| Some(read::instance(stored))).await,
             Kind::DataVolume => request(client, id, write, |stored| Some(read::data_volume(stored))).await,
             Kind::Claim => request(client, id, write, |stored| Some(read::claim(stored))).await,
             Kind::Pod => request(client, id, write, read::pod).await,
+            Kind::DataSource => request(client, id, write, |stored| Some(read::data_source(stored))).await,
+            Kind::Snapshot => request(client, id, write, |stored| Some(read::snapshot(stored))).await,
+            Kind::Content => request(client, id, write, |stored| Some(read::content(stored))).await,
         }
     };
     match tokio::time::timeout(DEADLINE, ended).await {
@@ -37,6 +50,18 @@ pub(super) async fn perform(client: &Client, id: &Id, write: Write) -> Outcome {
     }
 }
 
+/// Asks the API server whether a user may clone a source.
+async fn permitted(client: &Client, review: &Review) -> Result<(), kube::Error> {
+    let api: Api<SubjectAccessReview> = Api::all(client.clone());
+    let body = serde_json::from_value(review_body(review)).map_err(kube::Error::SerdeError)?;
+    let answer = api.create(&PostParams::default(), &body).await?;
+    if answer.status.is_some_and(|status| status.allowed) {
+        return Ok(());
+    }
+    let refusal = kube::core::Status::failure(&review.refusal(), "Forbidden").with_code(403);
+    Err(kube::Error::Api(refusal.boxed()))
+}
+
 async fn request<S, T>(
     client: &Client,
     id: &Id,
@@ -47,7 +72,11 @@ where
     S: Default + Clone + Debug + DeserializeOwned,
     T: Default + Clone + Debug + DeserializeOwned,
 {
-    let api: Api<Stored<S, T>> = Api::namespaced_with(client.clone(), &id.key.namespace, &id.kind.resource());
+    let resource = id.kind.resource();
+    let api: Api<Stored<S, T>> = match &*id.key.namespace {
+        "" => Api::all_with(client.clone(), &resource),
+        namespace => Api::namespaced_with(client.clone(), namespace, &resource),
+    };
     let name = &*id.key.name;
     let patch = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     match write {
@@ -66,6 +95,7 @@ where
                 Err(error) => Err(error),
             }
         }
+        Write::CreateClone { .. } | Write::Fetch(_) => unreachable!("the caller replaces these writes"),
         Write::Delete { uid, now } => {
             let mut parameters = DeleteParams::background()
                 .preconditions(Preconditions { uid: Some(uid.to_string()), resource_version: None });

@@ -1,0 +1,190 @@
+//! What a DataVolume clones: a claim or a snapshot, named directly or through a DataSource.
+
+use crate::{
+    kubevirt::{
+        events::Review,
+        model::World,
+        objects::{CDI, Id, Kind, MachineView},
+    },
+    objects::Key,
+};
+use serde_json::{Value, json};
+
+/// The source of a clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::kubevirt) enum Source {
+    /// A PersistentVolumeClaim.
+    Claim(Key),
+    /// A VolumeSnapshot.
+    Snapshot(Key),
+}
+
+impl Source {
+    /// The source that a `source` of a DataVolume or DataSource names. Without a namespace it is in the one of `key`.
+    pub(in crate::kubevirt) fn read(key: &Key, source: &Value) -> Option<Self> {
+        let named = |reference: &Value| {
+            let name = reference["name"].as_str()?;
+            Some(Key::new(reference["namespace"].as_str().unwrap_or(&key.namespace), name))
+        };
+        let claim = named(&source["pvc"]).map(Self::Claim);
+        claim.or_else(|| named(&source["snapshot"]).map(Self::Snapshot))
+    }
+
+    pub(in crate::kubevirt) fn key(&self) -> &Key {
+        match self {
+            Self::Claim(key) | Self::Snapshot(key) => key,
+        }
+    }
+}
+
+impl World {
+    /// The source of a clone; `None` if the spec of a DataVolume describes no clone.
+    ///
+    /// # Errors
+    /// If its DataSource does not exist, or names no source.
+    pub(in crate::kubevirt) fn clone_source(
+        &self,
+        key: &Key,
+        spec: &Value,
+    ) -> Option<Result<Source, String>> {
+        let Some(name) = spec["sourceRef"]["name"].as_str() else {
+            return Source::read(key, &spec["source"]).map(Ok);
+        };
+        let namespace = spec["sourceRef"]["namespace"].as_str().unwrap_or(&key.namespace);
+        let reference = Key::new(namespace, name);
+        Some(match self.data_sources.view(&reference) {
+            None => Err(format!("datasources.cdi.kubevirt.io {reference} not found")),
+            Some(view) => Source::read(&reference, &view.source)
+                .ok_or_else(|| format!("DataSource {reference} has no source")),
+        })
+    }
+
+    /// Whether the data of a source is there.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub(in crate::kubevirt) fn source_ready(&self, source: &Source) -> Result<(), String> {
+        match source {
+            Source::Claim(key) => match self.claims.view(key) {
+                None => Err(format!("The source pvc {key} doesn't exist")),
+                Some(_) if self.data_volumes.view(key).is_some_and(|volume| !volume.succeeded()) => {
+                    Err(format!("The source pvc {key} is not populated"))
+                }
+                Some(_) => Ok(()),
+            },
+            Source::Snapshot(key) => match self.snapshots.view(key) {
+                None => Err(format!("The source snapshot {key} doesn't exist")),
+                Some(view) if view.status.ready_to_use != Some(true) => {
+                    Err(format!("The source snapshot {key} is not ready"))
+                }
+                Some(_) => Ok(()),
+            },
+        }
+    }
+
+    /// The spec of the DataVolume that KubeVirt creates from a template: a DataSource is replaced by what it names. A source
+    /// in another namespace needs the permission of the machine's service account.
+    ///
+    /// # Errors
+    /// If the DataSource does not exist, or names no source.
+    pub(in crate::kubevirt) fn resolve_template(
+        &self,
+        key: &Key,
+        machine: &MachineView,
+        spec: &Value,
+    ) -> Result<(Value, Option<Review>), String> {
+        let mut spec = spec.clone();
+        let Some(source) = self.clone_source(key, &spec) else { return Ok((spec, None)) };
+        let source = source?;
+        let (namespace, name) = (&*source.key().namespace, &*source.key().name);
+        if let Some(fields) = spec.as_object_mut().filter(|fields| fields.contains_key("sourceRef")) {
+            fields.remove("sourceRef");
+            let kind = if matches!(source, Source::Claim(_)) { "pvc" } else { "snapshot" };
+            fields.insert("source".to_owned(), json!({kind: {"namespace": namespace, "name": name}}));
+        }
+        let review = (*namespace != *key.namespace).then(|| Review {
+            user: format!("system:serviceaccount:{}:{}", key.namespace, service_account(machine)),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        });
+        Ok((spec, review))
+    }
+
+    /// A deleted snapshot waits for the DataVolumes that are restored from it.
+    pub(in crate::kubevirt) fn mark_source_of(&mut self, key: &Key) {
+        let source = self.data_volumes.view(key).and_then(|view| Source::read(key, &view.spec["source"]));
+        if let Some(Source::Snapshot(snapshot)) = source {
+            self.agenda.mark(Id::new(Kind::Snapshot, &snapshot));
+        }
+    }
+
+    /// Marks the objects that wait for a claim, a snapshot or a DataSource.
+    pub(in crate::kubevirt) fn mark_dependents(&mut self, id: &Id) {
+        let key = &id.key;
+        let mut marked = Vec::new();
+        if id.kind != Kind::DataSource {
+            let of_source = |kind: Kind, source: &Key| kind == id.kind && source == key;
+            for (other, view) in self.data_sources.views() {
+                let found = match Source::read(other, &view.source) {
+                    Some(Source::Claim(source)) => of_source(Kind::Claim, &source),
+                    Some(Source::Snapshot(source)) => of_source(Kind::Snapshot, &source),
+                    None => false,
+                };
+                if found {
+                    marked.push(Id::new(Kind::DataSource, other));
+                }
+            }
+        }
+        marked.extend(self.waiting.iter().map(|other| Id::new(Kind::DataVolume, other)));
+        match id.kind {
+            Kind::Claim => {
+                let copies =
+                    |(other, view): &(&Key, &std::sync::Arc<crate::kubevirt::objects::SnapshotView>)| {
+                        other.namespace == key.namespace && view.claim.as_deref() == Some(&*key.name)
+                    };
+                marked.extend(
+                    self.snapshots.views().filter(copies).map(|(other, _)| Id::new(Kind::Snapshot, other)),
+                );
+            }
+            Kind::DataSource => {
+                let refers =
+                    |template: &Value| template["spec"]["sourceRef"]["name"].as_str() == Some(&*key.name);
+                for (other, view) in self.machines.views() {
+                    if view.spec.data_volume_templates.iter().any(refers) {
+                        marked.push(Id::new(Kind::Machine, other));
+                    }
+                }
+            }
+            _ => {}
+        }
+        for id in marked {
+            self.agenda.mark(id);
+        }
+    }
+}
+
+/// The service account on whose behalf KubeVirt clones.
+fn service_account(machine: &MachineView) -> String {
+    let spec = &machine.spec.instance_spec;
+    let volumes = spec["volumes"].as_array().into_iter().flatten();
+    let mut of_volumes = volumes.filter_map(|volume| volume["serviceAccount"]["serviceAccountName"].as_str());
+    let named = spec["serviceAccountName"].as_str().filter(|name| !name.is_empty());
+    named.or_else(|| of_volumes.next()).unwrap_or("default").to_owned()
+}
+
+/// The body of a SubjectAccessReview.
+pub(crate) fn review_body(review: &Review) -> Value {
+    let (group, version) = CDI.split_once('/').unwrap_or_default();
+    json!({
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": review.user,
+            "resourceAttributes": {
+                "verb": "create", "group": group, "version": version,
+                "resource": "datavolumes", "subresource": "source",
+                "namespace": review.namespace, "name": review.name,
+            },
+        },
+    })
+}
