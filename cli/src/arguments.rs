@@ -67,6 +67,10 @@ pub(crate) enum Command {
     Protect(ProtectArguments),
     /// End the protection of machines
     Unprotect(UnprotectArguments),
+    /// Claim a free machine for one job or user, or renew a claim
+    Claim(ClaimArguments),
+    /// Release a claimed machine
+    Release(ReleaseArguments),
     /// Check whether vmpool is installed completely, and which rights you have
     Doctor(DoctorArguments),
     /// Print a script that completes commands and names
@@ -208,6 +212,88 @@ pub(crate) struct UnprotectArguments {
     /// Names of the machines
     #[arg(required = true, value_name = "MACHINE", add = ArgValueCandidates::new(machines))]
     pub(crate) machines: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ClaimArguments {
+    /// Name of the pool
+    #[arg(add = ArgValueCandidates::new(pools))]
+    pub(crate) pool: String,
+    /// The id of the claim. The same user and id find the same claim again
+    #[arg(long)]
+    pub(crate) id: String,
+    /// For how long, for example 90m or 8h
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+    pub(crate) duration: Duration,
+    /// Why the machine is claimed
+    #[arg(long)]
+    pub(crate) reason: Option<String>,
+    /// How long to wait for a free machine
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) wait: Option<Duration>,
+    /// The only machine to accept
+    #[arg(long, add = ArgValueCandidates::new(machines))]
+    pub(crate) machine: Option<String>,
+    /// Only renew a claim, and never take another machine
+    #[arg(long)]
+    pub(crate) renew: bool,
+    /// Claim nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) format: OutputArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReleaseArguments {
+    /// Name of the pool
+    #[arg(add = ArgValueCandidates::new(pools))]
+    pub(crate) pool: String,
+    /// The id of the claim
+    #[arg(long)]
+    pub(crate) id: String,
+    /// UID of the machine. Without it, the command lists the machines and finds the claim
+    #[arg(long)]
+    pub(crate) uid: Option<String>,
+    /// What happens to the machine
+    #[arg(long, value_enum)]
+    pub(crate) then: Then,
+    /// Release nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) format: OutputArguments,
+}
+
+/// What happens to a released machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Then {
+    /// It stays, and can be claimed again
+    Keep,
+    /// It is removed, and the number of replicas is decremented
+    Remove,
+    /// It is deleted, and the controller creates another one
+    Replace,
+}
+
+impl Then {
+    /// The value in the request.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Keep => "Keep",
+            Self::Remove => "Remove",
+            Self::Replace => "Replace",
+        }
+    }
+
+    /// The effect, for users.
+    pub(crate) fn effect(self) -> &'static str {
+        match self {
+            Self::Keep => "it stays in the pool",
+            Self::Remove => "it is removed and replicas lowered",
+            Self::Replace => "the controller replaces it",
+        }
+    }
 }
 
 #[derive(Debug, Args)]

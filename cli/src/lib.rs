@@ -9,7 +9,7 @@
 //!
 //! # Layers
 //!
-//! From the lowest: `connection`, `age`, `table`, `explain`; `cluster`; `candidates`; `arguments`; `pool` and `output`; the
+//! From the lowest: `connection`, `age`, `table`, `explain`; `cluster`; `candidates`, `subresource`; `arguments`; `pool` and `output`; the
 //! commands; `run`.
 
 mod age;
@@ -22,6 +22,7 @@ mod explain;
 mod output;
 mod pool;
 mod run;
+mod subresource;
 mod table;
 
 pub use run::main;

@@ -11,7 +11,7 @@ use vmpool_runtime::Env;
 
 use crate::arguments::{Arguments, Command};
 use crate::cluster::Cluster;
-use crate::commands::{completion, doctor, plan, protect, remove, restart, revisions, scale, status};
+use crate::commands::{claim, completion, doctor, plan, protect, remove, restart, revisions, scale, status};
 use crate::connection::PlatformName;
 use crate::output::write;
 use crate::pool::StoredPool;
@@ -78,6 +78,8 @@ async fn run(arguments: Arguments) -> Result<()> {
         Command::Restart(arguments) => on!(arguments, restart::run),
         Command::Protect(arguments) => on!(arguments, protect::protect),
         Command::Unprotect(arguments) => on!(arguments, protect::unprotect),
+        Command::Claim(arguments) => on!(arguments, claim::claim),
+        Command::Release(arguments) => on!(arguments, claim::release),
         Command::Doctor(arguments) => doctor::run(&cluster, &arguments).await,
         Command::Completion(arguments) => completion::run(&arguments),
     }

@@ -1,23 +1,14 @@
 //! `remove`: a targeted removal through the aggregated API, with the UIDs of pool and machines.
 
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, anyhow, bail};
-use http::Request;
+use anyhow::{Result, anyhow, bail};
 use serde_json::{Value, json};
 use vmpool_platforms::View;
 
 use crate::arguments::RemoveArguments;
 use crate::cluster::Cluster;
-use crate::explain::{Attempt, explain};
+use crate::explain::explain;
 use crate::output::write;
-
-/// How often a request is sent whose response was lost or says that the server is unavailable. A repeated request removes
-/// and counts each machine once.
-const ATTEMPTS: u32 = 4;
-
-/// Time between two of these requests, and between two reads of the machines.
-const PAUSE: Duration = Duration::from_secs(1);
+use crate::subresource::{PAUSE, attempt, post};
 
 /// Removes machines.
 ///
@@ -52,7 +43,9 @@ pub(crate) async fn run<P: View>(
         "preconditions": { "uid": pool["metadata"]["uid"] },
         "dryRun": if arguments.dry_run { vec!["All"] } else { vec![] },
     });
-    send::<P>(cluster, &arguments.pool, &body).await?;
+    // A repeated request removes and counts each machine once.
+    let removed = post::<P>(cluster, &arguments.pool, "scaledownwith", &body).await?;
+    removed.map_err(|error| explain(&attempt::<P>(cluster, &arguments.pool, "scaledownwith"), &error))?;
     let names = machines.join(", ");
     if arguments.dry_run {
         return write(&format!("{names}: the removal would be accepted; nothing was removed (dry run)\n"));
@@ -63,43 +56,6 @@ pub(crate) async fn run<P: View>(
         write(&format!("{names}: gone\n"))?;
     }
     Ok(())
-}
-
-/// Sends the removal, and repeats it if the response was lost.
-async fn send<P: View>(cluster: &Cluster, pool: &str, body: &Value) -> Result<()> {
-    let api = P::REMOVAL;
-    let path = format!(
-        "/apis/{}/{}/namespaces/{}/{}/{pool}/scaledownwith",
-        api.group, api.version, cluster.namespace, api.plural
-    );
-    let attempt = Attempt {
-        verb: "create",
-        resource: format!("{}/scaledownwith.{}", api.plural, api.group),
-        name: pool.to_owned(),
-        namespace: cluster.namespace.clone(),
-    };
-    let mut left = ATTEMPTS;
-    loop {
-        let request = Request::post(&path)
-            .header(http::header::CONTENT_TYPE, "application/json")
-            .body(serde_json::to_vec(body)?)
-            .context("building the request")?;
-        left -= 1;
-        match cluster.client.request::<Value>(request).await {
-            Ok(_) => return Ok(()),
-            Err(error) if left > 0 && may_repeat(&error) => cluster.env.sleep(PAUSE).await,
-            Err(error) => return Err(explain(&attempt, &error)),
-        }
-    }
-}
-
-/// Whether the request may be repeated: its response was lost, or the server asks for it.
-fn may_repeat(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(status) => status.code == 429 || status.code >= 500,
-        kube::Error::HyperError(_) | kube::Error::Service(_) => true,
-        _ => false,
-    }
 }
 
 /// Waits until no machine with these names and UIDs exists.

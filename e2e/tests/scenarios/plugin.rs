@@ -222,6 +222,46 @@ fn the_plugin_pauses_rolls_back_restarts_and_protects() {
 }
 
 #[test]
+fn the_plugin_claims_and_releases_without_rights_on_machines() {
+    scenario("the plugin claims and releases").guarded().run(async |world| {
+        let pool = world.pool("web").policy(Policy::NewestFirst).replicas(2).ready().await?;
+        let job = Plugin::of(world, "jo", &["vmpool-editor"], None).await?;
+        let claim = async |id: &str, more: &[&str]| {
+            let arguments = ["claim", "web", "--id", id, "--for=1h", "-o", "json"];
+            let output = job.output(&[&arguments, more].concat()).await?;
+            Ok::<Value, anyhow::Error>(serde_json::from_str(&output)?)
+        };
+
+        // A dry run claims nothing. Two ids get two machines, and the same id finds its machine again.
+        let dry = job.output(&["claim", "web", "--id=a", "--for=1h", "--dry-run"]).await?;
+        ensure!(dry.contains("nothing was claimed"), "{dry}");
+        let (first, second) = (claim("a", &[]).await?, claim("b", &[]).await?);
+        ensure!(first["machine"]["uid"] != second["machine"]["uid"], "{first}\n{second}");
+        ensure!(claim("a", &["--renew"]).await?["machine"] == first["machine"]);
+        // Without a free machine, the command waits, and then says so.
+        let error = job.error(&["claim", "web", "--id=c", "--for=1h", "--wait=2s"]).await?;
+        ensure!(error.contains("cannot create virtualmachinepools/claim"), "{error}");
+        // A released machine can be claimed at once, also by a command that waits for it.
+        let uid = first["machine"]["uid"].as_str().context("no UID")?;
+        let release = ["release", "web", "--id=a", "--then=keep", "--uid", uid];
+        let more = ["--wait=30s"];
+        let (third, released) = tokio::join!(claim("c", &more), job.output(&release));
+        let released = released?;
+        ensure!(released.contains("released, it stays in the pool"), "{released}");
+        ensure!(third?["machine"]["uid"] == first["machine"]["uid"], "{first}");
+        // Without the UID, the command needs the right to list machines.
+        let error = job.error(&["release", "web", "--id=b", "--then=replace"]).await?;
+        ensure!(error.contains("with --uid, the command needs no right on machines"), "{error}");
+        let uid = second["machine"]["uid"].as_str().context("no UID")?;
+        world.user_actions().request_removal(&[uid.to_owned()]);
+        job.output(&["release", "web", "--id=b", "--then=remove", "--uid", uid]).await?;
+        pool.until(live_members(1)).await?;
+        ensure!(pool.get().await?.number("/spec/replicas") == Some(1));
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
 fn the_plugin_names_missing_rights_and_objects() {
     scenario("the plugin names missing rights and objects").guarded().run(async |world| {
         world.pool("web").policy(Policy::NewestFirst).replicas(1).ready().await?;

@@ -1,0 +1,122 @@
+//! `claim` and `release`: a free machine of the pool for one job or user, through the aggregated API.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+use vmpool_engine::protection::CLAIM;
+use vmpool_platforms::View;
+
+use crate::arguments::{ClaimArguments, ReleaseArguments};
+use crate::cluster::Cluster;
+use crate::explain::explain;
+use crate::output::print;
+use crate::subresource::{PAUSE, attempt, post};
+
+/// The longest time for which one request waits for a free machine, in seconds.
+const LONGEST_WAIT: u64 = 25;
+
+/// Claims a machine, or renews the claim with the same id.
+///
+/// # Errors
+/// No machine became free in time, or the request was refused.
+pub(crate) async fn claim<P: View>(
+    cluster: &Cluster,
+    _: P,
+    _: Value,
+    arguments: &ClaimArguments,
+) -> Result<()> {
+    let deadline = cluster.env.uptime() + arguments.wait.unwrap_or_default();
+    loop {
+        let left = deadline.saturating_sub(cluster.env.uptime());
+        let body = json!({
+            "apiVersion": P::REMOVAL.api_version(),
+            "kind": P::REMOVAL.claim_kind,
+            "id": arguments.id,
+            "durationSeconds": arguments.duration.as_secs(),
+            "reason": arguments.reason,
+            "waitSeconds": left.as_secs().min(LONGEST_WAIT),
+            "machine": arguments.machine,
+            "renew": arguments.renew,
+            "dryRun": if arguments.dry_run { vec!["All"] } else { vec![] },
+        });
+        match post::<P>(cluster, &arguments.pool, "claim", &body).await? {
+            Ok(claimed) => return print(arguments.format.output, &claim_text(&claimed, arguments), &claimed),
+            Err(error) if is_unavailable(&error) && left > Duration::ZERO => {
+                cluster.env.sleep(PAUSE.min(left)).await;
+            }
+            Err(error) => return Err(explain(&attempt::<P>(cluster, &arguments.pool, "claim"), &error)),
+        }
+    }
+}
+
+/// Whether no machine was free.
+fn is_unavailable(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.reason == "NoMachineAvailable")
+}
+
+fn claim_text(claimed: &Value, arguments: &ClaimArguments) -> String {
+    let text = |path: &str| claimed.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    let addresses: Vec<&str> = claimed
+        .pointer("/machine/addresses")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let address = if addresses.is_empty() { String::new() } else { format!(", at {}", addresses.join(", ")) };
+    let dry = if arguments.dry_run { "; nothing was claimed (dry run)" } else { "" };
+    format!(
+        "machine {}: claimed as {} until {}{address}{dry}\n",
+        text("/machine/name"),
+        text("/id"),
+        text("/expiresAt")
+    )
+}
+
+/// Releases a claimed machine.
+///
+/// # Errors
+/// The pool has no machine with such a claim, or the request was refused.
+pub(crate) async fn release<P: View>(
+    cluster: &Cluster,
+    _: P,
+    _: Value,
+    arguments: &ReleaseArguments,
+) -> Result<()> {
+    let uid = match &arguments.uid {
+        Some(uid) => uid.clone(),
+        None => claimed_uid::<P>(cluster, &arguments.id).await?,
+    };
+    let body = json!({
+        "apiVersion": P::REMOVAL.api_version(),
+        "kind": P::REMOVAL.release_kind,
+        "id": arguments.id,
+        "machineUID": uid,
+        "then": arguments.then.as_str(),
+        "dryRun": if arguments.dry_run { vec!["All"] } else { vec![] },
+    });
+    let released = post::<P>(cluster, &arguments.pool, "release", &body).await?;
+    let released =
+        released.map_err(|error| explain(&attempt::<P>(cluster, &arguments.pool, "release"), &error))?;
+    let name = released.pointer("/machine/name").and_then(Value::as_str).unwrap_or_default();
+    let what = if arguments.dry_run { "would be released (dry run)" } else { "released" };
+    let text = format!("machine {name}: {what}, {}\n", arguments.then.effect());
+    print(arguments.format.output, &text, &released)
+}
+
+/// The UID of the machine whose claim has this id.
+async fn claimed_uid<P: View>(cluster: &Cluster, id: &str) -> Result<String> {
+    let machines = cluster
+        .list::<P::Machine>(None)
+        .await
+        .context("finding the claimed machine; with --uid, the command needs no right on machines")?;
+    for machine in machines {
+        let claim = machine["metadata"]["annotations"][CLAIM].as_str();
+        let claim: Option<Value> = claim.and_then(|text| serde_json::from_str(text).ok());
+        if claim.is_some_and(|claim| claim["id"] == *id) {
+            return Ok(machine["metadata"]["uid"].as_str().unwrap_or_default().to_owned());
+        }
+    }
+    bail!("no machine in namespace {} has a claim with the id {id}", cluster.namespace)
+}
