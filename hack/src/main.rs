@@ -2,6 +2,7 @@
 //!
 //! Run it as `cargo xtask`. CI runs `cargo xtask verify`, and each of its steps has a separate command.
 
+mod alerts;
 mod chart;
 mod generate;
 mod mutations;
@@ -46,6 +47,8 @@ enum Command {
         #[arg(long)]
         write: bool,
     },
+    /// Test the chart's alerts with promtool, which takes some minutes to build for the first time
+    Alerts,
     /// Look for ignored tests, files that no module declares, forbidden dependencies, import cycles, and words that hide
     /// the actor
     Hygiene,
@@ -93,6 +96,7 @@ fn run(cli: &Cli) -> Result<()> {
             ]))?;
             chart::check(&workspace)
         }
+        Command::Alerts => alerts::test(&workspace),
         Command::Hygiene => verify::hygiene(&workspace),
         Command::Mutations(options) => mutations::run(&workspace, options),
         Command::Verify { steps } => verify::run(&workspace, steps),

@@ -1,4 +1,4 @@
-//! The Go programs that tests and the demo run: etcd, Kubernetes, containerd, helm.
+//! The Go programs that tests and the demo run: etcd, Kubernetes, containerd, helm, promtool.
 //!
 //! `hack/tools/<module>/go.mod` lists them as Go tool dependencies, so go.sum pins every byte of their source. They are
 //! built into `target/tools/<module>/bin`. They are rebuilt only if go.mod, go.sum, the flags or the Go version
@@ -39,6 +39,8 @@ pub(crate) enum Selection {
     Node,
     /// All programs that this host can use: those of the node cluster only for root on Linux
     All,
+    /// promtool, which `cargo xtask alerts` runs
+    Promtool,
 }
 
 impl Selection {
@@ -46,12 +48,18 @@ impl Selection {
         match self {
             Self::ControlPlane => module.name == "control-plane",
             Self::Helm => module.name == "helm",
-            Self::Node => true,
+            Self::Promtool => module.name == PROMTOOL,
+            Self::Node => module.name != PROMTOOL,
             // The node cluster needs namespaces, which only root can create, and only on Linux.
-            Self::All => !NODE_MODULES.contains(&module.name) || node_is_possible(),
+            Self::All => {
+                module.name != PROMTOOL && (!NODE_MODULES.contains(&module.name) || node_is_possible())
+            }
         }
     }
 }
+
+/// The module that only the tests of alerts use.
+const PROMTOOL: &str = "promtool";
 
 /// The modules that only the node cluster uses.
 const NODE_MODULES: [&str; 2] = ["node", "containerd"];
@@ -85,7 +93,7 @@ fn ensure_module(workspace: &Workspace, module: &Module) -> Result<()> {
     let pins = catalogue::Pins::read(&mod_file)?;
     let go = Go::find(&source, &pins.go)?;
     let flags = module.link_flags(&pins)?;
-    let key = Key::of(&mod_file, &source.join("go.sum"), &flags, &go)?;
+    let key = Key::of(&mod_file, &source.join("go.sum"), &[&flags, module.tags].concat(), &go)?;
 
     let outdated: Vec<&Tool> =
         module.tools.iter().filter(|tool| !stamp::is_current(&output, tool.file, &key)).collect();

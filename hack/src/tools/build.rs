@@ -54,6 +54,7 @@ pub(super) fn all(
 fn stale_packages(go: &Go, module: &Module, tools: &[&Tool], flags: &str, output: &Path) -> Result<usize> {
     let mut list = go.command();
     list.args(["list", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}", "-ldflags", flags]);
+    list.args(["-tags", module.tags]);
     list.args(tools.iter().map(|tool| tool.package));
     let title = format!("sources of {}", module.name);
     let stale = monitor::run(&mut list, &title, &output.join("sources.log"), |progress| {
@@ -69,7 +70,8 @@ fn one(go: &Go, module: &Module, tool: &Tool, flags: &str, output: &Path) -> Res
     // `go build` links a program anew for every working tree, but `go run` caches the linked program. Therefore the
     // program is run under `cp`, which copies it to its destination.
     let mut build = go.command();
-    build.args(["run", "-v", "-exec", "cp", "-ldflags", flags, tool.package]).arg(&unfinished);
+    build.args(["run", "-v", "-exec", "cp", "-ldflags", flags, "-tags", module.tags, tool.package]);
+    build.arg(&unfinished);
     monitor::run(&mut build, tool.name, &output.join(format!("{}.log", tool.file)), |progress| {
         if progress.compiled < total {
             format!("compiling, {} of {total} packages", progress.compiled)

@@ -16,6 +16,8 @@ pub(super) struct Module {
     pub(super) tools: &'static [Tool],
     /// Go variables that contain the version, as `(variable, part of the version)`.
     versions: &'static [(&'static str, Part)],
+    /// The value of `-tags`, if the programs are built with build tags.
+    pub(super) tags: &'static str,
 }
 
 /// One program.
@@ -64,6 +66,7 @@ pub(super) const MODULES: &[Module] = &[
             Tool { name: "kubectl", file: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl" },
         ],
         versions: KUBERNETES,
+        tags: "",
     },
     Module {
         name: "node",
@@ -78,6 +81,7 @@ pub(super) const MODULES: &[Module] = &[
             },
         ],
         versions: KUBERNETES,
+        tags: "",
     },
     Module {
         name: "containerd",
@@ -97,12 +101,26 @@ pub(super) const MODULES: &[Module] = &[
         ],
         // Without it the kubelet reports no version for the container runtime.
         versions: &[("github.com/containerd/containerd/v2/version.Version", Part::Whole)],
+        tags: "",
     },
     Module {
         name: "helm",
         main: "helm.sh/helm/v4",
         tools: &[Tool { name: "helm", file: "helm", package: "helm.sh/helm/v4/cmd/helm" }],
         versions: &[("helm.sh/helm/v4/internal/version.version", Part::Whole)],
+        tags: "",
+    },
+    Module {
+        name: "promtool",
+        main: "github.com/prometheus/prometheus",
+        tools: &[Tool {
+            name: "promtool",
+            file: "promtool",
+            package: "github.com/prometheus/prometheus/cmd/promtool",
+        }],
+        versions: &[("github.com/prometheus/common/version.Version", Part::Whole)],
+        // It discovers no services, whose clients are most of its code.
+        tags: "remove_all_sd",
     },
 ];
 
