@@ -32,6 +32,8 @@ impl fmt::Display for Stage {
 pub enum Feature {
     /// Pools of virtual machines.
     VirtualMachinePool,
+    /// Disk images: VMDiskImage and VMDiskImageGrant.
+    DiskImages,
 }
 
 impl Feature {
@@ -39,6 +41,7 @@ impl Feature {
     pub const fn name(self) -> &'static str {
         match self {
             Self::VirtualMachinePool => "VirtualMachinePool",
+            Self::DiskImages => "DiskImages",
         }
     }
 }
@@ -67,11 +70,24 @@ pub struct Gate {
 }
 
 /// The gates of vmpool with the attributes of the open build.
-pub const KNOWN: &[Gate] = &[Gate {
-    name: Feature::VirtualMachinePool.name(),
-    stage: Stage::Alpha,
-    default: false,
-    locked: false,
-    since: "0.1",
-    description: "Pools of identical virtual machines: controller, admission and targeted removal",
-}];
+pub const KNOWN: &[Gate] = &[
+    alpha(
+        Feature::VirtualMachinePool,
+        "Pools of identical virtual machines: controller, admission and targeted removal",
+    ),
+    alpha(
+        Feature::DiskImages,
+        "Admission of disk images, wrappers and grants. No controller serves them yet",
+    ),
+];
+
+const fn alpha(feature: Feature, description: &'static str) -> Gate {
+    Gate {
+        name: feature.name(),
+        stage: Stage::Alpha,
+        default: false,
+        locked: false,
+        since: "0.1",
+        description,
+    }
+}

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::extract::{Extension, State as Extract};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, header};
-use vmpool_engine::admission::{self, Found, Outcome, Review, ScaleGuard, scale};
+use vmpool_engine::admission::{self, Found, Kind, Outcome, Review, ScaleGuard, scale};
 use vmpool_runtime::https::Peer;
 
 use crate::body::{self, Received};
@@ -12,7 +12,7 @@ use crate::bounded_json::field;
 use crate::callers::Caller;
 use crate::metrics::{Operation, Path, Verdict};
 use crate::review::{self, Answer, Request};
-use crate::state::PlatformState;
+use crate::state::{PlatformState, State};
 
 /// The maximum length of a user name in the log, in characters.
 const MAX_USER_LENGTH: usize = 256;
@@ -24,7 +24,7 @@ pub(crate) async fn pool(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    handle(&state, Path::Pool, peer, &headers, body, async |request, caller| {
+    handle(&state, state.rules.kind(), Path::Pool, peer, &headers, body, async |request, caller| {
         review_pool(&state, request, caller).await
     })
     .await
@@ -37,15 +37,16 @@ pub(crate) async fn scale(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    handle(&state, Path::Scale, peer, &headers, body, async |request, caller| {
+    handle(&state, state.rules.kind(), Path::Scale, peer, &headers, body, async |request, caller| {
         (review_scale(&state, request, caller).await, Vec::new())
     })
     .await
 }
 
 /// Handles one HTTP request: authenticates the client, decodes the review, and encodes, counts and logs the answer.
-async fn handle(
-    state: &PlatformState,
+pub(crate) async fn handle(
+    state: &State,
+    kind: Kind,
     path: Path,
     peer: Option<Extension<Peer>>,
     headers: &HeaderMap,
@@ -53,7 +54,6 @@ async fn handle(
     review: impl AsyncFnOnce(&Request, Caller) -> (Answer, Vec<String>),
 ) -> Response {
     let start = state.env.uptime();
-    let kind = state.rules.kind();
     let peer = peer.map(|Extension(peer)| peer);
     let received = match state.callers.authenticate(peer.as_ref()) {
         Ok(caller) => {
@@ -157,7 +157,7 @@ async fn review_scale(state: &PlatformState, request: &Request, caller: Caller) 
     }
     let ScaleGuard { terms, lookup, is_explicit, .. } = guard;
     let Request { namespace, name, .. } = request;
-    match state.reader.pool(namespace, lookup(name)).await {
+    match state.reader.one(namespace, lookup(name)).await {
         Found::There(pool) if uid.is_some() && field(&pool, "/metadata/uid").as_str() != uid => {
             Answer::allowed()
         }

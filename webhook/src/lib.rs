@@ -22,6 +22,7 @@ mod body;
 mod bounded_json;
 mod callers;
 mod handlers;
+mod images;
 mod memory;
 pub mod metrics;
 pub mod options;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
+use vmpool_diskimage::source::{SourceUrl, UrlError};
 use vmpool_engine::admission::Users;
 use vmpool_platforms::admission::{Cluster, Known, Settings};
 use vmpool_runtime::args::{ArgsError, GateArgs, ProgramArgs};
@@ -32,6 +33,16 @@ pub struct Options {
     /// User name of the controller, which may remove entries from the removal record.
     #[arg(long, env = "VMPOOL_CONTROLLER_USER", value_name = "USERNAME")]
     pub controller_user: Option<String>,
+
+    /// URLs at which the URL of every disk image must begin, with the feature gate DiskImages. Without it, all URLs are
+    /// allowed, except those with local addresses.
+    #[arg(
+        long,
+        env = "VMPOOL_DISK_IMAGE_ALLOWED_URL_PREFIXES",
+        value_name = "URL,...",
+        value_delimiter = ','
+    )]
+    pub disk_image_allowed_url_prefixes: Vec<String>,
 
     /// Capabilities of the cluster.
     #[command(flatten)]
@@ -116,6 +127,14 @@ pub enum OptionsError {
     /// A user name is empty. Every request without a user name would match it.
     #[error("--{0} must not be empty; omit the flag if there is no such user")]
     Empty(&'static str),
+    /// A URL of disk images cannot be read.
+    #[error("--disk-image-allowed-url-prefixes: {text}")]
+    Prefix {
+        /// The value.
+        text: String,
+        /// The cause.
+        source: UrlError,
+    },
     /// Common names without certificate authorities.
     #[error("--client-names requires --client-ca-file")]
     NamesWithoutAuthority,
@@ -154,6 +173,17 @@ impl Options {
                 in_place_resize: cluster_in_place_resize.into(),
             },
         })
+    }
+
+    /// The URLs at which the URL of every image must begin.
+    ///
+    /// # Errors
+    /// [`OptionsError::Prefix`].
+    pub fn allowed_urls(&self) -> Result<Vec<SourceUrl>, OptionsError> {
+        let parse = |text: &String| {
+            SourceUrl::parse(text).map_err(|source| OptionsError::Prefix { text: text.clone(), source })
+        };
+        self.disk_image_allowed_url_prefixes.iter().map(parse).collect()
     }
 
     /// The accepted clients.

@@ -50,8 +50,8 @@ impl Reader {
         Self { client, env, metrics, permits: Arc::new(Semaphore::new(CONCURRENT_READS)) }
     }
 
-    /// The current pool.
-    pub(crate) async fn pool(&self, namespace: &str, lookup: Lookup) -> Found<Value> {
+    /// The object or list of one lookup.
+    pub(crate) async fn one(&self, namespace: &str, lookup: Lookup) -> Found<Value> {
         self.read(namespace, &lookup, self.deadline()).await
     }
 
@@ -126,7 +126,9 @@ fn path(api: &str, namespace: Option<&str>, plural: &str, name: Option<&str>) ->
     }
     let namespace = namespace.map_or_else(String::new, |namespace| format!("namespaces/{namespace}/"));
     let name = name.map_or_else(String::new, |name| format!("/{name}"));
-    Some(format!("/apis/{api}/{namespace}{plural}{name}"))
+    // The core group has a path of its own.
+    let root = if api == "v1" { "api" } else { "apis" };
+    Some(format!("/{root}/{api}/{namespace}{plural}{name}"))
 }
 
 #[cfg(test)]

@@ -52,8 +52,18 @@ pub(crate) const MAX_OBJECT_MEMORY: usize = 8 << 20;
 const EXPANSION: usize = 100;
 
 /// The fields of every object that rules read. `metadata.managedFields` is not among them.
-const METADATA: &[&str] =
-    &["kind", "metadata.name", "metadata.uid", "metadata.annotations", "metadata.deletionTimestamp"];
+const METADATA: &[&str] = &[
+    "apiVersion",
+    "kind",
+    "metadata.name",
+    "metadata.uid",
+    "metadata.annotations",
+    "metadata.deletionTimestamp",
+];
+
+/// The fields of a status that rules read: the number of machines of a pool, and the references of an image.
+const STATUS: &[&str] =
+    &["status.replicas", "status.referenceCount", "status.poolReferenceCount", "status.cloneReferenceCount"];
 
 /// The maximum memory that [`decode`] uses for a body of this length, in bytes.
 pub(crate) fn max_memory(body: usize) -> usize {
@@ -68,7 +78,7 @@ pub(crate) fn max_memory(body: usize) -> usize {
 /// # Errors
 /// [`ReviewError`] if the body is not a valid review.
 pub(crate) fn decode(body: &[u8], kind: &Kind) -> Result<Request, ReviewError> {
-    let fields = [METADATA, &["spec", "status.replicas"]].concat();
+    let fields = [METADATA, STATUS, &["spec"]].concat();
     let without_templates = [METADATA, kind.small_fields].concat();
     let budgets = [Budget::new(MAX_OBJECT_MEMORY), Budget::new(MAX_OBJECT_MEMORY)];
     let complete = read(body, [&fields, &fields], &budgets);

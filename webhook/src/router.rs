@@ -3,10 +3,10 @@
 use axum::Router;
 use axum::routing::post;
 
-use crate::handlers;
 use crate::state::{PlatformState, State};
+use crate::{handlers, images};
 
-/// The webhooks of each platform. Other paths return 404, and methods other than POST return 405.
+/// The webhooks of each platform, and those of images. Other paths return 404, and methods other than POST return 405.
 pub fn router(state: &State) -> Router {
     let mut router = Router::new();
     for rules in state.rules.clone() {
@@ -16,6 +16,9 @@ pub fn router(state: &State) -> Router {
             pool_path,
             guard.map(|guard| guard.path),
         ));
+    }
+    if state.images {
+        router = router.merge(images::routes(state));
     }
     router
 }
@@ -29,7 +32,7 @@ fn webhooks(state: PlatformState, pool_path: &str, scale_path: Option<&str>) -> 
     router.with_state(state)
 }
 
-/// The router while the feature gate VirtualMachinePool is off. Every path returns 404.
+/// The router while no feature gate of the webhook is on. Every path returns 404.
 pub fn closed() -> Router {
     Router::new()
 }

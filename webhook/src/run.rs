@@ -47,6 +47,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     let settings = options.settings()?;
     let serving = options.serving()?;
     let callers = options.callers()?;
+    let allowed_urls = options.allowed_urls()?;
     let metrics = Metrics::new();
     let agent = concat!("vmpool-webhook/", env!("CARGO_PKG_VERSION"));
     let program = Program::open(agent, serving, &options.program.client, &options.program.health).await?;
@@ -55,14 +56,18 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         let metrics = metrics.clone();
         move || metrics.page()
     });
-    let router = if gates.enabled(Feature::VirtualMachinePool) {
-        let rules = vmpool_platforms::admission::rules(settings);
+    let (pools, images) = (gates.enabled(Feature::VirtualMachinePool), gates.enabled(Feature::DiskImages));
+    let router = if pools || images {
+        let rules = if pools { vmpool_platforms::admission::rules(settings) } else { Vec::new() };
         for warning in rules.iter().filter_map(|rules| rules.kind().setup_warning) {
             tracing::warn!("{warning}");
         }
-        router(&State::new(rules, client.clone(), metrics.clone(), env.clone()).accepting(callers))
+        let state = State::new(rules, client.clone(), metrics.clone(), env.clone()).accepting(callers);
+        router(&if images { state.with_images(allowed_urls) } else { state })
     } else {
-        tracing::warn!("feature gate VirtualMachinePool is off: the webhook validates nothing");
+        tracing::warn!(
+            "feature gates VirtualMachinePool and DiskImages are off: the webhook validates nothing"
+        );
         closed()
     };
     let (connected, is_connected) = watch::channel(false);

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use kube::Client;
+use vmpool_diskimage::source::SourceUrl;
 use vmpool_engine::admission::Rules;
 use vmpool_runtime::Env;
 
@@ -27,6 +28,10 @@ pub struct State {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) env: Env,
     pub(crate) callers: Callers,
+    /// The URLs at which the URL of every image must begin. Empty if all are allowed.
+    pub(crate) allowed_urls: Arc<[SourceUrl]>,
+    /// Whether the webhook reviews images.
+    pub(crate) images: bool,
     pub(crate) bodies: Arc<MemoryLimit>,
     pub(crate) objects: Arc<MemoryLimit>,
 }
@@ -39,7 +44,14 @@ impl State {
         let bodies = Arc::new(MemoryLimit::new(BODY_MEMORY));
         let objects = Arc::new(MemoryLimit::new(OBJECT_MEMORY));
         let callers = Callers::default();
-        Self { rules, reader, metrics, env, callers, bodies, objects }
+        let (allowed_urls, images) = (Arc::default(), false);
+        Self { rules, reader, metrics, env, callers, allowed_urls, images, bodies, objects }
+    }
+
+    /// The same state, which also reviews images. Their URLs must begin at one of these, if there are any.
+    #[must_use]
+    pub fn with_images(self, allowed_urls: Vec<SourceUrl>) -> Self {
+        Self { allowed_urls: allowed_urls.into(), images: true, ..self }
     }
 
     /// The same state, which accepts only these clients.

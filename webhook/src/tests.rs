@@ -5,6 +5,7 @@ mod callers;
 mod cost;
 mod fuzz;
 mod hostile;
+mod images;
 mod kubevirt;
 mod protocol;
 mod reviews;

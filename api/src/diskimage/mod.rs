@@ -34,5 +34,7 @@ pub use crate::generated::diskimage::{
 pub const GROUP: &str = "vmpool.dev";
 /// Group and version of images, wrappers and grants, as in `apiVersion`.
 pub const API_VERSION: &str = "vmpool.dev/v1alpha1";
+/// Kind of wrappers.
+pub const WRAPPER_KIND: &str = "VirtualMachine";
 /// Resource name of wrappers. It differs from the lowercase plural of their kind.
 pub const WRAPPERS: &str = "wrappedvirtualmachines";

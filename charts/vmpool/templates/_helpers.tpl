@@ -82,6 +82,16 @@ true
 {{ include "vmpool.platform" (dict "root" . "platform" "kubevirt") }}
 {{- end }}
 
+{{/* "true" if disk images are enabled. Fails without their platform. */}}
+{{- define "vmpool.images" -}}
+{{- if .Values.featureGates.DiskImages -}}
+{{- if not (and .Values.featureGates.VirtualMachinePool (include "vmpool.kubevirt" .)) -}}
+{{- fail "featureGates.DiskImages requires featureGates.VirtualMachinePool and platforms.kubevirt.enabled" -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end }}
+
 {{/* The enabled platforms, with commas. Fails if there is none. */}}
 {{- define "vmpool.platforms" -}}
 {{- $platforms := list -}}

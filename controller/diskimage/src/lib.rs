@@ -10,6 +10,7 @@
 //!
 //! ```text
 //!  plan         one pass of an image                  wrapper      one pass of a wrapper
+//!  admission    reviews of images, wrappers, grants   read         stored grants and references
 //!  queue        whose import starts                   references   which objects refer to an image
 //!  grants       what other namespaces may do          clone_permission   the permission to clone from them
 //!  source       the URL of an image                   model        what the planner knows
@@ -36,12 +37,14 @@
 //! The finalizer, the owner references and the labels with the prefix [`vmpool_api::diskimage::PREFIX`]. Objects are recognized
 //! by the UID of their owner, never by a label with a name.
 
+pub mod admission;
 pub mod clone_permission;
 pub mod failure;
 pub mod grants;
 pub mod model;
 pub mod plan;
 pub mod queue;
+pub mod read;
 pub mod references;
 pub mod settings;
 pub mod source;

@@ -5,6 +5,7 @@
 mod chart;
 mod definitions;
 mod guide;
+mod image_attacks;
 mod image_platform;
 mod pins;
 mod pools;

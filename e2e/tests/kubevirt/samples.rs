@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use rstest::rstest;
 
-use crate::{Unknown, documents, sample_files, with_namespace};
+use crate::{Unknown, documents, documents_in, sample_files, with_namespace, workspace_root};
 
 #[rstest]
 #[case::kubevirt("kubevirt")]
@@ -96,6 +96,19 @@ fn lists_and_texts_have_limits() {
             let status = place.write(&pool, Unknown::Refused).await?.err();
             let text = status.with_context(|| format!("{pointer} was accepted"))?.message;
             ensure!(text.contains(message), "{pointer}: {text}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn the_examples_of_disk_images_are_accepted() {
+    with_namespace("disk-image-examples", async |place| {
+        let examples = documents_in(&workspace_root().join("docs/examples/disk-images"))?;
+        ensure!(examples.len() >= 3, "only {} examples", examples.len());
+        for object in examples {
+            let stored = place.write(&object, Unknown::Refused).await?;
+            stored.map_err(|status| anyhow::anyhow!("{}: {}", object["kind"], status.message))?;
         }
         Ok(())
     });

@@ -47,7 +47,7 @@ pub(crate) const FAMILIES: [Family; 4] = [
         name: "diskimage",
         folders: &["diskimage"],
         heading: "Disk images",
-        note: "The kinds belong to vmpool. No program of vmpool serves them yet.\n",
+        note: "The kinds belong to vmpool. Its webhook validates them. No controller serves them yet.\n",
         types: Options { keep_unknown_fields: false, shared: &DISK_IMAGE_SHARED },
     },
 ];

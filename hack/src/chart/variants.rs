@@ -22,6 +22,8 @@ pub(super) struct Variant {
     pub(super) dvp: bool,
     /// Whether the pools of KubeVirt are reconciled.
     pub(super) kubevirt: bool,
+    /// Whether the feature gate DiskImages is on.
+    pub(super) images: bool,
     /// Whether the chart installs the CRD.
     definition: bool,
     /// Whether each program has several replicas.
@@ -69,6 +71,7 @@ impl Variant {
             platform_group: false,
             dvp: true,
             kubevirt: false,
+            images: false,
             definition: true,
             several: true,
             monitor: None,
@@ -99,6 +102,12 @@ impl Variant {
 
     fn with_kubevirt(self) -> Self {
         Self { kubevirt: true, ..self.named("both platforms").set(&["platforms.kubevirt.enabled=true"]) }
+    }
+
+    fn with_images(self) -> Self {
+        let values =
+            ["featureGates.DiskImages=true", "diskImage.allowedUrlPrefixes[0]=https://images.example/"];
+        Self { images: true, ..self.with_kubevirt().named("images").set(&values) }
     }
 
     fn with_kubevirt_only(self) -> Self {
@@ -153,6 +162,8 @@ impl Variant {
             },
             Self::defaults().with_kubevirt(),
             Self::defaults().with_kubevirt().in_one_namespace(),
+            Self::defaults().with_images(),
+            Self::defaults().with_images().in_one_namespace(),
             Self::defaults().with_kubevirt_only(),
             Self::defaults().with_kubevirt_only().with_cert_manager(),
             Self {
@@ -209,6 +220,9 @@ impl Variant {
         let definition = &["CustomResourceDefinition"];
         add(self.definition && self.dvp, definition, "virtualmachinepools.virtualization.deckhouse.io");
         add(self.definition && self.kubevirt, definition, "virtualmachinepools.pool.kubevirt.io");
+        for plural in ["vmdiskimagegrants", "vmdiskimages", "wrappedvirtualmachines"] {
+            add(self.definition && self.images, definition, &format!("{plural}.vmpool.dev"));
+        }
         add(self.clients, &["ConfigMap"], "vmpool-webhook-clients");
         add(self.monitor == Some("ServiceMonitor"), &["Service"], "vmpool-metrics");
         if let Some(monitor) = self.monitor {

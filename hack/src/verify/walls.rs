@@ -68,7 +68,14 @@ const WALLS: &[Wall] = &[
     Wall { package: "vmpool-invariants", ours: &["vmpool-api", "vmpool-test-cluster"], barred: &[] },
     Wall {
         package: "vmpool-controller",
-        ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-platforms", "vmpool-runtime"],
+        ours: &[
+            "vmpool-api",
+            "vmpool-diskimage",
+            "vmpool-engine",
+            "vmpool-feature-gates",
+            "vmpool-platforms",
+            "vmpool-runtime",
+        ],
         barred: &[],
     },
     Wall {
@@ -78,7 +85,14 @@ const WALLS: &[Wall] = &[
     },
     Wall {
         package: "vmpool-webhook",
-        ours: &["vmpool-api", "vmpool-engine", "vmpool-feature-gates", "vmpool-platforms", "vmpool-runtime"],
+        ours: &[
+            "vmpool-api",
+            "vmpool-diskimage",
+            "vmpool-engine",
+            "vmpool-feature-gates",
+            "vmpool-platforms",
+            "vmpool-runtime",
+        ],
         barred: &[],
     },
     Wall {

@@ -10,6 +10,14 @@ label_values!(
         Pool => "pool",
         /// The scale of a pool.
         Scale => "scale",
+        /// An image.
+        Image => "image",
+        /// A wrapper.
+        Wrapper => "wrapper",
+        /// A grant.
+        Grant => "grant",
+        /// A machine or pool that names an image.
+        References => "references",
     }
 );
 
@@ -58,6 +66,10 @@ label_values!(
         Revision => "revision",
         /// A storage class.
         StorageClass => "storage_class",
+        /// The grants of a namespace.
+        Grant => "grant",
+        /// A namespace, for its labels.
+        Namespace => "namespace",
         /// A pool, for the scale guard, or all pools of a namespace, to compare a KubeVirt pool with them.
         Pool => "pool",
     }
@@ -95,6 +107,8 @@ impl Resource {
             Subject::Snapshot => Self::Snapshot,
             Subject::Revision => Self::Revision,
             Subject::StorageClass => Self::StorageClass,
+            Subject::Grant => Self::Grant,
+            Subject::Namespace => Self::Namespace,
             Subject::Pool => Self::Pool,
         }
     }

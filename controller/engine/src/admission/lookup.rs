@@ -15,6 +15,10 @@ pub enum Subject {
     Revision,
     /// A storage class.
     StorageClass,
+    /// The permissions that a namespace gives to others.
+    Grant,
+    /// A namespace.
+    Namespace,
     /// A pool.
     Pool,
 }

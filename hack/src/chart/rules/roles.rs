@@ -66,6 +66,11 @@ const WEBHOOK_NAMESPACED: Grants = &[
 
 const WEBHOOK_KUBEVIRT: Grants = &[("pool.kubevirt.io/virtualmachinepools", "list")];
 
+const WEBHOOK_IMAGES_CLUSTER: Grants = &[("/namespaces", "get")];
+
+const WEBHOOK_IMAGES: Grants =
+    &[("vmpool.dev/vmdiskimages", "get"), ("vmpool.dev/vmdiskimagegrants", "list")];
+
 const APISERVER_CLUSTER: Grants = &[("authorization.k8s.io/subjectaccessreviews", "create")];
 
 const APISERVER_NAMESPACED: Grants = &[
@@ -107,6 +112,20 @@ const ADMIN_KUBEVIRT: Grants = &[
     ("kubevirt.subresources.vmpool.dev/virtualmachinepools/scaledownwith", "force"),
 ];
 
+const VIEWER_IMAGES: Grants = &[
+    ("vmpool.dev/vmdiskimages", "get list watch"),
+    ("vmpool.dev/wrappedvirtualmachines", "get list watch"),
+    ("vmpool.dev/vmdiskimagegrants", "get list watch"),
+];
+
+const EDITOR_IMAGES: Grants = &[
+    ("vmpool.dev/vmdiskimages", "create update patch delete"),
+    ("vmpool.dev/wrappedvirtualmachines", "create update patch delete"),
+];
+
+/// A grant opens the namespace to others, so editors do not write grants.
+const ADMIN_IMAGES: Grants = &[("vmpool.dev/vmdiskimagegrants", "create update patch delete")];
+
 const VIEWER_PLATFORM: Grants = &[("subresources.virtualization.deckhouse.io/virtualmachinepools", "get")];
 
 const EDITOR: Grants = &[
@@ -137,6 +156,7 @@ const ADMIN_PLATFORM: Grants =
 fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTreeSet<String>> {
     let everywhere = variant.namespace.is_none();
     let (dvp, kubevirt) = (variant.dvp, variant.kubevirt);
+    let images = variant.images;
     let own_certificates = !variant.cert_manager;
     let parts: Vec<(bool, Grants)> = match (kind, name) {
         ("ClusterRole", "vmpool-controller") => {
@@ -158,9 +178,13 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
                 (own_certificates, WEBHOOK_BUNDLE),
                 (everywhere && dvp, WEBHOOK_NAMESPACED),
                 (everywhere && kubevirt, WEBHOOK_KUBEVIRT),
+                (images, WEBHOOK_IMAGES_CLUSTER),
+                (everywhere && images, WEBHOOK_IMAGES),
             ]
         }
-        ("Role", "vmpool-webhook") => vec![(dvp, WEBHOOK_NAMESPACED), (kubevirt, WEBHOOK_KUBEVIRT)],
+        ("Role", "vmpool-webhook") => {
+            vec![(dvp, WEBHOOK_NAMESPACED), (kubevirt, WEBHOOK_KUBEVIRT), (images, WEBHOOK_IMAGES)]
+        }
         ("ClusterRole", "vmpool-apiserver") => {
             vec![
                 (true, APISERVER_CLUSTER),
@@ -185,6 +209,9 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
                 (admin && dvp, ADMIN),
                 (admin && platform, ADMIN_PLATFORM),
                 (admin && kubevirt, ADMIN_KUBEVIRT),
+                (images, VIEWER_IMAGES),
+                (editor && images, EDITOR_IMAGES),
+                (admin && images, ADMIN_IMAGES),
             ]
         }
         _ => Vec::new(),

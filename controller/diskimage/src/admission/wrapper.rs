@@ -1,0 +1,150 @@
+//! The review of a wrapper.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use vmpool_api::Quantity;
+use vmpool_api::diskimage::VirtualMachine;
+use vmpool_api::diskimage::values::Mode;
+
+use super::finding::{Finding, Rule};
+use super::url;
+use crate::grants::{Grant, Origin, Proposed, may_create, may_refer};
+use crate::model::{Key, ReferrerKind};
+use crate::source::SourceUrl;
+
+/// What must be read to review a wrapper.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    /// The image that the wrapper names.
+    pub image: Key,
+    namespace: &'a str,
+    wrapper: &'a VirtualMachine,
+    is_new: bool,
+    allowed: &'a [SourceUrl],
+}
+
+/// The image that a wrapper names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundImage {
+    /// Whether it has a deletion timestamp.
+    pub deleting: bool,
+    /// Size of its disk.
+    pub disk_size: Option<Quantity>,
+}
+
+/// What was read.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The grants of the namespace of the image.
+    pub grants: Vec<Grant>,
+    /// The labels of the namespace of the wrapper.
+    pub labels: BTreeMap<String, String>,
+    /// The image, if it exists.
+    pub image: Option<FoundImage>,
+}
+
+/// Reviews the creation of a wrapper, or its update, as far as no other object is needed.
+///
+/// The reference to the image and the size of the disk do not change after the creation. So only a changed template needs
+/// another review, for an image that it might create.
+///
+/// # Errors
+/// The broken rules.
+pub fn begin<'a>(
+    namespace: &'a str,
+    old: Option<&VirtualMachine>,
+    new: &'a VirtualMachine,
+    allowed: &'a [SourceUrl],
+) -> Result<Option<Question<'a>>, Vec<Finding>> {
+    let template = new.spec.vm_disk_image_template.as_ref();
+    let unchanged = old.is_some_and(|old| old.spec.vm_disk_image_template == new.spec.vm_disk_image_template);
+    if new.metadata.deletion_timestamp.is_some() || unchanged {
+        return Ok(None);
+    }
+    let field = "spec.vmDiskImageTemplate.url";
+    let refused =
+        template.and_then(|template| url(field, &template.source_type, template.url.as_deref(), allowed));
+    if let Some(refused) = refused {
+        return Err(vec![refused]);
+    }
+    let reference = &new.spec.vm_disk_image_ref;
+    let image = Key::new(reference.namespace.as_deref().unwrap_or(namespace), &reference.name);
+    Ok(Some(Question { image, namespace, wrapper: new, is_new: old.is_none(), allowed }))
+}
+
+impl Question<'_> {
+    /// Whether the image is in another namespace than the wrapper, so that grants decide.
+    pub fn crosses_namespaces(&self) -> bool {
+        self.image.namespace != self.namespace
+    }
+
+    /// Whether the wrapper may refer to the image.
+    pub fn is_permitted(&self, facts: &Facts) -> bool {
+        let origin = Origin { namespace: self.namespace, labels: &facts.labels };
+        may_refer(&facts.grants, &self.image, origin, ReferrerKind::Wrapper)
+    }
+
+    /// The broken rules. Without a grant the answer does not depend on the image.
+    pub fn finish(&self, facts: &Facts) -> Vec<Finding> {
+        let origin = Origin { namespace: self.namespace, labels: &facts.labels };
+        if !self.is_permitted(facts) {
+            let reason = format!(
+                "no VMDiskImageGrant in the namespace {} permits the reference",
+                self.image.namespace
+            );
+            return vec![Finding::new(
+                Rule::Reference,
+                "spec.vmDiskImageRef",
+                reason,
+                "ask the owner of that namespace for a grant",
+            )];
+        }
+        match &facts.image {
+            Some(image) if self.is_new => self.existing(image),
+            Some(_) => Vec::new(),
+            None => self.creation(facts, origin),
+        }
+    }
+
+    fn existing(&self, image: &FoundImage) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        if image.deleting {
+            let reason = format!("the image {} is being deleted", self.image);
+            let way_out = "wait until it is gone, or use another image";
+            findings.push(Finding::new(Rule::Terminating, "spec.vmDiskImageRef", reason, way_out));
+        }
+        let wanted = self.wrapper.spec.resources.as_ref().and_then(|resources| resources.disk_size.as_ref());
+        if let (Some(wanted), Some(needed)) = (wanted, &image.disk_size)
+            && wanted.compare(needed).is_ok_and(Ordering::is_lt)
+        {
+            let reason =
+                format!("{} is smaller than the image, which has {}", wanted.as_str(), needed.as_str());
+            let way_out = "use at least the size of the image";
+            findings.push(Finding::new(Rule::DiskSize, "spec.resources.diskSize", reason, way_out));
+        }
+        findings
+    }
+
+    fn creation(&self, facts: &Facts, origin: Origin<'_>) -> Vec<Finding> {
+        let spec = &self.wrapper.spec;
+        let creates = spec.mode.as_deref() != Some(&Mode::FailIfNotExist.to_string());
+        let Some(template) = spec.vm_disk_image_template.as_ref().filter(|_| creates) else {
+            return Vec::new();
+        };
+        let Ok(source) = template.source_type.parse() else { return Vec::new() };
+        let proposed = Proposed {
+            source,
+            url: template.url.as_deref(),
+            secret: template.secret_ref.as_deref(),
+            storage_class: template.storage_class.as_deref(),
+            disk_size: &template.disk_size,
+        };
+        let refused = may_create(&facts.grants, &self.image, origin, &proposed, self.allowed).err();
+        let finding = refused.map(|refused| {
+            let way_out = "ask the owner of that namespace for a grant, or let it create the image";
+            Finding::new(Rule::Create, "spec.vmDiskImageTemplate", refused.to_string(), way_out)
+        });
+        finding.into_iter().collect()
+    }
+}

@@ -1,0 +1,138 @@
+//! Reads stored grants, and the references to images in machines and pools.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use vmpool_api::diskimage::{VmDiskImageGrant, vm_disk_image_grant::VmDiskImageGrantFrom};
+
+use crate::grants::{Create, Grant, GrantKind, Grantee, Namespaces, Requirement};
+use crate::model::Key;
+use crate::source::SourceUrl;
+
+/// A stored grant. What cannot be read of it permits nothing.
+pub fn grant(stored: &VmDiskImageGrant) -> Grant {
+    let spec = &stored.spec;
+    let create = spec.create.as_ref().filter(|create| create.allowed == Some(true));
+    Grant {
+        namespace: stored.metadata.namespace.clone().unwrap_or_default(),
+        from: spec.from.iter().map(grantee).collect(),
+        to: spec.to.iter().flatten().map(|entry| entry.name.clone()).collect(),
+        create: create.map(|create| Create {
+            urls: create.url_prefixes.iter().flatten().filter_map(|url| SourceUrl::parse(url).ok()).collect(),
+            secrets: create.secret_refs.clone().unwrap_or_default(),
+            storage_classes: create.storage_classes.clone().unwrap_or_default(),
+            max_disk_size: create
+                .max_disk_size
+                .clone()
+                .map(|limit| limit.compare(&limit).is_ok().then_some(limit)),
+        }),
+    }
+}
+
+fn grantee(from: &VmDiskImageGrantFrom) -> Grantee {
+    let namespaces = match (&from.namespace, &from.namespace_selector) {
+        (Some(name), None) => Namespaces::Name(name.clone()),
+        (None, Some(selector)) => {
+            let labels = selector.match_labels.iter().flatten();
+            let labels = labels.map(|(key, value)| Requirement::In(key.clone(), vec![value.clone()]));
+            let expressions = selector.match_expressions.iter().flatten().map(|each| {
+                let values = each.values.clone().unwrap_or_default();
+                match each.operator.as_str() {
+                    "In" if !values.is_empty() => Requirement::In(each.key.clone(), values),
+                    "NotIn" if !values.is_empty() => Requirement::NotIn(each.key.clone(), values),
+                    "Exists" if values.is_empty() => Requirement::Exists(each.key.clone()),
+                    "DoesNotExist" if values.is_empty() => Requirement::DoesNotExist(each.key.clone()),
+                    _ => Requirement::Unreadable,
+                }
+            });
+            Namespaces::Selected(labels.chain(expressions).collect())
+        }
+        _ => Namespaces::None,
+    };
+    let kinds = from.kinds.iter().flatten().filter_map(|kind| match kind.as_str() {
+        "VirtualMachine" => Some(GrantKind::VirtualMachine),
+        "VirtualMachinePool" => Some(GrantKind::VirtualMachinePool),
+        _ => None,
+    });
+    let kinds: Vec<GrantKind> = kinds.collect();
+    // Without a kind that is known, the entry means none, and not all.
+    let none = kinds.is_empty() && from.kinds.as_ref().is_some_and(|kinds| !kinds.is_empty());
+    Grantee { namespaces: if none { Namespaces::None } else { namespaces }, kinds }
+}
+
+/// The images that the DataVolume templates of a machine or a pool name, if they are images: a DataSource, a snapshot or a claim
+/// with the name of an image.
+pub fn named_images(namespace: &str, object: &Value) -> BTreeSet<Key> {
+    let of_machine = &object["spec"]["dataVolumeTemplates"];
+    let of_pool = &object["spec"]["virtualMachineTemplate"]["spec"]["dataVolumeTemplates"];
+    let templates = [of_machine, of_pool].into_iter().filter_map(Value::as_array).flatten();
+    templates.filter_map(|template| named_image(namespace, &template["spec"])).collect()
+}
+
+fn named_image(namespace: &str, spec: &Value) -> Option<Key> {
+    let source = &spec["source"];
+    let reference = [&spec["sourceRef"], &source["snapshot"], &source["pvc"]]
+        .into_iter()
+        .find(|each| each.is_object())?;
+    let kind = reference["kind"].as_str().unwrap_or("DataSource");
+    let name = reference["name"].as_str().filter(|_| kind == "DataSource")?;
+    Some(Key::new(reference["namespace"].as_str().unwrap_or(namespace), name))
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::grants::{Origin, may_refer};
+    use crate::model::ReferrerKind;
+
+    fn permits(from: &Value) -> bool {
+        let stored = json!({
+            "apiVersion": "vmpool.dev/v1alpha1", "kind": "VMDiskImageGrant",
+            "metadata": {"name": "g", "namespace": "images"}, "spec": {"from": [from]},
+        });
+        let grant = grant(&serde_json::from_value(stored).unwrap());
+        let labels = [("team".to_owned(), "a".to_owned())].into();
+        let origin = Origin { namespace: "team-a", labels: &labels };
+        may_refer(&[grant], &Key::new("images", "debian"), origin, ReferrerKind::Wrapper)
+    }
+
+    #[rstest]
+    #[case::a_name(json!({"namespace": "team-a"}), true)]
+    #[case::another_name(json!({"namespace": "team-b"}), false)]
+    #[case::labels(json!({"namespaceSelector": {"matchLabels": {"team": "a"}}}), true)]
+    #[case::other_labels(json!({"namespaceSelector": {"matchLabels": {"team": "b"}}}), false)]
+    #[case::every_namespace(json!({"namespaceSelector": {}}), true)]
+    #[case::an_expression(
+        json!({"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]}}), true)]
+    #[case::an_unknown_operator(
+        json!({"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "Like", "values": ["a"]}]}}), false)]
+    #[case::in_nothing(
+        json!({"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "NotIn"}]}}), false)]
+    #[case::both(json!({"namespace": "team-a", "namespaceSelector": {}}), false)]
+    #[case::neither(json!({}), false)]
+    #[case::another_kind(json!({"namespace": "team-a", "kinds": ["VirtualMachinePool"]}), false)]
+    #[case::an_unknown_kind(json!({"namespace": "team-a", "kinds": ["Pod"]}), false)]
+    #[case::the_kind(json!({"namespace": "team-a", "kinds": ["VirtualMachine"]}), true)]
+    fn a_grant_is_read(#[case] from: Value, #[case] permitted: bool) {
+        assert_eq!(permits(&from), permitted);
+    }
+
+    #[rstest]
+    #[case::a_data_source(json!({"sourceRef": {"kind": "DataSource", "name": "d", "namespace": "i"}}), Some(("i", "d")))]
+    #[case::of_the_own_namespace(json!({"sourceRef": {"kind": "DataSource", "name": "d"}}), Some(("n", "d")))]
+    #[case::a_snapshot(json!({"source": {"snapshot": {"name": "d", "namespace": "i"}}}), Some(("i", "d")))]
+    #[case::a_claim(json!({"source": {"pvc": {"name": "d"}}}), Some(("n", "d")))]
+    #[case::another_kind(json!({"sourceRef": {"kind": "Image", "name": "d"}}), None)]
+    #[case::a_download(json!({"source": {"http": {"url": "http://example.com"}}}), None)]
+    fn images_are_found_in_templates(#[case] spec: Value, #[case] found: Option<(&str, &str)>) {
+        let found: BTreeSet<Key> =
+            found.into_iter().map(|(namespace, name)| Key::new(namespace, name)).collect();
+        let machine = json!({"spec": {"dataVolumeTemplates": [{"spec": spec}]}});
+        assert_eq!(named_images("n", &machine), found);
+        let pool = json!({"spec": {"virtualMachineTemplate": machine}});
+        assert_eq!(named_images("n", &pool), found);
+    }
+}

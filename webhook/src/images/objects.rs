@@ -1,0 +1,100 @@
+//! Reads the objects that the rules about images need.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize as _;
+use vmpool_api::Quantity;
+use vmpool_api::diskimage::{API_VERSION, VmDiskImageGrant};
+use vmpool_diskimage::admission::{Facts, FoundImage, Question};
+use vmpool_diskimage::model::Key;
+use vmpool_diskimage::read;
+use vmpool_engine::admission::{Found, Lookup, Subject};
+
+use crate::reads::Reader;
+
+/// The image with this key.
+pub(super) async fn image(reader: &Reader, key: &Key) -> Found<FoundImage> {
+    let lookup = Lookup {
+        subject: Subject::Image,
+        api_version: API_VERSION,
+        plural: "vmdiskimages",
+        namespaced: true,
+        name: Some(key.name.clone()),
+        fields: &["metadata.deletionTimestamp", "spec.diskSize"],
+        reveals: true,
+    };
+    reader.one(&key.namespace, lookup).await.map(|image| FoundImage {
+        deleting: !image["metadata"]["deletionTimestamp"].is_null(),
+        disk_size: image["spec"]["diskSize"].as_str().map(Quantity::new),
+    })
+}
+
+/// What a question about a wrapper needs.
+///
+/// Grants and labels are read first. Without a permission nothing else is read, so that also the duration of the review does
+/// not depend on the image.
+pub(super) async fn facts(
+    reader: &Reader,
+    namespace: &str,
+    question: &Question<'_>,
+) -> Result<Facts, String> {
+    let mut facts = Facts::default();
+    let key = &question.image;
+    if question.crosses_namespaces() {
+        facts.grants = grants(reader, &key.namespace).await?;
+        facts.labels = labels(reader, namespace).await?;
+        if !question.is_permitted(&facts) {
+            return Ok(facts);
+        }
+    }
+    facts.image = match image(reader, key).await {
+        Found::There(image) => Some(image),
+        Found::Absent => None,
+        Found::Failed(error) => return Err(format!("reading the image {key}: {error}")),
+    };
+    Ok(facts)
+}
+
+async fn grants(reader: &Reader, namespace: &str) -> Result<Vec<vmpool_diskimage::grants::Grant>, String> {
+    let lookup = Lookup {
+        subject: Subject::Grant,
+        api_version: API_VERSION,
+        plural: "vmdiskimagegrants",
+        namespaced: true,
+        name: None,
+        fields: &["items"],
+        reveals: true,
+    };
+    match reader.one(namespace, lookup).await {
+        Found::There(list) => {
+            let items = list["items"].as_array().into_iter().flatten();
+            // A grant that cannot be read permits nothing.
+            let grants = items.filter_map(|item| {
+                let mut item = item.clone();
+                item["apiVersion"] = API_VERSION.into();
+                item["kind"] = "VMDiskImageGrant".into();
+                VmDiskImageGrant::deserialize(&item).ok()
+            });
+            Ok(grants.map(|grant| read::grant(&grant)).collect())
+        }
+        Found::Absent => Ok(Vec::new()),
+        Found::Failed(error) => Err(format!("reading the grants of namespace {namespace}: {error}")),
+    }
+}
+
+async fn labels(reader: &Reader, namespace: &str) -> Result<BTreeMap<String, String>, String> {
+    let lookup = Lookup {
+        subject: Subject::Namespace,
+        api_version: "v1",
+        plural: "namespaces",
+        namespaced: false,
+        name: Some(namespace.to_owned()),
+        fields: &["metadata.labels"],
+        reveals: true,
+    };
+    match reader.one(namespace, lookup).await {
+        Found::There(object) => Ok(BTreeMap::deserialize(&object["metadata"]["labels"]).unwrap_or_default()),
+        Found::Absent => Ok(BTreeMap::new()),
+        Found::Failed(error) => Err(format!("reading the namespace {namespace}: {error}")),
+    }
+}
