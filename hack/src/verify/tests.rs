@@ -128,6 +128,7 @@ fn engine_with(dependencies: &[(&str, Option<&str>)]) -> serde_json::Value {
         "process-stat",
         "invariants",
         "controller",
+        "cli",
         "webhook",
         "apiserver",
     ];

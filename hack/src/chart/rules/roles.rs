@@ -38,8 +38,15 @@ const CONTROLLER_KUBEVIRT: Grants = &[
     ("kubevirt.io/virtualmachines/status", "patch"),
     ("kubevirt.io/virtualmachines/finalizers", "update"),
     ("kubevirt.io/virtualmachineinstances", "get list watch patch delete"),
-    ("cdi.kubevirt.io/datavolumes", "get patch delete"),
-    ("/persistentvolumeclaims", "get patch delete"),
+    ("cdi.kubevirt.io/datavolumes", "get list patch delete"),
+    ("/persistentvolumeclaims", "get list patch delete"),
+    ("apps/controllerrevisions", "patch"),
+    ("instancetype.kubevirt.io/virtualmachineinstancetypes", "get"),
+    ("instancetype.kubevirt.io/virtualmachineclusterinstancetypes", "get"),
+    ("instancetype.kubevirt.io/virtualmachinepreferences", "get"),
+    ("instancetype.kubevirt.io/virtualmachineclusterpreferences", "get"),
+    ("cdi.kubevirt.io/datasources", "get"),
+    ("snapshot.storage.k8s.io/volumesnapshots", "get"),
 ];
 
 const LEASE: Grants = &[
