@@ -55,7 +55,7 @@ fn the_pool_can_be_scaled_and_found() {
         version.additional_printer_columns.iter().flatten().map(|column| column.name.as_str()).collect();
     assert_eq!(
         columns,
-        ["Desired", "Replicas", "Ready", "Up-to-date", "Restart", "Policy", "Revision", "Age"]
+        ["Status", "Desired", "Replicas", "Ready", "Up-to-date", "Restart", "Policy", "Revision", "Age"]
     );
 }
 
