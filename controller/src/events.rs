@@ -75,6 +75,8 @@ pub enum Reason {
     InvalidSettings,
     /// An object that the template refers to is missing or does not fit.
     TemplateUnresolved,
+    /// The controller restored a copy of an object that the template refers to.
+    PinRepaired,
     /// Reading objects that the plan depends on failed.
     FailedRead,
     /// The platform does not start a machine.
@@ -107,6 +109,7 @@ impl Reason {
             Self::ReservationExpired => "ReservationExpired",
             Self::InvalidSettings => "InvalidSettings",
             Self::TemplateUnresolved => "TemplateUnresolved",
+            Self::PinRepaired => "PinRepaired",
             Self::FailedRead => "FailedRead",
             Self::MachineNotStarted => "MachineNotStarted",
             Self::OtherControllerActive => "OtherControllerActive",
@@ -124,7 +127,10 @@ impl Reason {
             | Self::DiskDeleted
             | Self::DiskResized
             | Self::FailedDisk => "Disk",
-            Self::FailedRepair | Self::FailedRevisionPruning | Self::ProtectionShortened => "Repair",
+            Self::FailedRepair
+            | Self::FailedRevisionPruning
+            | Self::ProtectionShortened
+            | Self::PinRepaired => "Repair",
             Self::TemplateApplied | Self::RestartRequested | Self::FailedTemplateUpdate => "Update",
             Self::ReservationExpired => "Remove",
             Self::InvalidSettings | Self::TemplateUnresolved | Self::FailedRead => "Read",
@@ -148,6 +154,7 @@ impl Reason {
                 | Self::ReservationExpired
                 | Self::InvalidSettings
                 | Self::TemplateUnresolved
+                | Self::PinRepaired
                 | Self::FailedRead
                 | Self::MachineNotStarted
                 | Self::OtherControllerActive

@@ -10,14 +10,17 @@ mod resolve;
 pub(crate) mod stored;
 pub(crate) mod templates;
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use kube::Resource as _;
 use kube::api::ListParams;
 use vmpool_engine::limits::shorten;
 use vmpool_engine::model::{CurrentRevision, RequestedRevision, ScaleDownPolicy};
 use vmpool_engine::revision::{Fingerprint, HELD, Resolved, RevisionId};
 use vmpool_engine::{Action, Pool};
-use vmpool_platforms::{Disks, Platform, Revisions as _, Text};
+use vmpool_platforms::{Disks, Platform, Revisions as _, Text, controller_of};
 
 use crate::context::Context;
 use crate::live::ReadError;
@@ -55,12 +58,17 @@ pub(crate) async fn list<P: Platform>(
     if let Some(selector) = P::Revisions::selector(&pool.object) {
         wanted = wanted.labels(&selector);
     }
+    let mut owned: HashSet<Arc<str>> = HashSet::new();
     let visit = |object: RevisionObject| {
+        if controller_of(object.meta()).is_some_and(|owner| owner.uid == *uid) {
+            owned.extend(object.meta().name.as_deref().map(Arc::from));
+        }
         if let Some(entry) = RevisionEntry::read::<P>(&object, uid) {
             revisions.record(Change::Stored(entry), begun);
         }
     };
     context.list_live_where::<RevisionObject>(&pool.facts.namespace, wanted, visit).await?;
+    revisions.copies_listed(&owned);
     let desired = pool.facts.published.desired_revision.as_ref();
     let elsewhere = desired
         .filter(|(id, generation)| *generation == pool.facts.generation && !revisions.history.contains(id));
@@ -106,6 +114,8 @@ pub(crate) async fn resolve<P: Platform>(
         let others = revisions.history.with_content(&template).filter(|other| **other != current.id);
         current.same_template = others.cloned().collect();
         current.template_parts = revisions.history.parts();
+        let mut users = current.same_template.iter().chain([&current.id]);
+        current.copies_lost = !is_pinned && users.any(|id| revisions.lost_copies(id));
     }
     let mut resolved = pool.at(current);
     let facts = &mut resolved.facts;

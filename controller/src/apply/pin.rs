@@ -18,21 +18,22 @@ use crate::write::WriteError;
 struct Ignored {}
 
 /// Stores a pin, unless the watch shows it. Revisions with the same template have the same pins, so in most cases it exists.
+/// Returns whether anything was written.
 pub(super) async fn store<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     pin: &Value,
-) -> Result<(), WriteError> {
+) -> Result<bool, WriteError> {
     let (facts, name) = (&pool.facts, pin["metadata"]["name"].as_str().unwrap_or_default());
     let shown = context.revisions.get(&facts.namespace, name);
     if shown.is_some_and(|shown| shown.facts.owner.as_ref() == Some(&facts.id.uid)) {
-        return Ok(());
+        return Ok(false);
     }
     let path = collection::<RevisionObject>(&facts.namespace);
     match context.writer.create::<Ignored>(WriteKind::CreateRevision, path, pin.clone()).await {
         Ok(_) => {
             tracing::info!(name, "stored a copy of an object that the template refers to");
-            return Ok(());
+            return Ok(true);
         }
         Err(error) if error.is_already_exists() => {}
         Err(error) => return Err(error),
@@ -40,10 +41,11 @@ pub(super) async fn store<P: Platform>(
     let live = live(context, pool, name).await?;
     let live = live.ok_or_else(|| WriteError::Unconfirmed(format!("{name} existed and is gone")))?;
     match P::Pins::existing(&facts.id, pin, &live) {
-        Existing::Same => Ok(()),
+        Existing::Same => Ok(false),
         Existing::Unowned(operations) => {
             tracing::info!(name, "the pool becomes an owner of a copy again");
-            patch(context, pool, name, operations).await
+            patch(context, pool, name, operations).await?;
+            Ok(true)
         }
         Existing::Other => Err(WriteError::Invalid(
             format!("the object {name} exists with another content; delete it").into(),

@@ -1,5 +1,6 @@
 //! Writes of stored revisions.
 
+use serde_json::Value;
 use vmpool_engine::revision::RevisionId;
 use vmpool_platforms::{Pins, Platform, Revisions as _};
 
@@ -27,15 +28,35 @@ pub(super) async fn store<P: Platform>(
     id: &RevisionId,
 ) -> Outcome {
     let template = basis.templates.wanted.value();
+    let mut events = Vec::new();
     for pin in P::Pins::objects(&template) {
-        if let Err(error) = pin::store(context, pool, &pin).await {
-            return failed(pool, id, "storing the copies for", error);
+        match pin::store(context, pool, &pin).await {
+            Ok(is_written) => events.extend(repaired(pool, &pin).filter(|_| is_written)),
+            Err(error) => return failed(pool, id, "storing the copies for", error).reporting(events),
         }
     }
+    store_object(context, pool, basis, (id, &template)).await.reporting(events)
+}
+
+/// The event about a copy that the pool had lost.
+fn repaired<P: Platform>(pool: &PoolEntry<P>, pin: &Value) -> Option<PoolEvent> {
+    let name = pin["metadata"]["name"].as_str().filter(|_| pool.facts.revision.copies_lost)?;
+    let note = format!(
+        "restored ControllerRevision {name}, the copy of an object that the template names; machines cannot start without it"
+    );
+    Some(PoolEvent { reason: Reason::PinRepaired, name: name.to_owned(), note })
+}
+
+async fn store_object<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    basis: &Basis,
+    (id, template): (&RevisionId, &Value),
+) -> Outcome {
     for name in P::Revisions::object_names(&pool.facts.id, id) {
         let path = collection::<RevisionObject>(&pool.facts.namespace);
         let Templates { number, .. } = &basis.templates;
-        let object = P::Revisions::object(&pool.object, &name, id, *number, &template);
+        let object = P::Revisions::object(&pool.object, &name, id, *number, template);
         match context.writer.create::<RevisionObject>(WriteKind::CreateRevision, path, object).await {
             Ok(stored) => return entry(pool, basis, id, &stored).unwrap_or_else(Outcome::outdated),
             Err(error) if error.is_already_exists() => {

@@ -178,7 +178,9 @@ async fn revise<P: Platform>(
         }
         let revisions = state.revisions.get_or_insert_default();
         revisions.in_backoff = state.memory.reading.batch_size(context.env.uptime()).is_err();
-        revisions.drop_deleted(&context.revisions.of(&pool.facts.namespace));
+        let cache = context.revisions.of(&pool.facts.namespace);
+        revisions.drop_deleted(&cache);
+        revisions.observe_copies(&pool.facts.id.uid, &cache);
         revisions::resolve(context, &pool, revisions).await
     };
     match result.await {

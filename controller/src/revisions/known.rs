@@ -1,10 +1,11 @@
 //! The stored revisions of a pool, as the leader knows them.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use vmpool_engine::revision::{Fingerprint, History, Resolved, RevisionId};
-use vmpool_engine::{ObjectId, ledger};
+use vmpool_engine::{ObjectId, Uid, ledger};
 use vmpool_platforms::{Platform, Revisions as _, Text};
 
 use super::stored::{RevisionEntry, RevisionFacts};
@@ -28,6 +29,10 @@ pub(crate) struct Revisions {
     pub(super) objects: HashMap<RevisionId, ObjectId>,
     /// Uptime at which each of them was known to exist.
     since: HashMap<RevisionId, Duration>,
+    /// The copies of objects that each of them contains, and what is known of these copies.
+    copies: HashMap<RevisionId, Vec<Arc<str>>>,
+    copies_shown: HashSet<Arc<str>>,
+    copies_lost: HashSet<Arc<str>>,
     /// Whether contents must not be read now, because of the backoff after a failed read.
     pub(crate) in_backoff: bool,
     /// Identities that cannot be used, because other objects have these names.
@@ -47,6 +52,12 @@ impl Revisions {
             Change::Stored(entry) => {
                 self.since.insert(entry.stored.id.clone(), uptime);
                 self.objects.insert(entry.stored.id.clone(), entry.object);
+                // They were stored before the revision. The watch may not show this yet.
+                for copy in &entry.copies {
+                    self.copies_shown.remove(copy);
+                    self.copies_lost.remove(copy);
+                }
+                self.copies.insert(entry.stored.id.clone(), entry.copies);
                 self.history.add(entry.stored);
             }
             Change::Taken(id) => {
@@ -56,6 +67,7 @@ impl Revisions {
                 self.objects.remove(&id);
                 self.since.remove(&id);
                 self.contents.remove(&id);
+                self.copies.remove(&id);
                 self.history.remove(&id);
             }
         }
@@ -76,6 +88,33 @@ impl Revisions {
             tracing::warn!(revision = id.as_str(), "a stored revision was deleted");
             self.record(Change::Gone(id), Duration::ZERO);
         }
+    }
+
+    /// Records which copies a live list of the objects of the pool contained.
+    pub(super) fn copies_listed(&mut self, listed: &HashSet<Arc<str>>) {
+        let missing = self.copies.values().flatten().filter(|copy| !listed.contains(*copy));
+        self.copies_lost = missing.cloned().collect();
+    }
+
+    /// Records which copies the watch shows. One that it has shown before and does not show any more, or not as an object
+    /// of the pool, is lost.
+    pub(crate) fn observe_copies(&mut self, pool: &Uid, cache: &impl ledger::Cache<RevisionFacts>) {
+        for copy in self.copies.values().flatten() {
+            if cache.get(copy).is_some_and(|seen| seen.facts.owner.as_ref() == Some(pool)) {
+                self.copies_shown.insert(copy.clone());
+                self.copies_lost.remove(copy);
+            } else if self.copies_shown.contains(copy) && self.copies_lost.insert(copy.clone()) {
+                tracing::warn!(
+                    name = &**copy,
+                    "the pool lost a copy of an object that its template refers to"
+                );
+            }
+        }
+    }
+
+    /// Whether a copy of this revision is lost.
+    pub(super) fn lost_copies(&self, id: &RevisionId) -> bool {
+        self.copies.get(id).into_iter().flatten().any(|copy| self.copies_lost.contains(copy))
     }
 
     /// The identities, oldest first.
@@ -111,3 +150,6 @@ impl Revisions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use vmpool_engine::limits;
 use vmpool_engine::revision::{Fingerprint, StoredRevision};
 use vmpool_engine::{ObjectId, Uid};
-use vmpool_platforms::{Platform, Revisions, Text, controller_of, slim_metadata};
+use vmpool_platforms::{Pins, Platform, Revisions, Text, controller_of, slim_metadata};
 
 use crate::cache::{Cached, Key};
 
@@ -70,6 +70,8 @@ impl Cached for RevisionFacts {
 pub(crate) struct RevisionEntry {
     pub(crate) stored: StoredRevision,
     pub(crate) object: ObjectId,
+    /// The names of the copies that its content contains.
+    pub(crate) copies: Vec<Arc<str>>,
 }
 
 impl RevisionEntry {
@@ -87,6 +89,13 @@ impl RevisionEntry {
         let parts = P::Revisions::parts(&data);
         let stored = StoredRevision { id: limits::clip(id).into(), number: object.revision, content, parts };
         let name = metadata.name.as_deref().unwrap_or_default();
-        Some(Self { stored, object: ObjectId::new(name, metadata.uid.as_deref().unwrap_or_default()) })
+        let copies = P::Pins::objects(&data);
+        let copies =
+            copies.iter().filter_map(|copy| copy["metadata"]["name"].as_str().map(Arc::from)).collect();
+        Some(Self {
+            stored,
+            object: ObjectId::new(name, metadata.uid.as_deref().unwrap_or_default()),
+            copies,
+        })
     }
 }

@@ -99,6 +99,17 @@ fn all_machines_of_a_revision_use_one_copy_of_their_instance_type() {
         let machines = world.until_ready(&["p-0", "p-1", "p-2"]).await?;
         ensure!(machines["p-0"]["spec"]["instancetype"] == pinned, "{machines:#?}");
 
+        // When a user deletes the copy, then the controller restores it, although the instance type is gone.
+        let name = text(&pinned, "/revisionName");
+        let path = format!("/apis/apps/v1/namespaces/{}/controllerrevisions/{name}", world.place.namespace);
+        world.place.ask(Method::DELETE, &path, &Value::Null).await?;
+        let restored = world
+            .until("the copy exists again", async || Ok(copy(&world, &machines["p-0"]).await.ok()))
+            .await?;
+        ensure!(restored["metadata"]["uid"] != stored["metadata"]["uid"], "{restored}");
+        ensure!(restored["data"] == stored["data"], "{restored}");
+        world.is_settled().await?;
+
         // When a user detaches a machine, then it becomes an owner of its copies.
         world.patch_machine("p-2", &json!({ "metadata": { "ownerReferences": null } })).await?;
         world.until_ready(&["p-0", "p-1", "p-2", "p-3"]).await?;

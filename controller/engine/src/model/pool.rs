@@ -250,6 +250,7 @@ pub struct RequestedRevision {
 
 /// The current revision of a pool, as the stored revisions determine it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about one revision")]
 pub struct CurrentRevision {
     /// Its identity.
     pub id: RevisionId,
@@ -262,6 +263,9 @@ pub struct CurrentRevision {
     pub held: bool,
     /// Other stored revisions with the same template. A machine with one of them is not outdated.
     pub same_template: Vec<RevisionId>,
+    /// Whether the pool lost a copy of an object that the template refers to, because a client deleted the copy, or
+    /// removed the pool from its owners. Storing the revision again restores the copy.
+    pub copies_lost: bool,
     /// The parts of the templates of the stored revisions, if the controller restarts machines.
     pub template_parts: BTreeMap<RevisionId, TemplateParts>,
 }
@@ -275,6 +279,7 @@ impl CurrentRevision {
             pinned: false,
             held: false,
             same_template: Vec::new(),
+            copies_lost: false,
             template_parts: BTreeMap::new(),
         }
     }

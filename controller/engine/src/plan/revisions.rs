@@ -16,16 +16,19 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
 }
 
 /// The controller stores a revision before it writes it to any machine. This fixes its identity, and the revision is
-/// the merge base of later updates.
+/// the merge base of later updates. It also stores a revision again to restore the copies of objects that machines with
+/// the same template use.
 fn store(observed: &Observed<'_>, plan: &mut Plan) {
     let pool = observed.pool;
-    if pool.revision.stored {
+    let is_lost = pool.revision.copies_lost;
+    if pool.revision.stored && !is_lost {
         return;
     }
     let rests_on_it = |action: &Action| matches!(action, Action::Create { .. } | Action::Update { .. });
     let first = plan.actions.iter().position(rests_on_it);
     // A client deleted it, or an earlier version of vmpool did not store it.
-    let had = || observed.pool_machines().any(|machine| machine.written.as_ref() == Some(&pool.revision.id));
+    let is_it = |written: &RevisionId| *written == pool.revision.id || is_lost && pool.is_current(written);
+    let had = || observed.pool_machines().any(|machine| machine.written.as_ref().is_some_and(is_it));
     if first.is_none() && !had() {
         return;
     }

@@ -40,6 +40,15 @@ fn stores(world: &World) -> bool {
 #[case::it_is_stored(unstored(1, 0).pool(|pool| pool.revision.stored = true), false)]
 #[case::a_paused_pool_updates_no_machine_to_it(unstored(1, 1).pool(|pool| pool.rollout.paused = true), false)]
 #[case::a_machine_has_it_and_it_is_lost(World::desiring(1).with_machines(1).pool(|pool| pool.revision.stored = false), true)]
+#[case::a_machine_has_it_and_a_copy_is_lost(World::desiring(1).with_machines(1).pool(|pool| pool.revision.copies_lost = true), true)]
+#[case::a_machine_has_the_same_template_and_a_copy_is_lost(unstored(1, 1).pool(|pool| {
+    pool.revision.same_template = vec!["r1".into()];
+    pool.revision.copies_lost = true;
+}), true)]
+#[case::a_machine_has_the_same_template(unstored(1, 1).pool(|pool| {
+    pool.revision.same_template = vec!["r1".into()];
+}), false)]
+#[case::no_machine_uses_the_lost_copy(World::desiring(0).pool(|pool| pool.revision.copies_lost = true), false)]
 #[case::a_pool_that_cannot_be_read_stores_nothing(unstored(1, 1).pool(|pool| pool.validation_errors.push("odd".into())), false)]
 fn is_stored_when(#[case] world: World, #[case] expected: bool) {
     assert_eq!(stores(&world), expected);

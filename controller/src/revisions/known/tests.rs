@@ -1,0 +1,67 @@
+use serde_json::json;
+use vmpool_engine::ledger::Seen;
+use vmpool_engine::revision::StoredRevision;
+
+use super::*;
+
+/// The objects that the watch shows, with their controller owners.
+struct Shown(HashMap<&'static str, &'static str>);
+
+impl ledger::Cache<RevisionFacts> for Shown {
+    fn get(&self, name: &str) -> Option<Seen<RevisionFacts>> {
+        let owner = self.0.get(name).map(|owner| Uid::from(*owner))?;
+        let facts = RevisionFacts { id: ObjectId::new(name, "uid"), owner: Some(owner) };
+        Some(Seen { facts: Arc::new(facts), version: 1 })
+    }
+    fn saw_deleted(&self, _: &Uid) -> bool {
+        false
+    }
+    fn relisted_since(&self, _: Duration) -> bool {
+        false
+    }
+}
+
+fn shown(owners: &[(&'static str, &'static str)]) -> Shown {
+    Shown(owners.iter().copied().collect())
+}
+
+/// Revision `r` with the copy `copy`.
+fn stored() -> Change {
+    let content = Fingerprint::of(&json!({}));
+    let stored = StoredRevision { id: "r".into(), number: 1, content, parts: None };
+    Change::Stored(RevisionEntry { stored, object: ObjectId::new("r", "uid-r"), copies: vec!["copy".into()] })
+}
+
+fn revisions() -> Revisions {
+    let mut revisions = Revisions::default();
+    revisions.record(stored(), Duration::ZERO);
+    revisions
+}
+
+#[test]
+fn a_copy_is_lost_if_the_watch_has_shown_it_as_an_object_of_the_pool_and_does_not_any_more() {
+    for after in [shown(&[]), shown(&[("copy", "a-machine")])] {
+        let (pool, mut revisions) = (Uid::from("pool"), revisions());
+        revisions.observe_copies(&pool, &shown(&[]));
+        assert!(!revisions.lost_copies(&"r".into()), "the watch may not show it yet");
+        revisions.observe_copies(&pool, &shown(&[("copy", "pool")]));
+        assert!(!revisions.lost_copies(&"r".into()));
+        revisions.observe_copies(&pool, &after);
+        assert!(revisions.lost_copies(&"r".into()));
+        assert!(!revisions.lost_copies(&"other".into()));
+
+        // When it is stored again, the watch may show the loss for some time.
+        revisions.record(stored(), Duration::ZERO);
+        revisions.observe_copies(&pool, &after);
+        assert!(!revisions.lost_copies(&"r".into()));
+    }
+}
+
+#[test]
+fn a_copy_is_lost_if_the_list_of_a_new_leader_does_not_contain_it() {
+    let mut revisions = revisions();
+    revisions.copies_listed(&HashSet::from(["r".into(), "copy".into()]));
+    assert!(!revisions.lost_copies(&"r".into()));
+    revisions.copies_listed(&HashSet::from(["r".into()]));
+    assert!(revisions.lost_copies(&"r".into()));
+}
