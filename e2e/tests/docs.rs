@@ -367,10 +367,7 @@ fn tests_below(folder: &str, found: &mut BTreeSet<String>) {
 
 #[test]
 fn every_weakness_has_an_existing_test() {
-    let mut exist = BTreeSet::new();
-    for folder in ["api", "apiserver", "controller", "e2e", "hack", "runtime", "webhook"] {
-        tests_below(folder, &mut exist);
-    }
+    let exist = existing_tests();
     assert!(exist.len() > 500, "only {} tests are found", exist.len());
     let rows: Vec<Vec<String>> = read("docs/weaknesses.md")
         .lines()
@@ -453,4 +450,34 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+/// The tests of the whole workspace and their cases.
+fn existing_tests() -> BTreeSet<String> {
+    let mut exist = BTreeSet::new();
+    for folder in ["api", "apiserver", "controller", "e2e", "hack", "runtime", "webhook"] {
+        tests_below(folder, &mut exist);
+    }
+    exist
+}
+
+#[rstest]
+#[case::behavior("Behavior", 60, 1)]
+#[case::defects("#", 13, 3)]
+#[case::races("Race", 6, 2)]
+fn every_row_of_the_compatibility_with_kubevirt_has_an_existing_test(
+    #[case] title: &str,
+    #[case] rows: usize,
+    #[case] column: usize,
+) {
+    let (exist, table) = (existing_tests(), table("docs/kubevirt-compatibility.md", title));
+    assert!(table.len() >= rows, "only {} rows", table.len());
+    for row in table {
+        assert_eq!(row.len(), column + 1, "{row:?}");
+        let tests = code(&row[column]);
+        assert!(!tests.is_empty() || row[column].starts_with("no test: "), "{} has no test", row[0]);
+        for test in tests {
+            assert!(exist.contains(&test), "{}: there is no test {test}", row[0]);
+        }
+    }
 }

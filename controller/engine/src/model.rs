@@ -13,6 +13,6 @@ pub use machine::{Activity, DetachedDisk, DiskRef, Instance, Machine, Selectable
 pub(crate) use pool::Transition;
 pub use pool::{
     Autohealing, Budget, CurrentRevision, DiskTemplate, Finalizer, Lifetime, Membership, Naming, ParsedPool,
-    Pool, Published, RequestedRevision, Restarts, Rollout, ScaleDownPolicy, Selection, StatusScope, Summary,
-    Unresolved,
+    Pool, Preservation, Published, RequestedRevision, Restarts, Rollout, ScaleDownPolicy, Selection,
+    StatusScope, Summary, Unresolved,
 };

@@ -48,7 +48,8 @@ impl Basis {
             match action {
                 Action::Delete {
                     machine,
-                    reason: DeleteReason::Surplus | DeleteReason::StorageChanged | DeleteReason::Unhealthy,
+                    reason:
+                        DeleteReason::Surplus | DeleteReason::StorageChanged { .. } | DeleteReason::Unhealthy,
                 } => {
                     machines.extend([&machine.uid]);
                 }

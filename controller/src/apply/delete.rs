@@ -55,8 +55,8 @@ pub(super) async fn at_version<P: Platform>(
     }
 }
 
-/// Deletes a machine. If its storage changed, the machine is deleted after its storage, so that the next machine with its name
-/// gets new storage.
+/// Deletes a machine. If the next machine with its name needs new storage, the machine is deleted after its storage. The
+/// finalizer of this deletion records on the machine that its storage is not preserved.
 async fn delete<P: Platform>(
     context: &Context<P>,
     path: String,
@@ -66,8 +66,10 @@ async fn delete<P: Platform>(
 ) -> Result<Option<u64>, WriteError> {
     let (writer, kind) = (&context.writer, WriteKind::DeleteMachine);
     match reason {
-        DeleteReason::StorageChanged => writer.delete_dependents_first(kind, path, machine, version).await,
-        DeleteReason::Surplus | DeleteReason::Targeted | DeleteReason::Unhealthy => {
+        DeleteReason::StorageChanged { preserved: false } | DeleteReason::Unhealthy => {
+            writer.delete_dependents_first(kind, path, machine, version).await
+        }
+        DeleteReason::StorageChanged { preserved: true } | DeleteReason::Surplus | DeleteReason::Targeted => {
             writer.delete(kind, path, machine, version).await
         }
     }

@@ -74,7 +74,10 @@ pub(super) async fn remove<P: Platform>(
     if !facts.facts.terminating && !pool.facts.deleting {
         return Outcome::changed(facts);
     }
-    if preserve_storage && let Err(outcome) = preserve(context, pool, machine, &live).await {
+    if preserve_storage
+        && !facts.facts.discards_storage
+        && let Err(outcome) = preserve(context, pool, machine, &live).await
+    {
         return outcome;
     }
     let Some(operations) = P::Finalizers::remove(&live) else { return Outcome::changed(facts) };

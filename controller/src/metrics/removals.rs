@@ -38,7 +38,7 @@ impl RemovalMetrics {
         let reason = match reason {
             DeleteReason::Surplus => Deletion::Surplus,
             DeleteReason::Targeted => Deletion::Targeted,
-            DeleteReason::StorageChanged => Deletion::StorageChanged,
+            DeleteReason::StorageChanged { .. } => Deletion::StorageChanged,
             DeleteReason::Unhealthy => Deletion::Unhealthy,
         };
         self.deletions.get_or_create(&DeletionLabels { reason }).inc();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use vmpool_engine::failure::{Failure, FailureReason};
 use vmpool_engine::limits::shorten;
-use vmpool_engine::model::Unresolved;
+use vmpool_engine::model::{Finalizer, Unresolved};
 use vmpool_engine::plan::{Snapshot, Stage};
 use vmpool_engine::{Action, Machine, Observed, Plan, Pool, Uid, plan};
 use vmpool_platforms::{Platform, controller_of};
@@ -167,7 +167,8 @@ async fn revise<P: Platform>(
     pool: Arc<CachedPool<P>>,
     state: &mut PoolMemory,
 ) -> Result<Arc<PoolEntry<P>>, NoPlan<P>> {
-    if pool.facts.deleting {
+    // Only a finalizer gives the controller the time to delete revisions.
+    if pool.facts.deleting && pool.facts.finalizer != Finalizer::Present {
         return Ok(Arc::new(pool.at(revisions::unstored(&pool))));
     }
     let may_read = may_read(context, state);
@@ -185,6 +186,8 @@ async fn revise<P: Platform>(
     };
     match result.await {
         Ok(pool) => Ok(Arc::new(pool)),
+        // They are not worth a delay of the deletion.
+        Err(_) if pool.facts.deleting => Ok(Arc::new(pool.at(revisions::unstored(&pool)))),
         Err(error) => {
             let shown = at_shown_revision(&pool, state);
             Err(unread(context, shown, state, &error, "reading the revisions of the template"))

@@ -116,8 +116,9 @@ fn delete_reason(preview: &Preview, reason: DeleteReason) -> String {
             format!("surplus, {order}")
         }
         DeleteReason::Targeted => "the target of a targeted removal".to_owned(),
-        DeleteReason::StorageChanged => {
-            "the storage in its template changed, so it is created again".to_owned()
+        DeleteReason::StorageChanged { preserved } => {
+            let storage = if preserved { "with its preserved storage" } else { "with new storage" };
+            format!("the storage in its template changed, so it is created again {storage}")
         }
         DeleteReason::Unhealthy => "it does not start, so it is created again".to_owned(),
     }

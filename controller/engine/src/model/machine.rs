@@ -137,6 +137,9 @@ pub struct Machine {
     pub devices_ready: bool,
     /// Whether it has the finalizer of the controller, so that it does not vanish before the controller has released it.
     pub has_finalizer: bool,
+    /// Whether its deletion deletes its storage before the machine. The controller requests this if the next machine with
+    /// its name needs new storage, so the object itself records that decision.
+    pub discards_storage: bool,
     /// What the selectors of the pool are compared with.
     pub selectable: Arc<Selectable>,
     /// Its instance, on a platform where that is an object of its own.
@@ -171,6 +174,7 @@ impl Machine {
             lingering: Vec::new(),
             devices_ready: false,
             has_finalizer: false,
+            discards_storage: false,
             selectable: Selectable::none(),
             instance: None,
             start_health: StartHealth::default(),

@@ -230,6 +230,17 @@ pub(crate) enum Transition {
     Unknown,
 }
 
+/// When the storage of a machine that leaves is preserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preservation {
+    /// Never.
+    Never,
+    /// Unless the controller deletes the machine because the storage in the template changed.
+    UnlessChanged,
+    /// Also in that case.
+    Always,
+}
+
 /// Why the template of a pool cannot be used now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unresolved {
@@ -312,8 +323,8 @@ pub struct Pool<R = CurrentRevision> {
     pub scale_down_policy: ScaleDownPolicy,
     /// Which machines a scale-down may delete.
     pub scale_down_selection: Selection,
-    /// Whether the storage of a machine that leaves is preserved for the next machine with its name.
-    pub preserves_storage: bool,
+    /// When the storage of a machine that leaves is preserved for the next machine with its name.
+    pub preservation: Preservation,
     /// What happens if the labels of a machine change.
     pub membership: Membership,
     /// The finalizer of the controller on the pool.
@@ -359,7 +370,7 @@ impl<R> Pool<R> {
             paused: false,
             scale_down_policy: ScaleDownPolicy::NewestFirst,
             scale_down_selection: Selection::default(),
-            preserves_storage: false,
+            preservation: Preservation::Never,
             membership: Membership::default(),
             finalizer: Finalizer::default(),
             autohealing: None,
@@ -403,7 +414,7 @@ impl<R> Pool<R> {
             paused,
             scale_down_policy,
             scale_down_selection,
-            preserves_storage,
+            preservation,
             membership,
             finalizer,
             autohealing,
@@ -429,7 +440,7 @@ impl<R> Pool<R> {
             paused,
             scale_down_policy,
             scale_down_selection,
-            preserves_storage,
+            preservation,
             membership,
             finalizer,
             autohealing,

@@ -197,7 +197,10 @@ pub enum DeleteReason {
     /// It is the target of an accepted targeted removal.
     Targeted,
     /// The storage in its template changed, so that it is created again.
-    StorageChanged,
+    StorageChanged {
+        /// Whether the next machine with its name uses its storage.
+        preserved: bool,
+    },
     /// It does not start, so that it is created again.
     Unhealthy,
 }

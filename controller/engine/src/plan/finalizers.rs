@@ -4,7 +4,8 @@
 use super::action::Action;
 use super::observed::Observed;
 use super::result::Plan;
-use crate::model::{Finalizer, Machine};
+use super::revisions;
+use crate::model::{Finalizer, Machine, Preservation};
 
 /// Adds the finalizer to the pool, and releases the machines that are being deleted, independent of the number of machines
 /// and of a pause.
@@ -29,13 +30,18 @@ fn holders<'a>(observed: &'a Observed<'_>) -> impl Iterator<Item = &'a Machine> 
 }
 
 /// Removes the finalizer from the machines of a deleted pool, and then from the pool. The garbage collector deletes the
-/// machines, or keeps them with `--cascade=orphan`.
+/// machines, or keeps them with `--cascade=orphan`. It would also keep all revisions, so those that no machine refers to
+/// are deleted.
 pub(super) fn plan_deletion(observed: &Observed<'_>, plan: &mut Plan) {
     let pool = observed.pool;
     if pool.finalizer == Finalizer::Unused {
         return;
     }
     let releases: Vec<_> = holders(observed).map(|machine| remove(machine, false)).collect();
+    // Released machines without an owner are not observed any more, and may refer to revisions.
+    if !releases.is_empty() || pool.published.summary.as_ref().is_none_or(|status| status.replicas == 0) {
+        revisions::plan_deletion(observed, plan);
+    }
     if releases.is_empty() {
         let settled = observed.unconfirmed_creates.is_empty();
         if pool.finalizer == Finalizer::Present && settled {
@@ -54,16 +60,14 @@ fn remove(machine: &Machine, preserve_storage: bool) -> Action {
     Action::RemoveFinalizer { machine: machine.id.clone(), preserve_storage }
 }
 
-/// Whether the storage of a machine that leaves is preserved. If the storage in the template changed, the next machine
-/// gets new storage. This includes a machine that a user removed from the pool while it was being deleted: the pool had
-/// promised to preserve its storage.
+/// Whether the storage of a machine that leaves is preserved. The exceptions are machines that the controller deleted
+/// because the next machine with the name needs new storage. Their objects record that, so a new leader and a late watch
+/// change nothing. The current template does not count: it may have changed after the deletion. Machines that a user
+/// removed from the pool while they were being deleted are included: the pool had promised to preserve their storage.
 fn preserves_storage(observed: &Observed<'_>, machine: &Machine) -> bool {
-    let pool = observed.pool;
-    let parts = |id| pool.revision.template_parts.get(id).map(|parts| parts.storage);
-    let had = machine.written.as_ref().and_then(parts);
-    let wanted = parts(&pool.revision.id).or_else(|| pool.revision.same_template.iter().find_map(parts));
-    let changed = had.zip(wanted).is_some_and(|(had, wanted)| had != wanted);
-    pool.preserves_storage && !changed && !observed.memory.is_healed(&machine.id.uid)
+    observed.pool.preservation != Preservation::Never
+        && !machine.discards_storage
+        && !observed.memory.is_healed(&machine.id.uid)
 }
 
 #[cfg(test)]

@@ -21,8 +21,7 @@ use super::progress::{RolloutProgress, transition};
 use super::protected;
 use super::result::Plan;
 use crate::ids::Uid;
-use crate::model::{Activity, Instance, Machine, Restarts, Transition};
-use crate::revision::RevisionId;
+use crate::model::{Activity, Instance, Machine, Pool, Preservation, Restarts, Transition};
 
 pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let (pool, memory) = (observed.pool, observed.memory);
@@ -81,7 +80,7 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
             }
             budget -= 1;
         }
-        chosen.push(restart(machine, instance, transition, &pool.revision.id));
+        chosen.push(restart(pool, machine, instance, transition));
     }
     if chosen.len() > width {
         // The next pass, which starts at once, plans the rest.
@@ -97,11 +96,14 @@ fn order(observed: &Observed<'_>, a: &Machine, b: &Machine) -> Ordering {
     }
 }
 
-fn restart(machine: &Machine, instance: &Instance, transition: Transition, revision: &RevisionId) -> Action {
-    let machine = machine.id.clone();
+fn restart(pool: &Pool, machine: &Machine, instance: &Instance, transition: Transition) -> Action {
+    let (machine, revision) = (machine.id.clone(), pool.revision.id.clone());
     match transition {
-        Transition::Recreation => Action::Delete { machine, reason: DeleteReason::StorageChanged },
-        _ => Action::Restart { machine, instance: instance.id.uid.clone(), revision: revision.clone() },
+        Transition::Recreation => {
+            let preserved = pool.preservation == Preservation::Always;
+            Action::Delete { machine, reason: DeleteReason::StorageChanged { preserved } }
+        }
+        _ => Action::Restart { machine, instance: instance.id.uid.clone(), revision },
     }
 }
 

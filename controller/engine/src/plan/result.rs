@@ -92,7 +92,10 @@ impl Plan {
                 Action::StoreRevision { .. }
                     | Action::Create { .. }
                     | Action::Update { .. }
-                    | Action::Delete { reason: DeleteReason::StorageChanged | DeleteReason::Unhealthy, .. }
+                    | Action::Delete {
+                        reason: DeleteReason::StorageChanged { .. } | DeleteReason::Unhealthy,
+                        ..
+                    }
             )
         });
     }

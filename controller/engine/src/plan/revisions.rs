@@ -58,11 +58,32 @@ fn prune(observed: &Observed<'_>, plan: &mut Plan) {
     if let Some(left) = observed.memory.rollout_attempts.next_confirmed(observed.uptime) {
         return plan.requeue_in(left);
     }
-    let ids = observed.machines.iter().flat_map(|machine| [&machine.revision, &machine.written]).flatten();
-    let named: BTreeSet<&RevisionId> = ids.filter(|id| **id != pool.revision.id).collect();
-    let unneeded = observed.stored.iter().filter(|id| **id != pool.revision.id && !named.contains(id));
-    let unneeded: Vec<_> = unneeded.collect();
+    let unneeded = unneeded(observed, Some(&pool.revision.id));
     let Some(surplus @ 1..) = unneeded.len().checked_sub(limit) else { return };
+    delete(observed, plan, unneeded, surplus);
+}
+
+/// Deletes the revisions of a deleted pool that no machine refers to.
+pub(super) fn plan_deletion(observed: &Observed<'_>, plan: &mut Plan) {
+    let attempts = &observed.memory.rollout_attempts;
+    if observed.unconfirmed_creates.is_empty() && attempts.next_confirmed(observed.uptime).is_none() {
+        let unneeded = unneeded(observed, None);
+        let all = unneeded.len();
+        if all > 0 {
+            delete(observed, plan, unneeded, all);
+        }
+    }
+}
+
+/// The stored revisions, oldest first, except `current` and those that a machine refers to.
+fn unneeded<'a>(observed: &Observed<'a>, current: Option<&RevisionId>) -> Vec<&'a RevisionId> {
+    let ids = observed.machines.iter().flat_map(|machine| [&machine.revision, &machine.written]).flatten();
+    let named: BTreeSet<&RevisionId> = ids.chain(current).collect();
+    observed.stored.iter().filter(|id| !named.contains(id)).collect()
+}
+
+/// Deletes the first `surplus` of these revisions.
+fn delete(observed: &Observed<'_>, plan: &mut Plan, unneeded: Vec<&RevisionId>, surplus: usize) {
     plan.wants.clean_up = true;
     let width = match observed.memory.cleaning_up.batch_size(observed.uptime) {
         Ok(width) => width,

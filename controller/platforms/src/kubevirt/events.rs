@@ -31,7 +31,10 @@ impl Wording for Words {
     fn deleted(namespace: &str, machine: &ObjectId, reason: DeleteReason) -> String {
         let why = match reason {
             DeleteReason::Surplus | DeleteReason::Targeted => "",
-            DeleteReason::StorageChanged => {
+            DeleteReason::StorageChanged { preserved: true } => {
+                ", because dataVolumeTemplates changed; the pool creates it again with the preserved DataVolumes"
+            }
+            DeleteReason::StorageChanged { preserved: false } => {
                 " and its DataVolumes, because dataVolumeTemplates changed; the pool creates it again with new DataVolumes"
             }
             DeleteReason::Unhealthy => " and its DataVolumes, because it does not start",
@@ -104,6 +107,11 @@ mod tests {
     #[case::deleted_with_its_storage(
         Words::deleted("rec", &machine(), DeleteReason::Unhealthy),
         "Deleted VM rec/herd-0 with uid u and its DataVolumes, because it does not start"
+    )]
+    #[case::created_again(
+        Words::deleted("rec", &machine(), DeleteReason::StorageChanged { preserved: true }),
+        "Deleted VM rec/herd-0 with uid u, because dataVolumeTemplates changed; \
+         the pool creates it again with the preserved DataVolumes"
     )]
     #[case::removed(
         Words::removed("rec", &machine(), "as requested by \"alice\""),

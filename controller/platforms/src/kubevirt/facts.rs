@@ -7,8 +7,8 @@ use vmpool_api::kubevirt::annotations;
 use vmpool_api::kubevirt::values::{PrintableStatus, RunStrategy, SortPolicy, StatePreservation};
 use vmpool_engine::limits;
 use vmpool_engine::model::{
-    Activity, Autohealing, Finalizer, Instance, Membership, Naming, RequestedRevision, Restarts, Rollout,
-    ScaleDownPolicy, Selectable, StartHealth, StatusScope,
+    Activity, Autohealing, Finalizer, Instance, Membership, Naming, Preservation, RequestedRevision,
+    Restarts, Rollout, ScaleDownPolicy, Selectable, StartHealth, StatusScope,
 };
 use vmpool_engine::protection::{self, Protection};
 use vmpool_engine::removal::RemovalRecord;
@@ -75,7 +75,11 @@ pub(super) fn pool(object: &PoolObject) -> ParsedPool {
         paused,
         scale_down_policy,
         scale_down_selection,
-        preserves_storage: scale_in.preservation != StatePreservation::Disabled,
+        preservation: match (scale_in.preservation, scale_in.mode) {
+            (StatePreservation::Disabled, _) => Preservation::Never,
+            (_, ScaleInMode::Opportunistic) => Preservation::Always,
+            (_, ScaleInMode::Proactive | ScaleInMode::Unmanaged) => Preservation::UnlessChanged,
+        },
         membership: Membership::Selector(selector.map(|selector| selector.to_engine()).unwrap_or_default()),
         finalizer: if finalizers.position.is_some() { Finalizer::Present } else { Finalizer::Missing },
         autohealing: autohealing.map(|healing| Autohealing {
@@ -118,7 +122,7 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
     static RECENT: Table<Selectable> = Table::new();
     let facts = read::machine(object);
     let MachineFacts { id, created, terminating, owner, labels, inner_labels, node_selector, .. } = &facts;
-    let Finalizers { position, .. } = facts.finalizers;
+    let Finalizers { position, dependents_first, .. } = facts.finalizers;
     let kept = |labels: &Option<super::labels::Labels>| labels.as_deref().cloned();
     let selectable = Selectable {
         labels: kept(labels),
@@ -141,6 +145,7 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
         restart_pending: facts.restart_required,
         devices_ready: true,
         has_finalizer: position.is_some(),
+        discards_storage: facts.terminating && dependents_first,
         selectable: RECENT.get(&selectable, || Arc::new(selectable.clone())),
         start_health: start_health(&facts),
         protection: Protection::read(object.metadata.annotations.as_ref()),

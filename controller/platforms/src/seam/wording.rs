@@ -35,7 +35,12 @@ pub trait Wording: Send + Sync + 'static {
     fn deleted(_namespace: &str, machine: &ObjectId, reason: DeleteReason) -> String {
         let why = match reason {
             DeleteReason::Surplus | DeleteReason::Targeted => "",
-            DeleteReason::StorageChanged => " with its storage, because the storage in the template changed",
+            DeleteReason::StorageChanged { preserved: false } => {
+                " with its storage, because the storage in the template changed"
+            }
+            DeleteReason::StorageChanged { preserved: true } => {
+                " and preserved its storage, because the storage in the template changed"
+            }
             DeleteReason::Unhealthy => " with its storage, because it does not start",
         };
         format!("deleted machine {machine}{why}")

@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 use crate::Plan;
-use crate::model::{Budget, ScaleDownPolicy, TemplateParts};
+use crate::model::{Budget, Preservation, ScaleDownPolicy, Summary, TemplateParts};
 use crate::revision::{Fingerprint, LiveParts, RevisionId};
 use crate::testing::{World, name, target};
 
@@ -11,7 +11,7 @@ use crate::testing::{World, name, target};
 fn world(desired: usize) -> World {
     let world = World::desiring(desired).with_machines(3).pool(|pool| {
         pool.finalizer = Finalizer::Present;
-        pool.preserves_storage = true;
+        pool.preservation = Preservation::UnlessChanged;
         pool.disks.clear();
     });
     (0..3).fold(world, |world, number| {
@@ -58,19 +58,22 @@ fn a_live_machine_and_one_without_the_finalizer_are_not_released() {
 
 #[rstest]
 #[case::preserved(&|world| world, true)]
-#[case::not_wanted(&|world: World| world.pool(|pool| pool.preserves_storage = false), false)]
+#[case::not_wanted(&|world: World| world.pool(|pool| pool.preservation = Preservation::Never), false)]
 #[case::it_did_not_start(&|world: World| {
     let machine = target(&name(0));
     world.memory(|memory| memory.heal(&machine, std::time::Duration::from_secs(100)))
 }, false)]
-#[case::the_storage_in_the_template_changed(&|world: World| world.pool(|pool| {
+#[case::its_deletion_deletes_the_storage(
+    &|world: World| world.edit(&name(0), |machine| machine.discards_storage = true), false
+)]
+#[case::the_storage_in_the_template_changed_after_its_deletion(&|world: World| world.pool(|pool| {
     let parts = |storage: u64| TemplateParts {
         instance: Fingerprint::of(&json!(1)),
         live: LiveParts::default(),
         storage: Fingerprint::of(&json!(storage)),
     };
     pool.revision.template_parts = [("r0".into(), parts(1)), ("r1".into(), parts(2))].into();
-}), false)]
+}), true)]
 fn the_storage_of_a_released_machine(#[case] edit: &dyn Fn(World) -> World, #[case] preserved: bool) {
     let world = terminating(edit(world(2)), 0)
         .edit(&name(0), |machine| machine.written = Some(RevisionId::from("r0")));
@@ -107,4 +110,41 @@ fn a_deleted_machine_that_a_user_removed_from_the_pool_is_released_with_its_stor
     assert_eq!(released(&plan), expected);
     let other = world.edit(&name(1), |machine| machine.owner = Some("another pool".into()));
     assert_eq!(released(&other.plan()), expected[..1], "the machines of other pools are not released");
+}
+
+#[rstest]
+#[case::the_machines_refer_to_one(3, &["r0"])]
+#[case::there_are_no_machines(0, &["r0", "r1"])]
+fn a_deleted_pool_deletes_the_revisions_that_no_machine_refers_to(
+    #[case] machines: usize,
+    #[case] expected: &[&str],
+) {
+    let mut world = world(3).pool(|pool| {
+        pool.deleting = true;
+        pool.published.summary = None;
+    });
+    world.machines.truncate(machines);
+    world.stored = ["r0", "r1"].map(RevisionId::from).to_vec();
+    let pruned = |plan: &Plan| -> Vec<String> {
+        let revisions = plan.actions.iter().filter_map(|action| match action {
+            Action::PruneRevision { revision } => Some(revision.as_str().to_owned()),
+            _ => None,
+        });
+        revisions.collect()
+    };
+    assert_eq!(pruned(&world.plan()), expected);
+    // The garbage collector may have made the machines ownerless, so that they are not observed.
+    world.machines.clear();
+    let summary = Summary {
+        observed_generation: 1,
+        replicas: 3,
+        ready: 3,
+        available: 3,
+        updated: 3,
+        restart_pending: 0,
+        healed: 0,
+        revision: "r1".into(),
+    };
+    let world = world.pool(|pool| pool.published.summary = Some(summary));
+    assert_eq!(pruned(&world.plan()), [""; 0]);
 }

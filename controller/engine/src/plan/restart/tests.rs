@@ -1,10 +1,13 @@
 use std::sync::Arc;
 
+use rstest::rstest;
 use serde_json::json;
 
 use super::*;
 use crate::Plan;
-use crate::model::{Activity, Budget, Membership, ObjectId, StatusScope, TemplateParts};
+use crate::model::{
+    Activity, Budget, Membership, ObjectId, Preservation, ScaleDownPolicy, StatusScope, TemplateParts,
+};
 use crate::plan::Blocker;
 use crate::revision::{Fingerprint, LiveParts, RevisionId};
 use crate::selector::Selector;
@@ -64,6 +67,27 @@ fn a_changed_instance_is_restarted_within_the_budget_oldest_first() {
     assert_eq!(restarted(&world.plan()), [name(0), name(1)]);
 }
 
+#[rstest]
+#[case::oldest(ScaleDownPolicy::OldestFirst, 0)]
+#[case::newest(ScaleDownPolicy::NewestFirst, 2)]
+#[case::lowest(ScaleDownPolicy::LowestOrdinalFirst, 0)]
+#[case::highest(ScaleDownPolicy::HighestOrdinalFirst, 2)]
+fn the_sort_policy_decides_which_guests_restart_first(#[case] policy: ScaleDownPolicy, #[case] first: u64) {
+    let mut world = world(3, Budget::Machines(1), parts(2, 1)).pool(|pool| pool.rollout.order = Some(policy));
+    let ordinals =
+        matches!(policy, ScaleDownPolicy::LowestOrdinalFirst | ScaleDownPolicy::HighestOrdinalFirst);
+    for number in 0..3 {
+        world = world.edit(&name(number), |machine| {
+            machine.created = jiff::Timestamp::from_second(i64::try_from(number).unwrap()).unwrap();
+            if ordinals {
+                machine.id = ObjectId::new(&format!("web-{number}"), machine.id.uid.as_str());
+            }
+        });
+    }
+    let expected = if ordinals { format!("web-{first}") } else { name(first) };
+    assert_eq!(restarted(&world.plan()), [expected]);
+}
+
 #[test]
 fn a_requested_restart_uses_budget_until_the_cache_shows_another_instance() {
     let world = world(4, Budget::Machines(1), parts(2, 1)).memory(|memory| {
@@ -113,12 +137,17 @@ fn a_change_of_labels_only_is_recorded_and_restarts_no_instance() {
     assert_eq!((restarted(&plan), recorded), (Vec::new(), 3));
 }
 
-#[test]
-fn a_change_of_storage_deletes_the_machine() {
-    let plan = world(2, Budget::Machines(1), parts(2, 2)).plan();
+#[rstest]
+#[case::the_pool_preserves_no_storage(Preservation::Never, false)]
+#[case::the_pool_does_not_preserve_changed_storage(Preservation::UnlessChanged, false)]
+#[case::the_pool_preserves_changed_storage(Preservation::Always, true)]
+fn a_change_of_storage_deletes_the_machine(#[case] preservation: Preservation, #[case] preserved: bool) {
+    let world = world(2, Budget::Machines(1), parts(2, 2)).pool(|pool| pool.preservation = preservation);
+    let plan = world.plan();
     let deletes: Vec<_> =
         plan.actions.iter().filter(|action| matches!(action, Action::Delete { .. })).collect();
-    let expected = Action::Delete { machine: target(&name(0)), reason: DeleteReason::StorageChanged };
+    let expected =
+        Action::Delete { machine: target(&name(0)), reason: DeleteReason::StorageChanged { preserved } };
     assert_eq!(deletes, [&expected]);
 }
 

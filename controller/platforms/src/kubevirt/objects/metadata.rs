@@ -14,7 +14,12 @@ pub struct Finalizers {
     pub count: usize,
     /// Position of the pool's finalizer.
     pub position: Option<usize>,
+    /// Whether the garbage collector deletes the dependents of the object first.
+    pub dependents_first: bool,
 }
+
+/// The finalizer of objects that are deleted with foreground propagation.
+const DEPENDENTS_FIRST: &str = "foregroundDeletion";
 
 impl Finalizers {
     /// The finalizers in a list.
@@ -22,6 +27,7 @@ impl Finalizers {
         Self {
             count: finalizers.len(),
             position: finalizers.iter().position(|finalizer| finalizer == FINALIZER),
+            dependents_first: finalizers.iter().any(|finalizer| finalizer == DEPENDENTS_FIRST),
         }
     }
 }

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 use vmpool_engine::model::{
-    Activity, Budget, Finalizer, Membership, Naming, Restarts, ScaleDownPolicy, StatusScope,
+    Activity, Budget, Finalizer, Membership, Naming, Preservation, Restarts, ScaleDownPolicy, StatusScope,
 };
 
 use super::super::fixtures;
@@ -34,7 +34,7 @@ fn a_pool_without_settings_has_the_defaults_of_kubevirt() {
     let facts = read(&pool);
     assert_eq!(facts.validation_errors, Vec::<String>::new());
     assert_eq!((facts.desired, facts.paused, facts.naming), (1, false, Naming::Ordinal));
-    assert_eq!((facts.scale_down_policy, facts.preserves_storage), (ScaleDownPolicy::Random, false));
+    assert_eq!((facts.scale_down_policy, facts.preservation), (ScaleDownPolicy::Random, Preservation::Never));
     assert_eq!(
         (facts.rollout.restarts, facts.rollout.budget),
         (Restarts::ByController, Budget::Percent(100))
@@ -53,7 +53,10 @@ fn strategies_decide_what_the_controller_deletes_and_restarts() {
     pool["spec"]["scaleInStrategy"] = json!({ "opportunistic": { "statePreservation": "Offline" } });
     pool["spec"]["updateStrategy"] = json!({ "opportunistic": {} });
     let facts = read(&pool);
-    assert_eq!((facts.scale_down_policy, facts.preserves_storage), (ScaleDownPolicy::Explicit, true));
+    assert_eq!(
+        (facts.scale_down_policy, facts.preservation),
+        (ScaleDownPolicy::Explicit, Preservation::Always)
+    );
     assert_eq!((facts.rollout.restarts, facts.rollout.disabled), (Restarts::ByUser, false));
     pool["spec"]["scaleInStrategy"] = json!({ "unmanaged": {} });
     pool["spec"]["updateStrategy"] = json!({ "unmanaged": {} });
@@ -150,4 +153,18 @@ fn a_condition_of_another_controller_keeps_its_fields_and_the_failure_has_the_wo
     assert_eq!((parsed.updated_replicas, parsed.restart_pending_replicas), (Some(2), Some(1)));
     assert_eq!((parsed.healed_replicas, parsed.current_revision.as_deref()), (Some(7), Some("p-4")));
     assert_eq!(KubeVirt::published(&object, &written).summary, Some(status.summary));
+}
+
+#[test]
+fn the_deletion_of_a_machine_records_whether_its_storage_is_discarded() {
+    let discards = |deleted: bool, finalizer: &str| {
+        let mut object = fixtures::machine();
+        object["metadata"]["finalizers"] = json!(["pool.kubevirt.io/finalizer", finalizer]);
+        if deleted {
+            object["metadata"]["deletionTimestamp"] = json!("2026-11-24T09:00:00Z");
+        }
+        KubeVirt::read_machine(&serde_json::from_value(object).unwrap()).discards_storage
+    };
+    assert!(discards(true, "foregroundDeletion"));
+    assert!(!discards(true, "orphan") && !discards(false, "foregroundDeletion"));
 }
