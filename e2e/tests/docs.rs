@@ -145,7 +145,7 @@ fn every_event_is_documented_with_its_type() {
     let documented = table(POOLS, "Reason").into_iter().map(|row| (code(&row[0]).concat(), row[1].clone()));
     let reasons = all!(Reason: RestartRequested, SuccessfulCreate, FailedCreate, SuccessfulDelete, FailedDelete, DiskCreated, DiskReused,
         DiskDetached, DiskDetachedByHand, DiskDeleted, DiskResized, FailedDisk, FailedRepair, FailedRevisionPruning, ReservationExpired, TemplateApplied,
-        FailedTemplateUpdate, InvalidSettings, TemplateUnresolved, FailedRead, MachineNotStarted, OtherControllerActive, ProtectionShortened);
+        FailedTemplateUpdate, InvalidSettings, TemplateUnresolved, FailedRead, MachineNotStarted, OtherControllerActive, PinRepaired, ProtectionShortened);
     let kind = |reason: Reason| if reason.is_warning() { "Warning" } else { "Normal" };
     let existing = reasons.map(|reason| (reason.as_str().to_owned(), kind(reason).to_owned()));
     same(POOLS, documented, existing);
