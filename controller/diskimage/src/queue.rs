@@ -32,8 +32,9 @@ impl Queue {
     pub fn observe(&mut self, image: &Image) {
         let status = &image.status;
         let given = self.places.get(&image.key) == Some(&Place::Given);
-        let place = if status.transfers() {
-            // Also while the image is being deleted, until its DataVolume is gone.
+        // The deletion of an image replaces the reason, and its import continues until the DataVolume is gone.
+        let is_cancelled = image.deleting && status.phase == Some(ImagePhase::Syncing);
+        let place = if status.transfers() || is_cancelled {
             Some(Place::Transferring)
         } else if image.deleting {
             None
