@@ -12,6 +12,7 @@ use vmpool_model::{Call, HandledRequest, PatchKind, Verb};
 use vmpool_test_cluster::control_plane::AuditEntry;
 
 use crate::checks_kubevirt as kubevirt;
+use crate::checks_protection as protection;
 use crate::instance::{CONTROLLER, is_tested};
 use crate::world::World;
 
@@ -25,7 +26,8 @@ const NO_WRITES_FOR: Duration = Duration::from_secs(10);
 pub fn invariant_violations(world: &World) -> Vec<String> {
     let served = world.server.handled_since(0);
     let audit: Vec<AuditEntry> = served.iter().filter(|served| is_checked(&served.call)).map(entry).collect();
-    let found = vmpool_invariants::violations(world.history(), &actions_of_users(world), &audit, CONTROLLER);
+    let actions = actions_of_users(world);
+    let found = vmpool_invariants::violations(world.history(), &actions, &audit, CONTROLLER);
     let mounts = world.mount_violations().into_iter().map(|mount| format!("I3: {mount}"));
     // A list from the API server's cache may be older than the last write of a previous leader.
     let old =
@@ -37,6 +39,8 @@ pub fn invariant_violations(world: &World) -> Vec<String> {
         .chain(mounts)
         .chain(old)
         .chain(writes_of_former_leaders(world, &served))
+        .chain(protection::restarted_machines(world, &served, &actions))
+        .chain(world.shared_machines.iter().cloned())
         .collect()
 }
 

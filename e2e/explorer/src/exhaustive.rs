@@ -1,11 +1,13 @@
-//! Every single fault at every position of nine short scenarios.
+//! Every single fault at every position of eleven short scenarios.
 
 use serde_json::{Value, json};
 use vmpool_invariants::platform::PlatformName;
 
+use crate::claim_client::Claim;
 use crate::fault::{ReadFault, WriteFault};
 use crate::manifest::{WATCHED, resources};
 use crate::operation::{Operation, Removal};
+use crate::operation_protection::ProtectionOperation;
 use crate::schedule::{Schedule, Verdict};
 use crate::webhook::WebhookState;
 use crate::world::Options;
@@ -49,7 +51,10 @@ pub fn scenarios(platform: PlatformName) -> Vec<Scenario> {
         let prelude = prelude.into_iter().zip([0, PRELUDE_PAUSE]).map(|(op, pause)| (pause, op)).collect();
         Scenario { platform, name, prelude, op }
     };
-    let named = Removal { targets: vec![0, 2], first: 0, pinned: true, dry_run: false };
+    let claim = |seconds| {
+        Operation::Protection(ProtectionOperation::Claim(Claim { id: "a", seconds, renew: false }, 0))
+    };
+    let named = Removal { targets: vec![0, 2], first: 0, pinned: true, forced: false, dry_run: false };
     vec![
         scenario("up", vec![], Operation::CreatePool(3, "NewestFirst", kept("10m"))),
         scenario("down", vec![Operation::CreatePool(3, "NewestFirst", own())], Operation::Scale(1)),
@@ -57,6 +62,12 @@ pub fn scenarios(platform: PlatformName) -> Vec<Scenario> {
             "removal by name",
             vec![Operation::CreatePool(3, "Explicit", own())],
             Operation::RemoveTargets(named),
+        ),
+        scenario("a claim", vec![Operation::CreatePool(2, "NewestFirst", own())], claim(10)),
+        scenario(
+            "a claimed machine replaced",
+            vec![Operation::CreatePool(2, "NewestFirst", own()), claim(100)],
+            Operation::Protection(ProtectionOperation::Release("a", "Replace", 0)),
         ),
         scenario(
             "reuse",
@@ -288,7 +299,8 @@ fn concurrent_operations() -> Vec<Vec<(u64, Operation)>> {
 
 /// Operations of users that can run in parallel with a scenario.
 fn users() -> Vec<Operation> {
-    let named = |targets: Vec<usize>| Removal { targets, first: 0, pinned: false, dry_run: false };
+    let named =
+        |targets: Vec<usize>| Removal { targets, first: 0, pinned: false, forced: false, dry_run: false };
     vec![
         Operation::Scale(0),
         Operation::Scale(2),

@@ -8,7 +8,7 @@
 //!  controllers ──requests──▶ FaultInjector ──▶ vmpool_model::Server ◀── Platform (core of the platform simulator)
 //!  aggregated API            delays, drops,       │         │       ◀── garbage collector, users
 //!    ▲                       rejects, kills       │         └── Webhook (the real one, for requests for pools)
-//!    └── RemovalClient: targeted removals         ▼
+//!    └── RemovalClient, Caller: removals, claims  ▼
 //!                                              history ──▶ the invariants, for every single change
 //! ```
 //!
@@ -28,6 +28,8 @@
 pub mod aggregation;
 pub mod checks;
 mod checks_kubevirt;
+mod checks_protection;
+pub mod claim_client;
 mod edits;
 pub mod exhaustive;
 pub mod fault;
@@ -37,12 +39,14 @@ pub mod manifest;
 pub mod manifest_kubevirt;
 pub mod operation;
 pub mod operation_kubevirt;
+pub mod operation_protection;
 pub mod platform;
 mod platform_dvp;
 mod platform_kubevirt;
 pub mod process;
 mod random_schedule;
 pub mod removal_client;
+mod repeated_request;
 mod requests;
 pub mod schedule;
 mod shrink;

@@ -61,6 +61,11 @@ pub fn group_version(platform: PlatformName, plural: &str) -> (&'static str, &'s
     }
 }
 
+/// The annotation of a pool that limits the protection of its machines.
+pub(crate) const MAX_PROTECTION: &str = "vmpool.dev/max-protection";
+/// The longest protection. A run that ends with a protected machine takes longer.
+pub(crate) const LONGEST_PROTECTION: &str = "5m";
+
 /// Name of the only pool.
 pub const POOL: &str = "web";
 
@@ -85,7 +90,8 @@ pub fn pool(replicas: i64, policy: &str, disks: &[(&'static str, Value)]) -> Val
         disks.iter().map(|(name, _)| json!({ "kind": "VirtualDisk", "name": name })).collect();
     let disks: Vec<Value> = disks.iter().map(|(name, reclaim)| disk(name, reclaim)).collect();
     json!({
-        "apiVersion": "virtualization.deckhouse.io/v1alpha2", "kind": "VirtualMachinePool", "metadata": { "name": POOL },
+        "apiVersion": "virtualization.deckhouse.io/v1alpha2", "kind": "VirtualMachinePool",
+        "metadata": { "name": POOL, "annotations": { MAX_PROTECTION: LONGEST_PROTECTION } },
         "spec": {
             "replicas": replicas,
             "scaleDownPolicy": policy,

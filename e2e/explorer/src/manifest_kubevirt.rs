@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::manifest::POOL;
+use crate::manifest::{LONGEST_PROTECTION, MAX_PROTECTION, POOL};
 
 /// The label that the pool selects.
 pub const LABEL: &str = "farm";
@@ -46,7 +46,8 @@ pub fn pool(replicas: i64, policy: &str, disks: &[(&'static str, Value)]) -> Val
     let preserve = disks.iter().any(|(_, reclaim)| !reclaim.is_null());
     let of = |make: fn(&str) -> Value| disks.iter().map(|(name, _)| make(name)).collect::<Vec<_>>();
     json!({
-        "apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "metadata": { "name": POOL },
+        "apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool",
+        "metadata": { "name": POOL, "annotations": { MAX_PROTECTION: LONGEST_PROTECTION } },
         "spec": {
             "replicas": replicas,
             "maxUnavailable": 1,

@@ -8,6 +8,7 @@ use crate::edits;
 use crate::instance::Program;
 use crate::manifest::{POOL, WATCHED};
 use crate::operation_kubevirt::KubeVirtOperation;
+use crate::operation_protection::ProtectionOperation;
 use crate::removal_client::Target;
 use crate::requests::{choose, delete, edit, patch_machine};
 use crate::webhook::WebhookState;
@@ -76,6 +77,8 @@ pub enum Operation {
     SendBookmarks,
     /// An operation that only pools of KubeVirt have.
     KubeVirt(KubeVirtOperation),
+    /// An operation about protection and claims.
+    Protection(ProtectionOperation),
 }
 
 /// A targeted removal.
@@ -87,6 +90,8 @@ pub struct Removal {
     pub first: usize,
     /// Whether the request also contains the UIDs.
     pub pinned: bool,
+    /// Whether the request also removes protected machines.
+    pub forced: bool,
     /// Whether the request is a dry run.
     pub dry_run: bool,
 }
@@ -94,7 +99,11 @@ pub struct Removal {
 impl Operation {
     /// Whether the operation needs replicas of the aggregated API.
     pub fn uses_api(&self) -> bool {
-        matches!(self, Self::RemoveTargets(_) | Self::KillApiserver(_) | Self::PauseApiserver(_))
+        match self {
+            Self::RemoveTargets(_) | Self::KillApiserver(_) | Self::PauseApiserver(_) => true,
+            Self::Protection(operation) => operation.uses_api(),
+            _ => false,
+        }
     }
 
     /// Performs the operation.
@@ -168,6 +177,7 @@ impl Operation {
             Self::CompactHistory => world.server.compact(),
             Self::SendBookmarks => world.server.bookmark(),
             Self::KubeVirt(operation) => operation.perform(world).await,
+            Self::Protection(operation) => operation.perform(world).await,
         }
     }
 }
@@ -190,7 +200,7 @@ fn remove(world: &mut World, removal: &Removal) {
         targets.extend(target.filter(|target| !targets.contains(target)).cloned());
     }
     if !targets.is_empty() {
-        world.start_removal(targets, POOL, removal.first, removal.pinned, removal.dry_run);
+        world.start_removal(targets, removal);
     }
 }
 

@@ -4,8 +4,10 @@ use serde_json::{Value, json};
 use vmpool_invariants::platform::PlatformName;
 use vmpool_runtime::testing::SeededRandom;
 
+use crate::claim_client::Claim;
 use crate::operation::{Operation, Removal};
 use crate::operation_kubevirt::KubeVirtOperation;
+use crate::operation_protection::ProtectionOperation;
 use crate::schedule::Schedule;
 use crate::webhook::WebhookState;
 use crate::world::Options;
@@ -26,6 +28,12 @@ const KUBEVIRT_POLICIES: [&str; 7] =
 
 /// Of 1000 operations on a KubeVirt pool, this many are of those that only KubeVirt has.
 const KUBEVIRT_OPERATIONS: u64 = 250;
+
+/// Of 1000 operations, this many are about protection and claims.
+const PROTECTION_OPERATIONS: u64 = 250;
+
+/// The ids of the callers. There are fewer than machines, so that callers renew and release, and more than one.
+const IDS: [&str; 4] = ["a", "b", "c", "d"];
 
 const RUN_STRATEGIES: [&str; 4] = ["Halted", "Always", "Manual", "RerunOnFailure"];
 
@@ -126,6 +134,10 @@ fn op(random: &SeededRandom, options: &Options) -> Operation {
     if options.platform == PlatformName::KubeVirt && random.per_mille(KUBEVIRT_OPERATIONS) {
         return Operation::KubeVirt(kubevirt_op(random));
     }
+    if random.per_mille(PROTECTION_OPERATIONS) {
+        let protection = protection_op(random, options);
+        return Operation::Protection(protection);
+    }
     let which = || which(random);
     let scale = |most| Operation::Scale(random.number(0..=most).cast_signed());
     match random.number(0..=149) {
@@ -181,12 +193,34 @@ fn kubevirt_op(random: &SeededRandom) -> KubeVirtOperation {
     }
 }
 
+fn protection_op(random: &SeededRandom, options: &Options) -> ProtectionOperation {
+    let which = || which(random);
+    let id = || random.one(&IDS).copied().unwrap_or(IDS[0]);
+    let claims = options.apiservers > 0;
+    match random.number(0..=19) {
+        0..=6 if claims => ProtectionOperation::Claim(
+            Claim { id: id(), seconds: random.number(1..=200), renew: random.per_mille(150) },
+            which(),
+        ),
+        7..=10 if claims => {
+            let then = *random.one(&["Keep", "Remove", "Replace"]).unwrap_or(&"Keep");
+            ProtectionOperation::Release(id(), then, which())
+        }
+        11..=12 => ProtectionOperation::Unprotect(which()),
+        13 => ProtectionOperation::ProtectUnreadably(which()),
+        // Some are longer than the pool allows.
+        14 => ProtectionOperation::Protect(which(), random.number(300..=100_000).cast_signed()),
+        _ => ProtectionOperation::Protect(which(), random.number(0..=120).cast_signed()),
+    }
+}
+
 fn removal(random: &SeededRandom) -> Operation {
     let count = if random.per_mille(600) { 1 } else { random.number(2..=4) };
     Operation::RemoveTargets(Removal {
         targets: (0..count).map(|_| which(random)).collect(),
         first: which(random),
         pinned: random.per_mille(400),
+        forced: random.per_mille(200),
         dry_run: random.per_mille(50),
     })
 }

@@ -1,22 +1,14 @@
 //! A client that requests a targeted removal and repeats the request until the outcome is known.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::json;
 use vmpool_runtime::Env;
 
 use crate::aggregation::AggregatedApi;
-
-/// Maximum number of attempts.
-const ATTEMPTS: usize = 4;
-/// Minimum time that the client waits for a response.
-const MIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum additional wait. Together with [`MIN_TIMEOUT`] it equals the API server's own limit.
-const MAX_ADDITIONAL_TIMEOUT: Duration = Duration::from_secs(55);
-/// Longest pause before the next attempt.
-const PAUSE: Duration = Duration::from_secs(3);
+use crate::claim_client::{Holding, Release};
+use crate::repeated_request::{News, Request};
 
 /// A machine to remove.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +30,10 @@ pub enum Attempt {
     Succeeded(Vec<Target>),
     /// The outcome is unknown.
     Unknown(String),
+    /// A caller got a machine, or the renewal of its claim.
+    Claimed(Holding),
+    /// A caller asks to release a machine: from now on, others may get it.
+    ReleaseSent(Release),
 }
 
 /// One request, repeated until the client has a definite response.
@@ -54,6 +50,8 @@ pub struct RemovalClient {
     pub targets: Vec<Target>,
     /// Whether the request also contains the UIDs.
     pub pinned: bool,
+    /// Whether the request also removes protected machines.
+    pub forced: bool,
     /// Whether the request is a dry run.
     pub dry_run: bool,
     /// Collects the outcome of each attempt.
@@ -63,56 +61,29 @@ pub struct RemovalClient {
 impl RemovalClient {
     /// Sends the request until the response is definite or all attempts are used.
     pub async fn run(self) {
-        let Self { front, env, first, path, targets, pinned, dry_run, attempts } = self;
+        let Self { front, env, first, path, targets, pinned, forced, dry_run, attempts } = self;
         let record = |attempt: Attempt| attempts.lock().push(attempt);
         let names = |field: fn(&Target) -> &str| targets.iter().map(field).collect::<Vec<_>>();
         let mut body = json!({ "targets": names(|target| &target.name) });
         if pinned {
             body["targetUIDs"] = json!(names(|target| &target.uid));
         }
+        if forced {
+            body["force"] = json!(true);
+        }
         if dry_run {
             body["dryRun"] = json!(["All"]);
         }
-        for attempt in 0..ATTEMPTS {
-            if !dry_run {
-                record(Attempt::Sent(targets.clone()));
-            }
-            let timeout = MIN_TIMEOUT + env.jitter(MAX_ADDITIONAL_TIMEOUT);
-            let response = env.timeout(timeout, front.post(first + attempt, &path, &body)).await;
-            match response {
-                Ok(Some(response)) if response.code.is_success() => {
-                    if !dry_run {
-                        record(Attempt::Succeeded(targets));
-                    }
-                    return;
-                }
-                // A replica that has just started does not know the front proxy's CA yet. A real load balancer would
-                // send it no requests.
-                Ok(Some(response)) if response.code.is_client_error() => {
-                    let again = [401, 409, 429].contains(&response.code.as_u16());
-                    let text = format!("{} {}", response.code, message(&response.body));
-                    if dry_run {
-                        record(Attempt::Unknown(format!("dry run: {text}")));
-                    } else {
-                        record(Attempt::Rejected(targets.clone(), text));
-                    }
-                    if !again {
-                        return;
-                    }
-                }
-                Ok(Some(response)) => {
-                    record(Attempt::Unknown(format!("{} {}", response.code, message(&response.body))));
-                }
-                Ok(None) => record(Attempt::Unknown("the connection was closed".to_owned())),
-                Err(elapsed) => record(Attempt::Unknown(elapsed.to_string())),
-            }
-            env.sleep(env.jitter(PAUSE)).await;
-        }
+        let request = Request { front, env, first, path, body };
+        request
+            .repeat_until_known(|news| match news {
+                News::Sent | News::Succeeded(_) if dry_run => {}
+                News::Sent => record(Attempt::Sent(targets.clone())),
+                News::Succeeded(_) => record(Attempt::Succeeded(targets.clone())),
+                News::Rejected(text) if dry_run => record(Attempt::Unknown(format!("dry run: {text}"))),
+                News::Rejected(text) => record(Attempt::Rejected(targets.clone(), text)),
+                News::Unknown(text) => record(Attempt::Unknown(text)),
+            })
+            .await;
     }
-}
-
-/// The message of a Status.
-fn message(body: &str) -> String {
-    let status: Value = serde_json::from_str(body).unwrap_or_default();
-    status["message"].as_str().unwrap_or(body).to_owned()
 }

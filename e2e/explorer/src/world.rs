@@ -5,15 +5,17 @@ mod processes;
 mod record;
 mod users;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use vmpool_invariants::UserActions;
+use vmpool_invariants::object::Object;
 use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::protection;
 use vmpool_invariants::recorder::History;
 use vmpool_model::{PatchKind, Server, Verb};
 use vmpool_runtime::Env;
@@ -23,9 +25,10 @@ use vmpool_runtime::testing::{Idle, ManualClock, env};
 use vmpool_simulator::world::{Problem, Violation};
 
 use crate::aggregation::{self, AggregatedApi};
+use crate::claim_client::Holding;
 use crate::fault_injector::{FaultInjector, InjectorState};
 use crate::instance::{Instance, Program};
-use crate::manifest::{Resources, WATCHED, resources};
+use crate::manifest::{POOL, Resources, WATCHED, resources};
 use crate::platform::Platform;
 use crate::platform_dvp::image;
 use crate::removal_client::Attempt;
@@ -33,6 +36,9 @@ use crate::webhook::{Webhook, WebhookState};
 
 /// The namespace of the pool.
 pub const NAMESPACE: &str = "team";
+
+/// How long after the end of a protection all controllers know that it has ended.
+const LATEST_CLOCK: Duration = Duration::from_mins(2);
 
 /// The front proxy's CA. It is generated once, because no check depends on its content.
 static FRONT_PROXY: LazyLock<Value> =
@@ -80,6 +86,16 @@ pub struct World {
     pub former_leader_resumed: bool,
     /// Names of the machines whose targeted removal was requested without UIDs.
     pub unpinned: BTreeSet<String>,
+    /// What callers hold according to the responses.
+    pub holdings: Vec<Holding>,
+    /// UIDs of the machines whose protection a user changed.
+    pub annotated: BTreeSet<String>,
+    /// Releases that were sent: the id and the machine's UID.
+    pub(crate) released: BTreeSet<(&'static str, String)>,
+    /// Two callers that hold one machine at the same time.
+    pub(crate) shared_machines: Vec<String>,
+    /// How far the wall clock of each controller is ahead.
+    pub(crate) clocks: BTreeMap<String, SignedDuration>,
     /// Writes that arrive long after their sender has given up.
     pub late: BTreeSet<String>,
     /// Processes that ran in a loop while time stood still.
@@ -99,7 +115,7 @@ pub struct World {
     /// When killed processes start again.
     restarts: Vec<(Timestamp, Program)>,
     attempts: Arc<Mutex<Vec<Attempt>>>,
-    removals: Vec<Task>,
+    callers: Vec<Task>,
     history: History,
     changes: usize,
     /// When an object other than a lease last changed.
@@ -144,6 +160,11 @@ impl World {
             deleted_disks: BTreeSet::new(),
             former_leader_resumed: false,
             unpinned: BTreeSet::new(),
+            holdings: Vec::new(),
+            annotated: BTreeSet::new(),
+            released: BTreeSet::new(),
+            shared_machines: Vec::new(),
+            clocks: BTreeMap::new(),
             late: BTreeSet::new(),
             loops: Vec::new(),
             transcript: telling.then(Vec::new),
@@ -156,7 +177,7 @@ impl World {
             started: 0,
             restarts: Vec::new(),
             attempts: Arc::default(),
-            removals: Vec::new(),
+            callers: Vec::new(),
             history: History::default(),
             changes: 0,
             changed: ManualClock::START,
@@ -281,9 +302,20 @@ impl World {
         }
     }
 
-    /// When the last change happened, leases apart. It is now if a client still waits for a response.
+    /// When the last change happened, leases apart. It is now if a client still waits for a response, or while a machine of the
+    /// pool is protected, because the end of the protection is a change.
     pub fn quiet_since(&self) -> Timestamp {
-        if self.removals.is_empty() { self.changed } else { self.now() }
+        if !self.callers.is_empty() {
+            return self.now();
+        }
+        let pool = self.server.get(self.resources().pools, NAMESPACE, POOL);
+        let pool = pool.map(Object::from);
+        let machines = self.server.all(self.resources().machines).into_iter().map(Object::from);
+        let machines = machines.filter(|one| pool.as_ref().is_some_and(|pool| one.owner_uid() == pool.uid()));
+        let ends = machines.filter_map(|machine| protection::end(&machine));
+        // The clock of a controller may be behind.
+        let ends = ends.map(|end| end + SignedDuration::try_from(LATEST_CLOCK).unwrap_or_default());
+        ends.fold(self.changed, Timestamp::max).min(self.now())
     }
 }
 

@@ -595,6 +595,59 @@ fn a_protected_machine_that_a_scale_down_removes_violates_i12(#[case] second: i6
     assert_eq!(history.terminating("b").found(&UserActions::default(), &[]), found);
 }
 
+/// A running machine that is protected, before and after a write that changes these fields.
+fn restarted(before: &Value, after: &Value) -> TestHistory {
+    let with = |fields: &Value| {
+        let mut object = protected("a", 100);
+        for (pointer, value) in fields.as_object().unwrap() {
+            object[pointer] = value.clone();
+        }
+        object
+    };
+    let history = TestHistory::new().pool(1, "NewestFirst");
+    history.write(Kind::Machine, with(before), false).write(Kind::Machine, with(after), false)
+}
+
+#[rstest]
+#[case::restarts_by_itself("Automatic", "Running", &["I12"])]
+#[case::waits_for_approval("Manual", "Running", &[])]
+#[case::is_stopped("Automatic", "Stopped", &[])]
+fn a_new_spec_of_a_protected_machine_that_restarts_violates_i12(
+    #[case] mode: &str,
+    #[case] phase: &str,
+    #[case] found: &[&str],
+) {
+    let fields = |cores: i64| {
+        json!({
+            "spec": { "cpu": { "cores": cores }, "disruptions": { "restartApprovalMode": mode } },
+            "status": { "phase": phase },
+        })
+    };
+    assert_eq!(restarted(&fields(1), &fields(2)).found(&UserActions::default(), &[]), found);
+}
+
+#[test]
+fn a_requested_stop_of_a_protected_machine_violates_i12() {
+    let fields = |requests: &Value| json!({ "apiVersion": "kubevirt.io/v1", "status": { "stateChangeRequests": requests } });
+    let stop = json!([{ "action": "Stop" }, { "action": "Start" }]);
+    let history = restarted(&fields(&json!([])), &fields(&stop));
+    assert_eq!(history.found(&UserActions::default(), &[]), ["I12"]);
+    let history = restarted(&fields(&stop), &fields(&stop));
+    assert!(history.found(&UserActions::default(), &[]).is_empty());
+}
+
+#[test]
+fn a_controller_whose_clock_is_ahead_sees_the_end_of_a_protection_earlier() {
+    let ahead = UserActions { clocks_ahead: SignedDuration::from_secs(60), ..UserActions::default() };
+    let removed = |until| {
+        let history = TestHistory::new().pool(1, "NewestFirst");
+        let history = history.write(Kind::Machine, protected("a", until), false).pool(0, "NewestFirst");
+        history.terminating("a").found(&ahead, &[])
+    };
+    assert!(removed(20).is_empty());
+    assert_eq!(removed(100), ["I12"]);
+}
+
 #[test]
 fn an_accepted_target_may_be_protected() {
     let history = TestHistory::new()

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::SignedDuration;
+
 use crate::object::Object;
 
 /// Actions of the scenario that the checks must take into account.
@@ -21,6 +23,8 @@ pub struct UserActions {
     pub in_flight: BTreeMap<String, usize>,
     /// Names of the machines in such requests: they may be created whenever the request arrives.
     pub late_creates: BTreeSet<String>,
+    /// How far the clock of a controller was ahead of the API server's at most.
+    pub clocks_ahead: SignedDuration,
     /// Foreign objects by UID, as the scenario last wrote them.
     pub foreign: BTreeMap<String, Object>,
 }

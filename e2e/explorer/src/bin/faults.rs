@@ -27,7 +27,7 @@ struct Options {
     /// Runs only this seed and prints the transcript.
     #[arg(long, env = "SEED")]
     seed: Option<u64>,
-    /// Runs every single fault at every position of nine short scenarios, instead of random schedules.
+    /// Runs every single fault at every position of eleven short scenarios, instead of random schedules.
     #[arg(long, env = "EXHAUSTIVE")]
     exhaustive: bool,
     /// With `--exhaustive`: runs only schedules whose name contains this text.

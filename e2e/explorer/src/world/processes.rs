@@ -196,6 +196,9 @@ impl World {
         if let Some(place) = self.place(Program::Controller, which) {
             let instance = &self.instances[place];
             instance.clock.step_wall(by);
+            let ahead = self.clocks.entry(instance.name.clone()).or_default();
+            *ahead += by;
+            self.user_actions.clocks_ahead = self.user_actions.clocks_ahead.max(*ahead);
             let line = format!("the wall clock of {} jumps by {by:?}", instance.name);
             self.log(|| line);
         }

@@ -6,6 +6,7 @@ use vmpool_invariants::recorder;
 use vmpool_model::{Change, ChangeKind, Verb};
 
 use super::World;
+use crate::claim_client::{Holding, Release};
 use crate::removal_client::{Attempt, Target};
 use crate::transcript::description_of;
 
@@ -32,7 +33,7 @@ impl World {
         }
         let attempts = std::mem::take(&mut *self.attempts.lock());
         for attempt in attempts {
-            self.log(|| format!("targeted removal: {attempt:?}"));
+            self.log(|| format!("a client: {attempt:?}"));
             let uids =
                 |targets: &[Target]| targets.iter().map(|target| target.uid.clone()).collect::<Vec<_>>();
             match attempt {
@@ -42,10 +43,40 @@ impl World {
                     let removed = targets.into_iter().map(|target| (target.uid, target.name));
                     self.user_actions.completed_removals.extend(removed);
                 }
+                Attempt::Claimed(holding) => self.record_holding(holding),
+                Attempt::ReleaseSent(Release { holding, then }) => {
+                    if then == "Replace" {
+                        self.user_actions.deleted.insert(holding.uid.clone());
+                    }
+                    self.holdings.retain(|held| held.uid != holding.uid || held.id != holding.id);
+                    self.released.insert((holding.id, holding.uid));
+                }
                 Attempt::Unknown(_) => {}
             }
         }
-        self.removals.retain(|caller| !caller.is_finished());
+        self.callers.retain(|caller| !caller.is_finished());
+    }
+
+    /// Records what a caller holds, and checks that no other caller holds it.
+    fn record_holding(&mut self, holding: Holding) {
+        let now = self.now();
+        let other = self.holdings.iter().find(|held| {
+            held.uid == holding.uid && held.id != holding.id && held.until > now && holding.until > now
+        });
+        if let Some(other) = other {
+            let machine = &holding.name;
+            let (first, second, until) = (other.id, holding.id, other.until);
+            self.shared_machines.push(format!(
+                "I12: machine {machine} was given to the caller {second}, although the caller {first} holds it until \
+                 {until}"
+            ));
+        }
+        self.holdings.retain(|held| held.id != holding.id);
+        // The response may be older than a release or than a change of a user.
+        let is_released = self.released.contains(&(holding.id, holding.uid.clone()));
+        if !is_released && !self.annotated.contains(&holding.uid) {
+            self.holdings.push(holding);
+        }
     }
 
     pub(super) fn collect_garbage(&mut self) {

@@ -9,7 +9,9 @@ use vmpool_invariants::platform::PlatformName;
 use vmpool_model::{ApiError, Call, Verb};
 
 use super::{NAMESPACE, World};
-use crate::manifest::group_version;
+use crate::claim_client::{Caller, Claim, Release};
+use crate::manifest::{POOL, group_version};
+use crate::operation::Removal;
 use crate::removal_client::{RemovalClient, Target};
 use crate::transcript::short;
 
@@ -73,29 +75,43 @@ impl World {
     }
 
     /// Starts a client that requests a targeted removal and repeats the request until the outcome is known.
-    pub fn start_removal(
-        &mut self,
-        targets: Vec<Target>,
-        pool: &str,
-        first: usize,
-        pinned: bool,
-        dry_run: bool,
-    ) {
-        let group: &[&str] = match self.options.platform {
+    pub fn start_removal(&mut self, targets: Vec<Target>, removal: &Removal) {
+        let Removal { first, pinned, forced, dry_run, .. } = *removal;
+        let path = format!("{}/scaledownwith", self.pool_path(first));
+        if !pinned {
+            self.unpinned.extend(targets.iter().map(|target| target.name.clone()));
+        }
+        let (front, env, attempts) = (self.front.clone(), self.env.clone(), self.attempts.clone());
+        let client = RemovalClient { front, env, first, path, targets, pinned, forced, dry_run, attempts };
+        self.callers.push(self.env.spawn("caller", client.run()));
+    }
+
+    /// Starts a caller that claims a machine.
+    pub fn start_claim(&mut self, claim: Claim, first: usize) {
+        let caller = self.caller(first);
+        self.callers.push(self.env.spawn("caller", caller.claim(claim)));
+    }
+
+    /// Starts a caller that releases a machine.
+    pub fn start_release(&mut self, release: Release, first: usize) {
+        let caller = self.caller(first);
+        self.callers.push(self.env.spawn("caller", caller.release(release)));
+    }
+
+    fn caller(&self, first: usize) -> Caller {
+        let (front, env, attempts) = (self.front.clone(), self.env.clone(), self.attempts.clone());
+        Caller { front, env, first, pool: self.pool_path(first), attempts }
+    }
+
+    /// The path of the pool in one of the groups of the aggregated API.
+    fn pool_path(&self, which: usize) -> String {
+        let groups: &[&str] = match self.options.platform {
             PlatformName::Dvp => {
                 &["subresources.vmpool.dev/v1alpha1", "subresources.virtualization.deckhouse.io/v1alpha2"]
             }
             PlatformName::KubeVirt => &["kubevirt.subresources.vmpool.dev/v1alpha1"],
         };
-        let path = format!(
-            "/apis/{}/namespaces/{NAMESPACE}/virtualmachinepools/{pool}/scaledownwith",
-            group[first % group.len()]
-        );
-        if !pinned {
-            self.unpinned.extend(targets.iter().map(|target| target.name.clone()));
-        }
-        let (front, env, attempts) = (self.front.clone(), self.env.clone(), self.attempts.clone());
-        let client = RemovalClient { front, env, first, path, targets, pinned, dry_run, attempts };
-        self.removals.push(self.env.spawn("caller", client.run()));
+        let group = groups[which % groups.len()];
+        format!("/apis/{group}/namespaces/{NAMESPACE}/virtualmachinepools/{POOL}")
     }
 }
