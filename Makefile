@@ -12,7 +12,7 @@ PLAYGROUND := $(TARGET_DIR)/debug/playground
 # The programs of the chart, the platform simulator, and those that start them. The programs are selected from the whole workspace,
 # because a selection of packages would select other features of their dependencies, and `make test` would compile those again.
 BUILD := cargo build --locked --workspace
-DEMO := --bin vmpool-controller --bin vmpool-simulator --bin demo
+DEMO := --bin vmpool-controller --bin vmpool-webhook --bin vmpool-apiserver --bin vmpool-simulator --bin kubectl-vmpool --bin demo
 CHART := --bin vmpool-controller --bin vmpool-webhook --bin vmpool-apiserver --bin vmpool-simulator --bin playground
 
 # The test targets with scenarios on an embedded control plane.
@@ -28,7 +28,7 @@ help: ## List the targets
 
 .PHONY: demo
 demo: xtask ## Show a pool on a real control plane; with ONCE=1 the demo runs once and exits; PLATFORM=kubevirt
-	@echo "==> etcd, kube-apiserver, kube-controller-manager, kubectl; the controller, the platform simulator, the demo"
+	@echo "==> etcd, kube-apiserver, kube-controller-manager, kubectl; the programs of vmpool, the platform simulator, the demo"
 	@echo "    (minutes the first time; the Go programs are kept in $(TARGET_DIR)/tools)"
 	@$(MAKE) --no-print-directory --jobs=2 control-plane demo-programs
 	@echo "==> The demo"

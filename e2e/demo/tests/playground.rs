@@ -233,6 +233,15 @@ fn the_demo_runs_once_and_ends_with_the_state_of_its_pool() {
     let (said, errors) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{said}\n{errors}");
     assert_eq!(said.lines().last(), Some("pool quickstart 3/3 ready"), "{said}");
+    for step in [
+        "stays: it is protected.",
+        "removal accepted, replicas lowered",
+        "All machines are updated after",
+        "so only targeted removals delete machines",
+        "$ kill -KILL",
+    ] {
+        assert!(said.contains(step), "{step}\n{said}");
+    }
 }
 
 fn on_a_node_the_chart_is_installed_with_two_replicas_of_each_program() {

@@ -2,36 +2,13 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use vmpool_runtime::Env;
 
 use crate::aggregation::AggregatedApi;
-use crate::removal_client::Attempt;
+use crate::attempt::{Attempt, Holding, Release, Target};
 use crate::repeated_request::{News, Request};
-
-/// A machine that a caller holds, as the response says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holding {
-    /// The id that the caller chose.
-    pub id: &'static str,
-    /// The machine's UID.
-    pub uid: String,
-    /// The machine's name.
-    pub name: String,
-    /// When the claim ends.
-    pub until: Timestamp,
-}
-
-/// A request to release a machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Release {
-    /// What the caller holds.
-    pub holding: Holding,
-    /// `Keep`, `Remove` or `Replace`.
-    pub then: &'static str,
-}
 
 /// A request to claim a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +63,7 @@ impl Caller {
     pub async fn release(self, release: Release) {
         let Holding { id, uid, name, .. } = release.holding.clone();
         let body = json!({ "id": id, "machineUID": uid, "then": release.then });
-        let targets = vec![crate::removal_client::Target { name, uid }];
+        let targets = vec![Target { name, uid }];
         let removes = release.then == "Remove";
         let record = |attempt| self.attempts.lock().push(attempt);
         let request = self.request("release", body);

@@ -26,6 +26,7 @@
 //! between any two steps.
 
 pub mod aggregation;
+pub mod attempt;
 pub mod checks;
 mod checks_kubevirt;
 mod checks_protection;

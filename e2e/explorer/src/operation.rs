@@ -4,12 +4,12 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use vmpool_model::{PatchKind, Verb, WatchDelay, WatchEnd};
 
+use crate::attempt::Target;
 use crate::edits;
 use crate::instance::Program;
 use crate::manifest::{POOL, WATCHED};
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
-use crate::removal_client::Target;
 use crate::requests::{choose, delete, edit, patch_machine};
 use crate::webhook::WebhookState;
 use crate::world::{NAMESPACE, World};

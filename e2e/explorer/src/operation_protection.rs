@@ -4,7 +4,8 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use vmpool_model::{PatchKind, Verb};
 
-use crate::claim_client::{Claim, Release};
+use crate::attempt::Release;
+use crate::claim_client::Claim;
 use crate::requests::choose;
 use crate::world::World;
 

@@ -7,34 +7,8 @@ use serde_json::json;
 use vmpool_runtime::Env;
 
 use crate::aggregation::AggregatedApi;
-use crate::claim_client::{Holding, Release};
+use crate::attempt::{Attempt, Target};
 use crate::repeated_request::{News, Request};
-
-/// A machine to remove.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// The machine's name.
-    pub name: String,
-    /// The machine's UID.
-    pub uid: String,
-}
-
-/// A step of a request for a targeted removal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Attempt {
-    /// The request was sent: it may take effect from now on.
-    Sent(Vec<Target>),
-    /// The request was rejected: it has no effect.
-    Rejected(Vec<Target>, String),
-    /// The removal succeeded.
-    Succeeded(Vec<Target>),
-    /// The outcome is unknown.
-    Unknown(String),
-    /// A caller got a machine, or the renewal of its claim.
-    Claimed(Holding),
-    /// A caller asks to release a machine: from now on, others may get it.
-    ReleaseSent(Release),
-}
 
 /// One request, repeated until the client has a definite response.
 pub struct RemovalClient {

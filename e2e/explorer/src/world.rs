@@ -25,13 +25,12 @@ use vmpool_runtime::testing::{Idle, ManualClock, env};
 use vmpool_simulator::world::{Problem, Violation};
 
 use crate::aggregation::{self, AggregatedApi};
-use crate::claim_client::Holding;
+use crate::attempt::{Attempt, Holding};
 use crate::fault_injector::{FaultInjector, InjectorState};
 use crate::instance::{Instance, Program};
 use crate::manifest::{POOL, Resources, WATCHED, resources};
 use crate::platform::Platform;
 use crate::platform_dvp::image;
-use crate::removal_client::Attempt;
 use crate::webhook::{Webhook, WebhookState};
 
 /// The namespace of the pool.

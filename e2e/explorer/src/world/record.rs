@@ -6,8 +6,7 @@ use vmpool_invariants::recorder;
 use vmpool_model::{Change, ChangeKind, Verb};
 
 use super::World;
-use crate::claim_client::{Holding, Release};
-use crate::removal_client::{Attempt, Target};
+use crate::attempt::{Attempt, Holding, Release, Target};
 use crate::transcript::description_of;
 
 impl World {

@@ -9,10 +9,11 @@ use vmpool_invariants::platform::PlatformName;
 use vmpool_model::{ApiError, Call, Verb};
 
 use super::{NAMESPACE, World};
-use crate::claim_client::{Caller, Claim, Release};
+use crate::attempt::{Release, Target};
+use crate::claim_client::{Caller, Claim};
 use crate::manifest::{POOL, group_version};
 use crate::operation::Removal;
-use crate::removal_client::{RemovalClient, Target};
+use crate::removal_client::RemovalClient;
 use crate::transcript::short;
 
 /// The user name of all users.

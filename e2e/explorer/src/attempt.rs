@@ -1,0 +1,51 @@
+//! What clients of the aggregated API report about their requests.
+
+use jiff::Timestamp;
+
+/// A machine that a caller holds, as the response says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// The id that the caller chose.
+    pub id: &'static str,
+    /// The machine's UID.
+    pub uid: String,
+    /// The machine's name.
+    pub name: String,
+    /// When the claim ends.
+    pub until: Timestamp,
+}
+
+/// A request to release a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// What the caller holds.
+    pub holding: Holding,
+    /// `Keep`, `Remove` or `Replace`.
+    pub then: &'static str,
+}
+
+/// A machine to remove.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The machine's name.
+    pub name: String,
+    /// The machine's UID.
+    pub uid: String,
+}
+
+/// A step of a request for a targeted removal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// The request was sent: it may take effect from now on.
+    Sent(Vec<Target>),
+    /// The request was rejected: it has no effect.
+    Rejected(Vec<Target>, String),
+    /// The removal succeeded.
+    Succeeded(Vec<Target>),
+    /// The outcome is unknown.
+    Unknown(String),
+    /// A caller got a machine, or the renewal of its claim.
+    Claimed(Holding),
+    /// A caller asks to release a machine: from now on, others may get it.
+    ReleaseSent(Release),
+}
