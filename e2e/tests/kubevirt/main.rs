@@ -8,6 +8,7 @@ mod guide;
 mod image_attacks;
 mod image_platform;
 mod leaving;
+mod orphans;
 mod pins;
 mod pools;
 mod pruned;
