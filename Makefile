@@ -97,11 +97,14 @@ conformance: xtask ## Compare the API server model of make faults with a real AP
 	SEEDS="$(or $(SEEDS),500)" cargo test --locked --package vmpool-e2e --test conformance -- --nocapture
 
 .PHONY: crashes
-crashes: xtask ## Kill every program at each of its requests, and interrupt every watch, on a real control plane; ONLY="rollout, restart: killed after DELETE"
+crashes: xtask ## Kill every program at each of its requests, and interrupt every watch, on a real control plane; ONLY="rollout, restart: killed after DELETE"; PLATFORM=kubevirt
 	@$(XTASK) tools control-plane
 	@$(XTASK) tools helm
 	cargo build --locked --workspace --bins
-	VMPOOL_CRASHES=all VMPOOL_ONLY="$(ONLY)" cargo test --locked --package vmpool-e2e --test crashes -- --nocapture
+	@case "$${PLATFORM:-dvp}" in \
+	kubevirt) set -x; VMPOOL_CRASHES=all cargo test --locked --package vmpool-e2e --test kubevirt -- --nocapture crashes:: ;; \
+	*) set -x; VMPOOL_CRASHES=all VMPOOL_ONLY="$(ONLY)" cargo test --locked --package vmpool-e2e --test crashes -- --nocapture ;; \
+	esac
 
 .PHONY: soak
 soak: xtask ## Run random operations and faults on a real control plane, and measure resource usage; MINUTES=10, SEED=7

@@ -3,6 +3,7 @@
 //! Most tests run without a controller. The cluster also has the CRDs of the other platform, because one cluster can have both.
 
 mod chart;
+mod crashes;
 mod definitions;
 mod guide;
 mod image_attacks;
@@ -26,6 +27,7 @@ use vmpool_test_cluster::deadline::Deadline;
 use vmpool_test_cluster::error::chain;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use http::{Method, Request};
@@ -56,9 +58,14 @@ const PLURALS: [(&str, &str); 13] = [
 
 /// Runs a test on the shared control plane, in a namespace of its own.
 fn with_namespace(name: &str, test: impl AsyncFnOnce(Place<'_>) -> Result<()>) {
+    with_namespace_within(LIMIT, name, test);
+}
+
+/// As [`with_namespace`], with another time limit.
+fn with_namespace_within(limit: Duration, name: &str, test: impl AsyncFnOnce(Place<'_>) -> Result<()>) {
     // A failure is shared too, or every test would wait for CRDs that are never served.
     static INSTALLED: OnceCell<Result<(), String>> = OnceCell::const_new();
-    run_to_end(async {
+    run_to_end_within(limit, async {
         let cluster = harness::cluster().await?;
         let installed = async || install(&cluster).await.map_err(|error| chain(error.as_ref()));
         INSTALLED.get_or_init(installed).await.clone().map_err(anyhow::Error::msg)?;
@@ -68,9 +75,13 @@ fn with_namespace(name: &str, test: impl AsyncFnOnce(Place<'_>) -> Result<()>) {
 }
 
 /// Runs a test. An error, or no end in time, is its failure.
-#[expect(clippy::panic, reason = "this is how a test fails")]
 fn run_to_end(run: impl Future<Output = Result<()>>) {
-    let outcome = harness::block_on(async { Deadline::after(LIMIT).within(run).await });
+    run_to_end_within(LIMIT, run);
+}
+
+#[expect(clippy::panic, reason = "this is how a test fails")]
+fn run_to_end_within(limit: Duration, run: impl Future<Output = Result<()>>) {
+    let outcome = harness::block_on(async { Deadline::after(limit).within(run).await });
     let late = |elapsed| Err(anyhow::anyhow!("it has not completed after {elapsed}"));
     if let Err(error) = outcome.unwrap_or_else(late) {
         panic!("{}", chain(error.as_ref()));

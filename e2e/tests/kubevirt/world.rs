@@ -1,6 +1,7 @@
 //! A namespace with a controller and a simulator of KubeVirt.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::sync::{OnceCell, RwLock};
 use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION};
 use vmpool_installation::programs::{Accounts, Chart, Controller, ControllerOptions, Simulator};
-use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark};
+use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark, ControlPlane};
 use vmpool_test_cluster::deadline::Deadline;
 
 use crate::{Place, Unknown, with_namespace};
@@ -20,13 +21,13 @@ const STEP: Duration = Duration::from_mins(1);
 /// A namespace with a controller and a simulator. Dropping it kills both.
 pub(crate) struct World<'p> {
     pub(crate) place: Place<'p>,
-    pub(crate) controller: Controller,
+    pub(crate) controller: Arc<Controller>,
     _simulator: Simulator,
     since: AuditMark,
 }
 
 /// A KubeVirt object stops the controllers of all namespaces, so a test that creates one runs alone.
-static INSTALLED: RwLock<()> = RwLock::const_new(());
+pub(crate) static INSTALLED: RwLock<()> = RwLock::const_new(());
 
 /// Runs a test on the shared control plane, with programs of its own.
 pub(crate) fn with_world(name: &str, test: impl AsyncFnOnce(World<'_>) -> Result<()>) {
@@ -54,13 +55,17 @@ async fn run(
     platforms: &str,
     test: impl AsyncFnOnce(World<'_>) -> Result<()>,
 ) -> Result<()> {
+    run_with(accounts(place.cluster).await?, place, platforms, test).await
+}
+
+/// The accounts of the chart on the shared control plane.
+pub(crate) async fn accounts(cluster: &ControlPlane) -> Result<&'static Accounts> {
     static ACCOUNTS: OnceCell<Accounts> = OnceCell::const_new();
     let install = async || {
         let chart = Chart::render(&["platforms.kubevirt.enabled=true".to_owned()]).await?;
-        Accounts::of(&chart, place.cluster).await
+        anyhow::Ok(Accounts::of(&chart, cluster).await?)
     };
-    let accounts = ACCOUNTS.get_or_try_init(install).await?;
-    run_with(accounts, place, platforms, test).await
+    ACCOUNTS.get_or_try_init(install).await
 }
 
 /// Runs a test with the accounts of a chart.
@@ -70,14 +75,24 @@ pub(crate) async fn run_with(
     platforms: &str,
     test: impl AsyncFnOnce(World<'_>) -> Result<()>,
 ) -> Result<()> {
+    let mut options = ControllerOptions::new(place.namespace, "one");
+    options.extra.push(format!("--platforms={platforms}"));
+    run_with_options(accounts, place, options, test).await
+}
+
+/// Runs a test with the accounts of a chart and a controller with these options.
+pub(crate) async fn run_with_options(
+    accounts: &Accounts,
+    place: Place<'_>,
+    options: ControllerOptions,
+    test: impl AsyncFnOnce(World<'_>) -> Result<()>,
+) -> Result<()> {
     accounts.grant_in(place.cluster, place.namespace).await?;
     let namespace = place.namespace;
     let flags = ["--platform=kubevirt".to_owned(), format!("--namespace={namespace}")];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let simulator = Simulator::start_with(place.cluster, &flags).await?;
-    let mut options = ControllerOptions::new(namespace, "one");
-    options.extra.push(format!("--platforms={platforms}"));
-    let controller = Controller::start(place.cluster, options).await?;
+    let controller = Arc::new(Controller::start(place.cluster, options).await?);
     let since = place.cluster.audit_mark();
     test(World { place, controller, _simulator: simulator, since }).await
 }
@@ -196,6 +211,13 @@ impl World<'_> {
     pub(crate) async fn delete_machine(&self, name: &str) -> Result<()> {
         let path = format!("{}/{name}", self.place.path(API_VERSION, "VirtualMachine")?);
         self.place.ask(Method::DELETE, &path, &Value::Null).await.map(drop)
+    }
+
+    /// Deletes all objects of a kind, and waits until they are gone.
+    pub(crate) async fn delete_all(&self, api_version: &str, kind: &str) -> Result<()> {
+        self.place.ask(Method::DELETE, &self.place.path(api_version, kind)?, &Value::Null).await?;
+        let gone = async || Ok(self.all(api_version, kind).await?.is_empty().then_some(()));
+        self.until(&format!("no {kind} is left"), gone).await
     }
 
     /// Patches a machine.
