@@ -1,5 +1,6 @@
 //! The node cluster itself: Pods run and are reachable, they survive a crash of the kubelet, and nothing remains afterwards.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -7,6 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use vmpool_e2e::harness::block_on;
+use vmpool_installation::installation::kubevirt_definitions;
+use vmpool_installation::programs::{Accounts, Chart, Controller, ControllerOptions, Simulator};
 use vmpool_test_cluster::control_plane::{AuditLog, apply, target_directory};
 use vmpool_test_cluster::deadline::Deadline;
 use vmpool_test_cluster::node::{NodeCluster, NodeOptions, images};
@@ -25,6 +28,7 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(test_runner::run(vec![
         node_test!(two_pods_are_served_through_the_address_of_their_service),
         node_test!(all_processes_are_killed_with_the_harness),
+        node_test!(a_service_with_the_label_of_a_kubevirt_pool_reaches_its_machines),
     ]))
 }
 
@@ -134,6 +138,92 @@ async fn served(node: &NodeCluster) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn a_service_with_the_label_of_a_kubevirt_pool_reaches_its_machines() {
+    block_on(machines_are_served()).expect("the machines are served");
+}
+
+/// The guests of the machines serve HTTP, in launcher Pods that the node runs.
+async fn machines_are_served() -> anyhow::Result<()> {
+    let options =
+        NodeOptions { name: "machines".to_owned(), images: vec![server()?], ..NodeOptions::default() };
+    let node = NodeCluster::start(options).await?;
+    let outcome = async {
+        for folder in kubevirt_definitions() {
+            node.cluster().apply_path(&folder, None).await?;
+        }
+        let chart = Chart::render(&["platforms.kubevirt.enabled=true".to_owned()]).await?;
+        let accounts = Accounts::of(&chart, node.cluster()).await?;
+        accounts.grant_in(node.cluster(), "default").await?;
+        let simulator = Simulator::start_with(node.cluster(), &["--platform=kubevirt"]).await?;
+        let mut options = ControllerOptions::new("default", "one");
+        options.extra.push("--platforms=kubevirt".to_owned());
+        let controller = Controller::start(node.cluster(), options).await?;
+        apply(&node.admin(), &pool_of_servers(), Some("default")).await?;
+        let outcome = requests_reach_both(&node).await;
+        outcome.inspect_err(|_| eprintln!("{}\n{}", controller.log_tail(20), simulator.log_tail(20)))?;
+        controller.stop().await?;
+        anyhow::Ok(())
+    };
+    outcome.await.inspect_err(|_| node.keep_directory())?;
+    node.stop().await?;
+    Ok(())
+}
+
+/// A pool of two machines, a Service with the label of the pool, and what the launchers run.
+fn pool_of_servers() -> [Value; 3] {
+    let [mut deployment, mut service] = objects();
+    let mut container = deployment["spec"]["template"]["spec"]["containers"][0].take();
+    // Launchers have no volume for data, so the server writes to its root. The identity of a server depends on the name of its Pod.
+    container["securityContext"] = json!({ "runAsUser": 0 });
+    container["volumeMounts"] = json!([]);
+    container["env"] =
+        json!([{ "name": "POD", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }]);
+    let arguments = container["args"].as_array_mut().expect("it has arguments");
+    arguments.push(json!("--initial-cluster-token=$(POD)"));
+    let labels = json!({ "farm": "web" });
+    service["spec"]["selector"] = labels.clone();
+    let knobs = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "simulator-knobs" },
+        "data": { "launcher-container": container.to_string() },
+    });
+    let pool = json!({
+        "apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "metadata": { "name": "web" },
+        "spec": {
+            "replicas": 2,
+            "selector": { "matchLabels": labels },
+            "virtualMachineTemplate": {
+                "metadata": { "labels": labels },
+                "spec": { "runStrategy": "Always", "template": {
+                    "metadata": { "labels": labels },
+                    "spec": { "domain": { "memory": { "guest": "64Mi" }, "devices": {} }, "volumes": [] },
+                } },
+            },
+        },
+    });
+    [knobs, service, pool]
+}
+
+/// Waits until requests to the address of the Service are answered, and by two machines.
+async fn requests_reach_both(node: &NodeCluster) -> anyhow::Result<()> {
+    let address = node.kubectl(&["get", "service", "server", "-o", "jsonpath={.spec.clusterIP}"]).await?;
+    let (_way, port) =
+        node.reach(format!("{address}:80").parse().context("reading the Service's address")?)?;
+    let mut names = BTreeSet::new();
+    poll::until(
+        || "two machines answer at the address of the Service".to_owned(),
+        DEADLINE,
+        async || {
+            let answer = get(port, "/metrics").await;
+            let id =
+                answer.as_ref().ok().and_then(|text| text.lines().find(|line| line.contains("server_id=")));
+            names.extend(id.map(str::to_owned));
+            Ok(if names.len() == 2 { Ok(()) } else { Err(format!("{names:?}, {answer:.200?}")) })
+        },
+    )
+    .await?;
+    Ok(())
+}
+
 async fn get(port: u16, path: &str) -> Result<String, String> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -144,7 +234,9 @@ async fn get(port: u16, path: &str) -> Result<String, String> {
         stream.read_to_string(&mut answer).await?;
         std::io::Result::Ok(answer)
     };
-    exchange.await.map_err(|error| error.to_string())
+    // Without an endpoint, the address of a Service does not respond.
+    let response = tokio::time::timeout(Duration::from_secs(5), exchange).await;
+    response.map_err(|elapsed| elapsed.to_string())?.map_err(|error| error.to_string())
 }
 
 /// The folders of the cluster's control groups, in every hierarchy.

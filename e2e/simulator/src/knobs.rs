@@ -4,6 +4,7 @@
 //! ConfigMap `simulator-knobs` of its namespace. The object's knob has precedence.
 
 use crate::duration::Delay;
+use serde_json::Value;
 use std::{collections::BTreeMap, net::SocketAddr, str::FromStr};
 
 /// Prefix of the simulator's labels and annotations.
@@ -50,6 +51,9 @@ pub struct Knobs {
     pub unschedulable: Option<bool>,
     /// KubeVirt: the image of the launcher cannot be pulled, for this reason.
     pub image_pull_error: Option<String>,
+    /// KubeVirt: the container of launcher Pods, as JSON. The cluster schedules and runs these Pods: the simulator chooses no
+    /// node for them, and does not write their status.
+    pub launcher_container: Option<Value>,
     /// KubeVirt: a claim of the instance is missing.
     pub missing_claim: Option<bool>,
     /// KubeVirt: the node of the guest does not respond: the instance stays as it is, and is not ready.
@@ -145,6 +149,7 @@ impl Knobs {
                 self.image_pull_error =
                     Some(one_of(value, &["ErrImagePull", "ImagePullBackOff"]).map_err(wrong)?);
             }
+            "launcher-container" => self.launcher_container = Some(object(value).map_err(wrong)?),
             "missing-claim" => self.missing_claim = Some(plain(value).map_err(wrong)?),
             "node-loss" => self.node_loss = Some(plain(value).map_err(wrong)?),
             "live-update" => self.live_update = Some(plain(value).map_err(wrong)?),
@@ -182,6 +187,11 @@ fn count(value: &str) -> Result<u64, String> {
 fn host(value: &str) -> Result<(String, SocketAddr), String> {
     let (host, address) = value.split_once('=').ok_or("expected <host>=<address>:<port>")?;
     Ok((host.to_owned(), plain(address)?))
+}
+
+fn object(value: &str) -> Result<Value, String> {
+    let object: Value = plain(value)?;
+    if object.is_object() { Ok(object) } else { Err("expected a JSON object".to_owned()) }
 }
 
 fn one_of(value: &str, allowed: &[&str]) -> Result<String, String> {

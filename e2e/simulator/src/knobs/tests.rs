@@ -26,9 +26,10 @@ fn an_invalid_knob_is_reported_and_the_others_apply() {
         ("flap-phase", "0"),
         ("start-dely", "5s"),
         ("stop-delay", "5"),
+        ("launcher-container", "[]"),
     ]));
     assert_eq!(own.map(|k| k.crash), Some(Some(Delay::NONE)));
-    assert_eq!(errors.len(), 3, "{errors:?}");
+    assert_eq!(errors.len(), 4, "{errors:?}");
 }
 
 #[test]

@@ -118,7 +118,11 @@ impl World {
                 if guest.ended || guest.phase.is_final() {
                     self.lose_pod(key);
                 } else {
-                    let body = pod_body(key, &instance, &owner, &guest);
+                    let mut body = pod_body(key, &instance, &owner, &guest);
+                    let knobs = self.knobs_of_instance(&instance, &owner);
+                    if let Some(container) = knobs.get(|knobs| knobs.launcher_container.clone()) {
+                        run_in_cluster(&mut body, container);
+                    }
                     self.create(&id, body, now);
                 }
             }
@@ -184,6 +188,15 @@ fn pod_body(key: &Key, name: &Key, instance: &InstanceView, guest: &Guest) -> Va
             "volumes": volumes,
         },
     })
+}
+
+/// Lets the cluster schedule and run a Pod, with this container.
+fn run_in_cluster(pod: &mut Value, mut container: Value) {
+    container["name"] = json!("compute");
+    pod["spec"]["containers"] = json!([container]);
+    if let Some(spec) = pod["spec"].as_object_mut() {
+        spec.remove("nodeName");
+    }
 }
 
 /// What the guest asks of its node: a tenth of a processor for each virtual one, and its memory.

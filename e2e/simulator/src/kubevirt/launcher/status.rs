@@ -33,7 +33,8 @@ impl World {
         pod: &LauncherView,
         now: Timestamp,
     ) {
-        if pod.meta.deleting() {
+        let knobs = self.knobs_of_instance(name, instance);
+        if pod.meta.deleting() || knobs.get(|knobs| knobs.launcher_container.clone()).is_some() {
             return;
         }
         let Some(state) = self.pod_status(name, instance, guest) else { return };
