@@ -42,6 +42,32 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All reasons.
+    pub const ALL: [Self; 17] = [
+        Self::Synced,
+        Self::Queued,
+        Self::Syncing,
+        Self::ResourceCreationFailed,
+        Self::ResourceUpdateFailed,
+        Self::RetryLimitExceeded,
+        Self::MissingSourceArtifact,
+        Self::SyncAttemptDurationExceeded,
+        Self::UnknownSyncFailure,
+        Self::SnapshotPending,
+        Self::SnapshotFailed,
+        Self::SnapshotLost,
+        Self::BackingDataLost,
+        Self::NameConflict,
+        Self::SyncDeadlineExceeded,
+        Self::HealLimitExceeded,
+        Self::Terminating,
+    ];
+
+    /// The reason with this text.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == text)
+    }
+
     /// The text in conditions, events and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -10,7 +10,8 @@
 //!
 //! ```text
 //!  plan         one pass of an image                  wrapper      one pass of a wrapper
-//!  admission    reviews of images, wrappers, grants   read         stored grants and references
+//!  admission    reviews of images, wrappers, grants   read         stored objects
+//!  objects      the objects with the data             status       the status as it is stored
 //!  queue        whose import starts                   references   which objects refer to an image
 //!  grants       what other namespaces may do          clone_permission   the permission to clone from them
 //!  source       the URL of an image                   model        what the planner knows
@@ -42,12 +43,14 @@ pub mod clone_permission;
 pub mod failure;
 pub mod grants;
 pub mod model;
+pub mod objects;
 pub mod plan;
 pub mod queue;
 pub mod read;
 pub mod references;
 pub mod settings;
 pub mod source;
+pub mod status;
 pub mod wrapper;
 
 #[cfg(test)]

@@ -152,6 +152,8 @@ pub struct Snapshot {
     pub error: Option<String>,
     /// Whether the content that it refers to is gone.
     pub content_lost: bool,
+    /// The smallest size of a clone, as the storage driver reports it.
+    pub restore_size: Option<String>,
 }
 
 /// The DataSource through which machines find the data.

@@ -1,4 +1,4 @@
-//! Reads stored grants, and the references to images in machines and pools.
+//! Reads stored objects: images, the objects with their data, grants, and what refers to images.
 
 use std::collections::BTreeSet;
 
@@ -8,6 +8,10 @@ use vmpool_api::diskimage::{VmDiskImageGrant, vm_disk_image_grant::VmDiskImageGr
 use crate::grants::{Create, Grant, GrantKind, Grantee, Namespaces, Requirement};
 use crate::model::Key;
 use crate::source::SourceUrl;
+
+pub mod backing;
+pub mod image;
+pub mod referrer;
 
 /// A stored grant. What cannot be read of it permits nothing.
 pub fn grant(stored: &VmDiskImageGrant) -> Grant {
@@ -69,7 +73,8 @@ pub fn named_images(namespace: &str, object: &Value) -> BTreeSet<Key> {
     templates.filter_map(|template| named_image(namespace, &template["spec"])).collect()
 }
 
-fn named_image(namespace: &str, spec: &Value) -> Option<Key> {
+/// The image that the spec of a DataVolume, or of its template, names.
+pub(crate) fn named_image(namespace: &str, spec: &Value) -> Option<Key> {
     let source = &spec["source"];
     let reference = [&spec["sourceRef"], &source["snapshot"], &source["pvc"]]
         .into_iter()

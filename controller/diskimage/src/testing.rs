@@ -60,6 +60,7 @@ pub(crate) fn snapshot(ready: bool) -> Snapshot {
         unready_since: None,
         error: None,
         content_lost: false,
+        restore_size: None,
     }
 }
 

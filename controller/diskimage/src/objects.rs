@@ -1,0 +1,157 @@
+//! The objects that the controller creates for an image.
+//!
+//! They have the namespace and the name of the image, which is their controller.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use vmpool_api::diskimage::labels::IMAGE_UID;
+use vmpool_api::diskimage::values::SourceType;
+use vmpool_api::diskimage::{API_VERSION, VmDiskImage};
+use vmpool_api::kubevirt::{DATA_VOLUME_API_VERSION, SNAPSHOT_API_VERSION};
+
+use crate::clone_permission::ClonePermission;
+use crate::model::{DataTarget, Key};
+
+#[cfg(test)]
+mod tests;
+
+/// On DataVolumes: CDI imports although no Pod uses the claim yet.
+pub const BIND_IMMEDIATELY: &str = "cdi.kubevirt.io/storage.bind.immediate.requested";
+/// On DataVolumes: CDI does not fill a new claim on its own.
+pub const PREPOPULATED: &str = "cdi.kubevirt.io/storage.prePopulated";
+/// The group of DataVolumes, whose sources are protected by RBAC.
+const IMPORTER_GROUP: &str = "cdi.kubevirt.io";
+const RBAC_API_VERSION: &str = "rbac.authorization.k8s.io/v1";
+
+fn metadata(image: &VmDiskImage, name: &str, copied: &[String]) -> Value {
+    let uid = image.metadata.uid.clone().unwrap_or_default();
+    let labels = image.metadata.labels.iter().flatten();
+    let is_copied = |label: &&String| copied.iter().any(|prefix| label.starts_with(prefix.as_str()));
+    let mut labels: BTreeMap<String, String> = labels
+        .filter(|(label, _)| is_copied(label))
+        .map(|(label, value)| (label.clone(), value.clone()))
+        .collect();
+    labels.insert(IMAGE_UID.to_owned(), uid.clone());
+    json!({
+        "name": name,
+        "namespace": image.metadata.namespace,
+        "labels": labels,
+        "ownerReferences": [{
+            "apiVersion": API_VERSION,
+            "kind": "VMDiskImage",
+            "name": image.metadata.name,
+            "uid": uid,
+            "controller": true,
+            "blockOwnerDeletion": true,
+        }],
+    })
+}
+
+fn name(image: &VmDiskImage) -> &str {
+    image.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// The DataVolume that imports the data. `copied` are the prefixes of the labels that the objects get from the image.
+///
+/// CDI chooses the access mode, because the spec has no claim of its own.
+pub fn data_volume(image: &VmDiskImage, copied: &[String]) -> Value {
+    let spec = &image.spec;
+    let mut storage = json!({ "resources": { "requests": { "storage": spec.disk_size } } });
+    if let Some(class) = &spec.storage_class {
+        storage["storageClassName"] = json!(class);
+    }
+    let mut metadata = metadata(image, name(image), copied);
+    metadata["annotations"] = json!({ BIND_IMMEDIATELY: "true" });
+    json!({
+        "apiVersion": DATA_VOLUME_API_VERSION,
+        "kind": "DataVolume",
+        "metadata": metadata,
+        "spec": { "source": source(image), "storage": storage },
+    })
+}
+
+fn source(image: &VmDiskImage) -> Value {
+    let spec = &image.spec;
+    // The schema refuses other types, and an image of such a type is not imported.
+    let kind = spec.source_type.parse().unwrap_or(SourceType::Blank);
+    if kind == SourceType::Blank {
+        return json!({ "blank": {} });
+    }
+    let mut source = Map::new();
+    let fields =
+        [("url", &spec.url), ("secretRef", &spec.secret_ref), ("certConfigMap", &spec.cert_config_map)];
+    for (field, value) in fields.into_iter().chain([("checksum", &spec.checksum)]) {
+        if let Some(value) = value.as_ref().filter(|_| field != "checksum" || kind == SourceType::Http) {
+            source.insert(field.to_owned(), json!(value));
+        }
+    }
+    json!({ kind.to_string(): source })
+}
+
+/// The snapshot of the claim.
+pub fn snapshot(image: &VmDiskImage, copied: &[String]) -> Value {
+    let mut spec = json!({ "source": { "persistentVolumeClaimName": name(image) } });
+    if let Some(class) = &image.spec.snapshot_class {
+        spec["volumeSnapshotClassName"] = json!(class);
+    }
+    json!({
+        "apiVersion": SNAPSHOT_API_VERSION,
+        "kind": "VolumeSnapshot",
+        "metadata": metadata(image, name(image), copied),
+        "spec": spec,
+    })
+}
+
+/// The DataSource.
+pub fn data_source(image: &VmDiskImage, target: DataTarget, copied: &[String]) -> Value {
+    let key = Key::new(image.metadata.namespace.clone().unwrap_or_default(), name(image));
+    json!({
+        "apiVersion": DATA_VOLUME_API_VERSION,
+        "kind": "DataSource",
+        "metadata": metadata(image, name(image), copied),
+        "spec": { "source": data_source_target(&key, target) },
+    })
+}
+
+/// `spec.source` of the DataSource. In a merge patch, it removes what else the source has.
+pub fn data_source_target(image: &Key, target: DataTarget) -> Value {
+    let reference = json!({ "namespace": image.namespace, "name": image.name });
+    match target {
+        DataTarget::Snapshot => json!({ "snapshot": reference }),
+        DataTarget::Claim => json!({ "pvc": reference }),
+    }
+}
+
+/// The Role that permits to clone the image.
+pub fn clone_role(image: &VmDiskImage, permission: &ClonePermission) -> Value {
+    json!({
+        "apiVersion": RBAC_API_VERSION,
+        "kind": "Role",
+        "metadata": metadata(image, &permission.name, &[]),
+        "rules": [{
+            "apiGroups": [IMPORTER_GROUP],
+            "resources": ["datavolumes/source"],
+            "resourceNames": [permission.source],
+            "verbs": ["create"],
+        }],
+    })
+}
+
+/// The RoleBinding that gives this permission to accounts of other namespaces.
+pub fn clone_role_binding(image: &VmDiskImage, permission: &ClonePermission) -> Value {
+    let subjects: Vec<Value> = permission
+        .accounts
+        .iter()
+        .map(|account| {
+            json!({ "kind": "ServiceAccount", "namespace": account.namespace, "name": account.name })
+        })
+        .collect();
+    json!({
+        "apiVersion": RBAC_API_VERSION,
+        "kind": "RoleBinding",
+        "metadata": metadata(image, &permission.name, &[]),
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": permission.name },
+        "subjects": subjects,
+    })
+}

@@ -1,0 +1,144 @@
+//! Reads the objects with the data of an image.
+//!
+//! An object belongs to an image if its controller is the image, by UID. A claim belongs to it if its controller is the
+//! DataVolume of the image, or if it has the label with the UID: CDI copies the labels of a DataVolume to its claim, and may
+//! remove the DataVolume after its success.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use vmpool_api::diskimage::labels::IMAGE_UID;
+use vmpool_api::kubevirt;
+
+use crate::model::{Claim, DataSource, DataTarget, DataVolume, Found, Snapshot, Transfer};
+use crate::objects::PREPOPULATED;
+
+/// An object, and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owned<T> {
+    /// UID of its controller.
+    pub owner: Option<String>,
+    /// UID of an image, as its label names it.
+    pub label: Option<String>,
+    /// The object.
+    pub object: T,
+}
+
+impl<T: Clone> Owned<T> {
+    fn new(metadata: &ObjectMeta, object: T) -> Self {
+        let owners = metadata.owner_references.iter().flatten();
+        let owner = owners.into_iter().find(|owner| owner.controller == Some(true));
+        Self {
+            owner: owner.map(|owner| owner.uid.clone()),
+            label: metadata.labels.as_ref().and_then(|labels| labels.get(IMAGE_UID)).cloned(),
+            object,
+        }
+    }
+
+    /// The object of this image, if it is controlled by it.
+    pub fn found(stored: Option<&Self>, image_uid: &str) -> Found<T> {
+        match stored {
+            None => Found::Missing,
+            Some(owned) if owned.owner.as_deref() == Some(image_uid) => Found::Ours(owned.object.clone()),
+            Some(_) => Found::Foreign,
+        }
+    }
+}
+
+impl Owned<Claim> {
+    /// The claim of this image, which has this DataVolume.
+    pub fn found_claim(
+        stored: Option<&Self>,
+        image_uid: &str,
+        data_volume: &Found<DataVolume>,
+    ) -> Found<Claim> {
+        let Some(claim) = stored else { return Found::Missing };
+        let by_owner = data_volume.ours().is_some_and(|volume| claim.owner.as_ref() == Some(&volume.uid));
+        if by_owner || claim.label.as_deref() == Some(image_uid) {
+            return Found::Ours(claim.object.clone());
+        }
+        Found::Foreign
+    }
+}
+
+fn uid(metadata: &ObjectMeta) -> String {
+    metadata.uid.clone().unwrap_or_default()
+}
+
+fn created(metadata: &ObjectMeta) -> Timestamp {
+    metadata.creation_timestamp.as_ref().map(|time| time.0).unwrap_or_default()
+}
+
+/// A stored DataVolume.
+pub fn data_volume(stored: &kubevirt::DataVolume) -> Owned<DataVolume> {
+    let metadata = &stored.metadata;
+    let status = stored.status.clone().unwrap_or_default();
+    let mut conditions = status.conditions.iter().flatten();
+    let running = conditions.find(|condition| condition.type_ == "Running" && condition.status == "False");
+    let volume = DataVolume {
+        uid: uid(metadata),
+        created: created(metadata),
+        deleting: metadata.deletion_timestamp.is_some(),
+        transfer: match status.phase.as_deref() {
+            Some("Succeeded") => Transfer::Succeeded,
+            Some("Failed") => Transfer::Failed,
+            _ => Transfer::InProgress,
+        },
+        progress: status.progress.filter(|progress| !progress.is_empty()),
+        restarts: status.restart_count.and_then(|count| count.try_into().ok()).unwrap_or_default(),
+        not_running: running
+            .and_then(|running| running.message.clone())
+            .filter(|message| !message.is_empty()),
+        prepopulated: metadata.annotations.as_ref().is_some_and(|all| all.contains_key(PREPOPULATED)),
+    };
+    Owned::new(metadata, volume)
+}
+
+/// A stored claim.
+pub fn claim(stored: &PersistentVolumeClaim) -> Owned<Claim> {
+    let metadata = &stored.metadata;
+    let phase = stored.status.as_ref().and_then(|status| status.phase.as_deref());
+    let claim = Claim {
+        uid: uid(metadata),
+        deleting: metadata.deletion_timestamp.is_some(),
+        bound: phase == Some("Bound"),
+        lost: phase == Some("Lost"),
+        owned: metadata.owner_references.as_ref().is_some_and(|owners| !owners.is_empty()),
+    };
+    Owned::new(metadata, claim)
+}
+
+/// A stored snapshot, and the name of its content.
+pub fn snapshot(stored: &kubevirt::VolumeSnapshot) -> (Owned<Snapshot>, Option<String>) {
+    let metadata = &stored.metadata;
+    let status = stored.status.clone().unwrap_or_default();
+    let snapshot = Snapshot {
+        uid: uid(metadata),
+        created: created(metadata),
+        deleting: metadata.deletion_timestamp.is_some(),
+        ready: status.ready_to_use == Some(true),
+        unready_since: None,
+        error: status
+            .error
+            .map(|error| error.message.unwrap_or_else(|| "the driver gives no reason".to_owned())),
+        content_lost: false,
+        restore_size: status.restore_size,
+    };
+    (Owned::new(metadata, snapshot), status.bound_volume_snapshot_content_name)
+}
+
+/// A stored DataSource.
+pub fn data_source(stored: &kubevirt::DataSource) -> Owned<DataSource> {
+    let metadata = &stored.metadata;
+    let source = &stored.spec.source;
+    let is_own = |namespace: &String, name: &String| {
+        metadata.namespace.as_ref() == Some(namespace) && metadata.name.as_ref() == Some(name)
+    };
+    let target = match (&source.snapshot, &source.pvc) {
+        (Some(snapshot), None) if is_own(&snapshot.namespace, &snapshot.name) => Some(DataTarget::Snapshot),
+        (None, Some(claim)) if is_own(&claim.namespace, &claim.name) => Some(DataTarget::Claim),
+        _ => None,
+    };
+    let source = DataSource { uid: uid(metadata), deleting: metadata.deletion_timestamp.is_some(), target };
+    Owned::new(metadata, source)
+}

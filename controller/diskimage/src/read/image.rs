@@ -1,0 +1,116 @@
+//! Reads a stored image and its status.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use vmpool_api::GoDuration;
+use vmpool_api::diskimage::values::SourceType;
+use vmpool_api::diskimage::{self, VmDiskImage, VmDiskImageStatus};
+
+use crate::failure::Reason;
+use crate::model::{Counts, DeletionBlocked, Image, Key, Reference, ReferrerKind, Status};
+use crate::source::{SourceUrl, check};
+
+/// A stored image. `allowed` are the URLs at which the URL of an image must begin.
+pub fn image(stored: &VmDiskImage, allowed: &[SourceUrl]) -> Image {
+    let metadata = &stored.metadata;
+    let annotation = |name| metadata.annotations.as_ref().and_then(|all| all.get(name));
+    let finalizers = metadata.finalizers.iter().flatten();
+    Image {
+        key: key(stored),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        resource_version: metadata.resource_version.clone().unwrap_or_default(),
+        generation: metadata.generation.unwrap_or_default(),
+        deleting: metadata.deletion_timestamp.is_some(),
+        protected: finalizers.into_iter().any(|name| name == diskimage::finalizers::IMAGE_PROTECTION),
+        force_release: annotation(diskimage::annotations::FORCE_RELEASE).is_some_and(|value| value == "true"),
+        retry: annotation(diskimage::annotations::RETRY).cloned(),
+        ttl: stored.spec.ttl_after_unreferenced.as_ref().and_then(|text| {
+            let duration: GoDuration = text.parse().ok()?;
+            duration.to_std()
+        }),
+        invalid: invalid(stored, allowed),
+        status: stored.status.as_ref().map(status).unwrap_or_default(),
+    }
+}
+
+/// Namespace and name of a stored image.
+pub fn key(stored: &VmDiskImage) -> Key {
+    let metadata = &stored.metadata;
+    Key::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+/// Why the image cannot be imported. The webhook refuses such an image, and it need not run.
+fn invalid(stored: &VmDiskImage, allowed: &[SourceUrl]) -> Option<String> {
+    let spec = &stored.spec;
+    let Ok(source) = spec.source_type.parse::<SourceType>() else {
+        return Some(format!("the sourceType {} is unknown", spec.source_type));
+    };
+    match &spec.url {
+        Some(url) => check(source, url, allowed).err().map(|error| error.to_string()),
+        None => (source != SourceType::Blank).then(|| format!("the sourceType {source} needs a url")),
+    }
+}
+
+fn time(text: Option<&String>) -> Option<Timestamp> {
+    text.and_then(|text| text.parse().ok())
+}
+
+fn count(stored: Option<i32>) -> usize {
+    stored.and_then(|count| count.try_into().ok()).unwrap_or_default()
+}
+
+/// The condition of this type.
+fn condition<'a>(stored: &'a VmDiskImageStatus, kind: &str) -> Option<&'a Condition> {
+    stored.conditions.iter().flatten().find(|condition| condition.type_ == kind)
+}
+
+fn status(stored: &VmDiskImageStatus) -> Status {
+    let blocked = condition(stored, "DeletionBlocked").map(|blocked| match blocked.reason.as_str() {
+        "InUse" => DeletionBlocked::InUse,
+        _ => DeletionBlocked::CleanupPending,
+    });
+    Status {
+        phase: stored.phase.as_ref().and_then(|phase| phase.parse().ok()),
+        reason: condition(stored, "Ready").and_then(|ready| Reason::parse(&ready.reason)),
+        message: stored.message.clone().unwrap_or_default(),
+        failures: stored.failure_count.and_then(|count| count.try_into().ok()).unwrap_or_default(),
+        last_failure: time(stored.last_failure_time.as_ref()),
+        queued_at: time(stored.queued_at.as_ref()),
+        sync_started_at: time(stored.sync_started_at.as_ref()),
+        ready_at: time(stored.ready_at.as_ref()),
+        progress: stored.progress.clone(),
+        counts: Counts {
+            machines: count(stored.reference_count),
+            pools: count(stored.pool_reference_count),
+            clones: count(stored.clone_reference_count),
+        },
+        references: stored
+            .references
+            .iter()
+            .flatten()
+            .filter_map(|reference| {
+                let is_ours = reference.api_group.as_deref() == Some(diskimage::GROUP);
+                let kind = match (reference.kind.as_str(), is_ours) {
+                    ("VirtualMachine", true) => ReferrerKind::Wrapper,
+                    ("VirtualMachine", false) => ReferrerKind::Machine,
+                    ("VirtualMachinePool", _) => ReferrerKind::Pool,
+                    ("DataVolume", _) => ReferrerKind::DataVolume,
+                    _ => return None,
+                };
+                let key = Key::new(&reference.namespace, &reference.name);
+                Some(Reference { key, kind, uid: reference.uid.clone() })
+            })
+            .collect(),
+        unreferenced_since: time(stored.unreferenced_since.as_ref()),
+        expires_at: time(stored.expires_at.as_ref()),
+        data_volume: stored.data_volume.as_ref().map(|object| object.uid.clone()),
+        claim: stored.claim.as_ref().map(|object| object.uid.clone()),
+        snapshot: stored.snapshot.as_ref().map(|object| object.uid.clone()),
+        data_source: stored.data_source.as_ref().map(|object| object.uid.clone()),
+        heal_count: stored.heal_count.and_then(|count| count.try_into().ok()).unwrap_or_default(),
+        heal_times: stored.heal_times.iter().flatten().filter_map(|text| text.parse().ok()).collect(),
+        retry_token: stored.retry_token.clone(),
+        deletion: blocked,
+        source_volume_lost: condition(stored, "SourceVolumeHealthy").map(|healthy| healthy.status == "False"),
+    }
+}

@@ -1,0 +1,151 @@
+//! Reads the objects that refer to images.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
+use vmpool_api::diskimage::VirtualMachine;
+
+use super::{named_image, named_images};
+use crate::model::{Key, ReferrerKind};
+use crate::references::{Mark, Referrer};
+
+/// The account of a machine that names none.
+const DEFAULT_ACCOUNT: &str = "default";
+
+fn begin(kind: ReferrerKind, metadata: &ObjectMeta) -> Referrer {
+    let owners = metadata.owner_references.iter().flatten();
+    let controller = owners.into_iter().find(|owner| owner.controller == Some(true));
+    Referrer {
+        kind,
+        key: Key::new(
+            metadata.namespace.clone().unwrap_or_default(),
+            metadata.name.clone().unwrap_or_default(),
+        ),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        images: BTreeSet::new(),
+        mark: None,
+        owner: controller.map(|owner| owner.uid.clone()),
+        finished: false,
+        service_account: None,
+    }
+}
+
+/// A wrapper.
+pub fn wrapper(stored: &VirtualMachine) -> Referrer {
+    let mut referrer = begin(ReferrerKind::Wrapper, &stored.metadata);
+    let named = &stored.spec.vm_disk_image_ref;
+    let namespace = named.namespace.clone().unwrap_or_else(|| referrer.key.namespace.clone());
+    referrer.images.insert(Key::new(namespace, &named.name));
+    let mark = stored.status.as_ref().and_then(|status| status.vm_disk_image.as_ref());
+    referrer.mark =
+        mark.map(|mark| Mark { image: Key::new(&mark.namespace, &mark.name), uid: mark.uid.clone() });
+    referrer.service_account = Some(account(&stored.spec.virtual_machine_template.spec["template"]["spec"]));
+    referrer
+}
+
+/// A machine, of which only the spec is read.
+pub fn machine(metadata: &ObjectMeta, spec: &Value) -> Referrer {
+    let mut referrer = begin(ReferrerKind::Machine, metadata);
+    let namespace = referrer.key.namespace.clone();
+    referrer.images = named_images(&namespace, &of_spec(spec));
+    referrer.service_account = Some(account(&spec["template"]["spec"]));
+    referrer
+}
+
+/// A pool, of which only the spec is read.
+pub fn pool(metadata: &ObjectMeta, spec: &Value) -> Referrer {
+    let mut referrer = begin(ReferrerKind::Pool, metadata);
+    // A pool counts for itself, whatever owns it.
+    referrer.owner = None;
+    let namespace = referrer.key.namespace.clone();
+    referrer.images = named_images(&namespace, &of_spec(spec));
+    referrer.service_account = Some(account(&spec["virtualMachineTemplate"]["spec"]["template"]["spec"]));
+    referrer
+}
+
+/// The only part of an object that names images.
+fn of_spec(spec: &Value) -> Value {
+    let templates = |spec: &Value| serde_json::json!({ "dataVolumeTemplates": spec["dataVolumeTemplates"] });
+    let mut object = serde_json::json!({ "spec": templates(spec) });
+    object["spec"]["virtualMachineTemplate"] =
+        serde_json::json!({ "spec": templates(&spec["virtualMachineTemplate"]["spec"]) });
+    object
+}
+
+/// A DataVolume, of which spec and phase are read.
+pub fn data_volume(metadata: &ObjectMeta, spec: &Value, phase: Option<&str>) -> Referrer {
+    let mut referrer = begin(ReferrerKind::DataVolume, metadata);
+    let namespace = referrer.key.namespace.clone();
+    referrer.images.extend(named_image(&namespace, spec));
+    referrer.finished = matches!(phase, Some("Succeeded" | "Failed"));
+    referrer
+}
+
+/// The account on whose behalf KubeVirt clones: that of the template, else that of a volume, else the default one.
+fn account(spec: &Value) -> String {
+    let of_volume = || {
+        let volumes = spec["volumes"].as_array()?;
+        volumes.iter().find_map(|volume| volume["serviceAccount"]["serviceAccountName"].as_str())
+    };
+    spec["serviceAccountName"].as_str().or_else(of_volume).unwrap_or(DEFAULT_ACCOUNT).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn metadata() -> ObjectMeta {
+        ObjectMeta {
+            namespace: Some("team-a".to_owned()),
+            name: Some("web".to_owned()),
+            uid: Some("uid-web".to_owned()),
+            ..ObjectMeta::default()
+        }
+    }
+
+    #[rstest]
+    #[case::a_snapshot(json!({"source": {"snapshot": {"name": "debian", "namespace": "images"}}}), Some("images"))]
+    #[case::a_claim_of_its_namespace(json!({"source": {"pvc": {"name": "debian"}}}), Some("team-a"))]
+    #[case::a_data_source(
+        json!({"sourceRef": {"kind": "DataSource", "name": "debian", "namespace": "images"}}), Some("images"))]
+    #[case::an_import(json!({"source": {"http": {"url": "https://images.example"}}}), None)]
+    #[case::templates_are_of_machines(
+        json!({"dataVolumeTemplates": [{"spec": {"source": {"pvc": {"name": "debian"}}}}]}), None)]
+    fn a_data_volume_names_the_image_in_its_own_source(#[case] spec: Value, #[case] namespace: Option<&str>) {
+        let expected: BTreeSet<Key> =
+            namespace.map(|namespace| Key::new(namespace, "debian")).into_iter().collect();
+        assert_eq!(data_volume(&metadata(), &spec, Some("CloneScheduled")).images, expected);
+    }
+
+    #[rstest]
+    #[case::no_phase(None, false)]
+    #[case::a_clone_in_progress(Some("CloneInProgress"), false)]
+    #[case::waiting_for_a_consumer(Some("WaitForFirstConsumer"), false)]
+    #[case::unknown(Some("Unknown"), false)]
+    #[case::succeeded(Some("Succeeded"), true)]
+    #[case::failed(Some("Failed"), true)]
+    fn a_clone_refers_to_its_image_until_it_ends(#[case] phase: Option<&str>, #[case] finished: bool) {
+        assert_eq!(data_volume(&metadata(), &json!({}), phase).finished, finished);
+    }
+
+    #[rstest]
+    #[case::the_default(json!({}), "default")]
+    #[case::named(json!({"serviceAccountName": "builder"}), "builder")]
+    #[case::of_a_volume(
+        json!({"volumes": [{"name": "a"}, {"name": "b", "serviceAccount": {"serviceAccountName": "mounted"}}]}),
+        "mounted")]
+    #[case::the_named_one_first(
+        json!({"serviceAccountName": "builder", "volumes": [{"serviceAccount": {"serviceAccountName": "mounted"}}]}),
+        "builder")]
+    fn kubevirt_clones_with_the_account_of_the_machine(#[case] spec: Value, #[case] expected: &str) {
+        let found = machine(&metadata(), &json!({"template": {"spec": spec}}));
+        assert_eq!(found.service_account.as_deref(), Some(expected));
+        let found =
+            pool(&metadata(), &json!({"virtualMachineTemplate": {"spec": {"template": {"spec": spec}}}}));
+        assert_eq!(found.service_account.as_deref(), Some(expected));
+    }
+}

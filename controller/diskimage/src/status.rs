@@ -1,0 +1,152 @@
+//! The status of an image as it is stored.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use vmpool_api::diskimage::vm_disk_image::{
+    VmDiskImageStatusClaim, VmDiskImageStatusDataSource, VmDiskImageStatusDataVolume,
+    VmDiskImageStatusReferences, VmDiskImageStatusSnapshot,
+};
+use vmpool_api::diskimage::{self, VmDiskImageStatus};
+use vmpool_api::kubevirt;
+
+use crate::failure::Reason;
+use crate::model::{
+    Backing, Counts, DeletionBlocked, Image, Reference, ReferrerKind, Status, name_references,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// The status to store. `stored` is the status of the image, `planned` the one of the plan, and `references` are all that
+/// were counted. A status that did not change is equal to the stored one.
+pub fn render(
+    image: &Image,
+    stored: Option<&VmDiskImageStatus>,
+    planned: &Status,
+    backing: &Backing,
+    references: &[Reference],
+    now: Timestamp,
+) -> VmDiskImageStatus {
+    let name = image.key.name.clone();
+    let named = |uid: &Option<String>| uid.clone().map(|uid| (name.clone(), uid));
+    let snapshot = backing.snapshot.ours();
+    let conditions = conditions(image, stored, planned, references, now);
+    VmDiskImageStatus {
+        phase: planned.phase.map(|phase| phase.to_string()),
+        message: Some(planned.message.clone()).filter(|message| !message.is_empty()),
+        conditions: Some(conditions),
+        failure_count: Some(number(planned.failures)),
+        last_failure_time: text(planned.last_failure),
+        observed_generation: Some(image.generation),
+        queued_at: text(planned.queued_at),
+        sync_started_at: text(planned.sync_started_at),
+        ready_at: text(planned.ready_at),
+        progress: planned.progress.clone(),
+        reference_count: Some(number(planned.counts.machines)),
+        pool_reference_count: Some(number(planned.counts.pools)),
+        clone_reference_count: Some(number(planned.counts.clones)),
+        references: Some(planned.references.iter().map(reference).collect::<Vec<_>>())
+            .filter(|references| !references.is_empty()),
+        unreferenced_since: text(planned.unreferenced_since),
+        expires_at: text(planned.expires_at),
+        data_volume: named(&planned.data_volume).map(|(name, uid)| VmDiskImageStatusDataVolume { name, uid }),
+        claim: named(&planned.claim).map(|(name, uid)| VmDiskImageStatusClaim { name, uid }),
+        snapshot: named(&planned.snapshot).map(|(name, uid)| VmDiskImageStatusSnapshot {
+            name,
+            ready_to_use: snapshot.map(|snapshot| snapshot.ready),
+            restore_size: snapshot.and_then(|snapshot| snapshot.restore_size.clone()),
+            uid,
+        }),
+        data_source: named(&planned.data_source).map(|(name, uid)| VmDiskImageStatusDataSource { name, uid }),
+        heal_count: Some(number(planned.heal_count)),
+        last_heal_time: text(planned.heal_times.last().copied())
+            .or_else(|| stored.and_then(|stored| stored.last_heal_time.clone())),
+        heal_times: Some(planned.heal_times.iter().map(ToString::to_string).collect::<Vec<_>>())
+            .filter(|times| !times.is_empty()),
+        retry_token: planned.retry_token.clone(),
+    }
+}
+
+fn number(count: impl TryInto<i32>) -> i32 {
+    count.try_into().unwrap_or(i32::MAX)
+}
+
+fn text(time: Option<Timestamp>) -> Option<String> {
+    time.map(|time| time.to_string())
+}
+
+fn reference(reference: &Reference) -> VmDiskImageStatusReferences {
+    let (group, kind) = group_and_kind(reference.kind);
+    VmDiskImageStatusReferences {
+        api_group: Some(group.to_owned()),
+        kind: kind.to_owned(),
+        name: reference.key.name.clone(),
+        namespace: reference.key.namespace.clone(),
+        uid: reference.uid.clone(),
+    }
+}
+
+fn group_and_kind(kind: ReferrerKind) -> (&'static str, &'static str) {
+    match kind {
+        ReferrerKind::Wrapper => (diskimage::GROUP, diskimage::WRAPPER_KIND),
+        ReferrerKind::Machine => ("kubevirt.io", "VirtualMachine"),
+        ReferrerKind::Pool => (kubevirt::POOL_GROUP, "VirtualMachinePool"),
+        ReferrerKind::DataVolume => ("cdi.kubevirt.io", "DataVolume"),
+    }
+}
+
+fn conditions(
+    image: &Image,
+    stored: Option<&VmDiskImageStatus>,
+    planned: &Status,
+    references: &[Reference],
+    now: Timestamp,
+) -> Vec<Condition> {
+    let condition = |kind: &str, holds: bool, reason: &str, message: String| {
+        let status = if holds { "True" } else { "False" };
+        let before = stored
+            .and_then(|stored| stored.conditions.as_ref())
+            .and_then(|conditions| conditions.iter().find(|before| before.type_ == kind));
+        let since = before.filter(|before| before.status == status);
+        Condition {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message,
+            observed_generation: Some(image.generation),
+            last_transition_time: since.map_or(Time(now), |before| before.last_transition_time.clone()),
+        }
+    };
+    let mut conditions = Vec::new();
+    if let Some(reason) = planned.reason {
+        let holds = reason == Reason::Synced;
+        conditions.push(condition("Ready", holds, reason.as_str(), planned.message.clone()));
+    }
+    let (in_use, reason) = match planned.counts.is_zero() {
+        true => (false, "Unreferenced"),
+        false => (true, "Referenced"),
+    };
+    conditions.push(condition("InUse", in_use, reason, describe(planned.counts)));
+    if let Some(blocked) = planned.deletion {
+        let (reason, message) = match blocked {
+            DeletionBlocked::InUse => {
+                ("InUse", format!("the deletion waits for {}", name_references(references)))
+            }
+            DeletionBlocked::CleanupPending => ("CleanupPending", planned.message.clone()),
+        };
+        conditions.push(condition("DeletionBlocked", true, reason, message));
+    }
+    if let Some(lost) = planned.source_volume_lost {
+        let (reason, message) = match lost {
+            true => ("SourceVolumeLost", "the claim is lost, and machines still clone the snapshot"),
+            false => ("Bound", "the claim is bound"),
+        };
+        conditions.push(condition("SourceVolumeHealthy", !lost, reason, message.to_owned()));
+    }
+    conditions
+}
+
+fn describe(counts: Counts) -> String {
+    let Counts { machines, pools, clones } = counts;
+    format!("{machines} machines, {pools} pools and {clones} unfinished clones refer to the image")
+}
