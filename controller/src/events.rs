@@ -20,6 +20,8 @@ use vmpool_runtime::Env;
 use crate::metrics::WriteKind;
 use crate::write::Writer;
 
+/// The reporting controller of events that belong to no platform.
+const SOURCE: &str = "vmpool.dev/controller";
 /// Maximum number of separate events per reason and pass.
 pub(crate) const INDIVIDUAL: usize = 10;
 /// Maximum number of queued events. Further events are dropped.
@@ -230,6 +232,18 @@ impl Events {
             let kind = Kind { source: W::SOURCE, reason: reason.into(), action: "Status", is_warning };
             self.send(Message { subject: subject.clone(), kind, note: shorten(note) });
         }
+    }
+
+    /// Queues an event of a kind that belongs to no platform.
+    pub(crate) fn publish_plain(
+        &self,
+        subject: &Subject,
+        reason: &'static str,
+        is_warning: bool,
+        note: String,
+    ) {
+        let kind = Kind { source: SOURCE, reason: reason.into(), action: "Reconcile", is_warning };
+        self.send(Message { subject: subject.clone(), kind, note: shorten(note) });
     }
 
     fn send(&self, message: Message) {

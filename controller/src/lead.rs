@@ -20,6 +20,7 @@ use vmpool_runtime::lease::Fence;
 
 use crate::context::Context;
 use crate::events::Events;
+use crate::images::ImageSettings;
 use crate::metrics::{Live, Metrics, PassResult, WatchResource};
 use crate::platform_state::{PlatformStates, ShownState};
 use crate::queue::Requeue;
@@ -48,6 +49,8 @@ pub struct Dependencies {
     pub settings: Settings,
     /// The metrics of this instance.
     pub metrics: Arc<Metrics>,
+    /// Settings of disk images; `None` if this instance does not reconcile them.
+    pub images: Option<ImageSettings>,
 }
 
 /// The health of a leader, for probes.
@@ -161,6 +164,26 @@ impl Shared {
     /// The client of the API server.
     pub(crate) fn client(&self) -> &Client {
         &self.dependencies.client
+    }
+
+    /// The settings of the controller.
+    pub(crate) fn settings(&self) -> Settings {
+        self.dependencies.settings
+    }
+
+    /// The metrics of this instance.
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.dependencies.metrics
+    }
+
+    /// Settings of disk images; `None` if this instance does not reconcile them.
+    pub(crate) fn images(&self) -> Option<&ImageSettings> {
+        self.dependencies.images.as_ref()
+    }
+
+    /// The writer of this leader.
+    pub(crate) fn writer(&self) -> &Writer {
+        &self.writer
     }
 
     /// The health of this leader.

@@ -23,13 +23,15 @@
 //! 5. `live` (reads from the API server), the functions of `revisions`, `watches`;
 //! 6. the steps of a pass: `observe`, then `apply`, then `report`;
 //! 7. `reconcile`: a pass; `preview`: its plan without writes;
-//! 8. `platform_state`, `lead`, then `other_controller`, `platforms`, `uninstall`, [`options`] and `run`: a leadership, and the process.
+//! 8. `platform_state`, `lead`, then `images`, `other_controller`, `platforms`, `uninstall`, [`options`] and `run`: a
+//!    leadership, and the process.
 
 mod apply;
 mod cache;
 mod context;
 mod definitions;
 mod events;
+mod images;
 mod lead;
 mod list;
 mod live;
@@ -61,6 +63,7 @@ mod write;
 pub use vmpool_platforms as platform;
 
 pub use events::Reason;
+pub use images::ImageSettings;
 pub use lead::{Dependencies, LeaderHealth, lead};
 pub use live::ReadError;
 pub use platforms::lead_all;

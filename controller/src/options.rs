@@ -1,10 +1,13 @@
 //! The command line, which is validated before anything starts.
 
+mod images;
+
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use vmpool_runtime::args::{ArgsError, GateArgs, LeaseArgs, ProgramArgs, ReservationArgs};
 
+pub use self::images::{ImageArgs, ImageArgsError};
 use crate::settings::Settings;
 
 /// Controller for pools of identical virtual machines: creates, updates and deletes machines and their disks until each
@@ -74,6 +77,10 @@ pub struct Options {
     #[arg(long, env = "VMPOOL_MAX_POOL_SERIES", default_value_t = 1000, value_name = "COUNT")]
     pub max_pool_series: usize,
 
+    /// Disk images.
+    #[command(flatten)]
+    pub images: ImageArgs,
+
     /// The lease of the leader.
     #[command(flatten)]
     pub lease: LeaseArgs,
@@ -109,6 +116,9 @@ pub enum OptionsError {
         /// The limit.
         limit: Duration,
     },
+    /// A flag of disk images is invalid.
+    #[error(transparent)]
+    Images(#[from] ImageArgsError),
     /// An option that several programs share is invalid.
     #[error(transparent)]
     Shared(#[from] ArgsError),

@@ -1,21 +1,22 @@
 //! The platforms of one process. Each is reconciled while the cluster serves its pools.
 
 use futures::FutureExt;
-use futures::future::{Either, OptionFuture, join, select};
+use futures::future::{Either, OptionFuture, join3, select};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vmpool_platforms::{Dvp, KubeVirt, OtherController, Platform};
 use vmpool_runtime::lease::Fence;
 
 use crate::definitions::{self, Known};
+use crate::images;
 use crate::lead::{Dependencies, LeaderHealth, Shared, reconcile_platform};
 use crate::metrics::PlatformState;
 use crate::options::PlatformName;
 use crate::other_controller::{self, OtherControllerState};
 use crate::platform_state::ShownState;
 
-/// Reconciles the pools of these platforms until `stop`, each while the cluster has the CustomResourceDefinitions of the
-/// platform. If a platform stops early, the leadership ends, so that the next leader starts with new caches.
+/// Reconciles the pools of these platforms and disk images until `stop`, each while the cluster has the
+/// CustomResourceDefinitions. If a platform stops early, the leadership ends, so that the next leader starts with new caches.
 ///
 /// The caller must hold the lease of `fence`, and must drop the future when the lease is lost.
 pub async fn lead_all(
@@ -32,6 +33,8 @@ pub async fn lead_all(
     let mut names = Vec::new();
     names.extend(is_dvp.then(definitions::of_platform::<Dvp>).into_iter().flatten());
     names.extend(is_kubevirt.then(definitions::of_platform::<KubeVirt>).into_iter().flatten());
+    let image_settings = shared.images().cloned();
+    names.extend(image_settings.is_some().then(images::definitions).into_iter().flatten());
     let (sender, known) = watch::channel(None);
     let observe = definitions::observe(shared.client().clone(), shared.env().clone(), names, sender);
     let observe = shared.env().spawn("watch of definitions", observe);
@@ -42,7 +45,9 @@ pub async fn lead_all(
     let dvp = is_dvp.then(|| while_served::<Dvp>(shared.for_platform(), known.clone(), stop.clone()).boxed());
     let kubevirt = is_kubevirt
         .then(|| while_served::<KubeVirt>(shared.for_platform(), known.clone(), stop.clone()).boxed());
-    let platforms = join(OptionFuture::from(dvp), OptionFuture::from(kubevirt));
+    let images = image_settings
+        .map(|settings| images::lead(shared.clone(), settings, known.clone(), stop.clone()).boxed());
+    let platforms = join3(OptionFuture::from(dvp), OptionFuture::from(kubevirt), OptionFuture::from(images));
     let tasks = select(events.join().boxed(), observe.join().boxed());
     match select(std::pin::pin!(platforms), tasks).await {
         Either::Left(_) => {}

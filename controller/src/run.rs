@@ -49,6 +49,7 @@ pub enum RunError {
 pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<(), RunError> {
     let gates = options.gates.gates().map_err(OptionsError::from)?;
     let settings = options.settings()?;
+    let images = options.images.settings().map_err(OptionsError::from)?;
     let health = Health::new();
     let metrics = Metrics::new(&env);
     health.metrics({
@@ -57,10 +58,15 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     });
     let server = Server::bind(options.program.health.health_address).await?;
 
-    if !gates.enabled(Feature::VirtualMachinePool) {
+    let (reconciles_pools, reconciles_images) =
+        (gates.enabled(Feature::VirtualMachinePool), gates.enabled(Feature::DiskImages));
+    if !reconciles_pools {
         tracing::warn!(
             "feature gate VirtualMachinePool is off: the controller does not watch or reconcile pools"
         );
+    }
+    let platforms = if reconciles_pools { options.platforms.as_slice() } else { &[] };
+    if !reconciles_pools && !reconciles_images {
         return Ok(server.run(health, &env, stop).await?);
     }
 
@@ -74,7 +80,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     let home = namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let lease = options.lease.config(&env, &home).map_err(OptionsError::from)?;
     if options.remove_finalizers {
-        let (namespace, platforms) = (namespace.as_deref(), &options.platforms);
+        let namespace = namespace.as_deref();
         let removed = uninstall::remove_finalizers(&client, &env, &lease, namespace, platforms).await?;
         tracing::info!(removed, "removed the finalizers of pools and machines");
         return Ok(());
@@ -86,6 +92,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         instance: lease.identity.clone(),
         settings,
         metrics: metrics.clone(),
+        images: reconciles_images.then_some(images),
     };
 
     let leader_health = LeaderHealth::new(&env);
@@ -107,7 +114,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     health.ready("lease", move || contact.check(OUT_OF_TOUCH));
     let probes = server.run(health, &env, stop.clone());
     let leadership_changes =
-        serve(&mut candidate, &lease, dependencies, leader_health, &options.platforms, stop.clone());
+        serve(&mut candidate, &lease, dependencies, leader_health, platforms, stop.clone());
     futures::pin_mut!(probes, leadership_changes);
     match futures::future::select(leadership_changes, probes).await {
         futures::future::Either::Left(((), _)) => Ok(()),

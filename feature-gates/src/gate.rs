@@ -77,7 +77,7 @@ pub const KNOWN: &[Gate] = &[
     ),
     alpha(
         Feature::DiskImages,
-        "Admission of disk images, wrappers and grants. No controller serves them yet",
+        "Disk images: admission and the controller of images. No controller serves wrappers yet",
     ),
 ];
 

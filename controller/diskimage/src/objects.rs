@@ -20,6 +20,8 @@ mod tests;
 pub const BIND_IMMEDIATELY: &str = "cdi.kubevirt.io/storage.bind.immediate.requested";
 /// On DataVolumes: CDI does not fill a new claim on its own.
 pub const PREPOPULATED: &str = "cdi.kubevirt.io/storage.prePopulated";
+/// The prefix of the labels that name default instance types and preferences.
+pub const INSTANCETYPE_LABELS: &str = "instancetype.kubevirt.io/";
 /// The group of DataVolumes, whose sources are protected by RBAC.
 const IMPORTER_GROUP: &str = "cdi.kubevirt.io";
 const RBAC_API_VERSION: &str = "rbac.authorization.k8s.io/v1";

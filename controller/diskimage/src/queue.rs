@@ -21,63 +21,57 @@ enum Place {
     Transferring,
 }
 
+/// What is known of an image.
+#[derive(Clone, Debug)]
+struct Entry {
+    uid: String,
+    /// The version of the newest observation. Versions of one resource are compared as integers.
+    version: u64,
+    /// None if it neither waits nor is imported.
+    place: Option<Place>,
+}
+
 /// The images that wait for an import, and those that are imported.
 #[derive(Clone, Debug, Default)]
 pub struct Queue {
-    places: BTreeMap<Key, Place>,
+    entries: BTreeMap<Key, Entry>,
 }
 
 impl Queue {
-    /// Notes the status of an image. A new leader notes all images before it gives the first turn.
+    /// Notes the status of an image, unless a newer one is noted. A new leader notes all images before it gives the first turn.
     pub fn observe(&mut self, image: &Image) {
-        let status = &image.status;
-        let given = self.places.get(&image.key) == Some(&Place::Given);
-        // The deletion of an image replaces the reason, and its import continues until the DataVolume is gone.
-        let is_cancelled = image.deleting && status.phase == Some(ImagePhase::Syncing);
-        let place = if status.transfers() || is_cancelled {
-            Some(Place::Transferring)
-        } else if image.deleting {
-            None
-        } else if matches!(status.phase, Some(ImagePhase::Queued)) {
-            let blocked =
-                matches!(status.reason, Some(Reason::NameConflict | Reason::ResourceCreationFailed));
-            match status.queued_at {
-                // An image that cannot start keeps no other image waiting.
-                _ if given => Some(Place::Given),
-                Some(since) if !blocked => Some(Place::Waiting(since)),
-                _ => None,
-            }
-        } else {
-            None
-        };
-        match place {
-            Some(place) => self.places.insert(image.key.clone(), place),
-            None => self.places.remove(&image.key),
-        };
+        let version = image.resource_version.parse().unwrap_or_default();
+        let known = self.entries.get(&image.key);
+        if known.is_some_and(|known| version < known.version) {
+            return;
+        }
+        let place = known.filter(|known| known.uid == image.uid).and_then(|known| known.place);
+        let place = place_of(image, place == Some(Place::Given));
+        self.entries.insert(image.key.clone(), Entry { uid: image.uid.clone(), version, place });
     }
 
     /// Forgets a deleted image.
     pub fn remove(&mut self, image: &Key) {
-        self.places.remove(image);
+        self.entries.remove(image);
     }
 
-    /// Takes a turn back, because the image did not start.
+    /// Takes a turn back, because the image did not start. The next observation notes whether it still waits.
     pub fn take_back(&mut self, image: &Key) {
-        if self.places.get(image) == Some(&Place::Given) {
-            self.places.remove(image);
+        if let Some(entry) = self.entries.get_mut(image).filter(|entry| entry.place == Some(Place::Given)) {
+            entry.place = None;
         }
     }
 
     /// Gives an image its turn, if one is free and no image waits longer. Images that wait equally long are in the order of
     /// their names.
     pub fn turn(&mut self, image: &Key, limit: usize) -> bool {
-        let Some(place) = self.places.get(image).copied() else { return false };
+        let Some(place) = self.place(image) else { return false };
         let Place::Waiting(since) = place else { return true };
         let free = limit.saturating_sub(self.transferring());
         let before = self.waiting().filter(|other| *other < (since, image)).count();
         let turn = before < free;
-        if turn {
-            self.places.insert(image.clone(), Place::Given);
+        if turn && let Some(entry) = self.entries.get_mut(image) {
+            entry.place = Some(Place::Given);
         }
         turn
     }
@@ -92,7 +86,8 @@ impl Queue {
 
     /// Number of images that are imported or were given their turn.
     pub fn transferring(&self) -> usize {
-        self.places.values().filter(|place| !matches!(place, Place::Waiting(_))).count()
+        let places = self.entries.values().filter_map(|entry| entry.place);
+        places.filter(|place| !matches!(place, Place::Waiting(_))).count()
     }
 
     /// Number of images that wait for their turn.
@@ -100,17 +95,50 @@ impl Queue {
         self.waiting().count()
     }
 
+    /// Whether the queue has noted this image.
+    pub fn knows(&self, image: &Key) -> bool {
+        self.entries.contains_key(image)
+    }
+
+    /// Whether the image waits for its turn.
+    pub fn is_waiting(&self, image: &Key) -> bool {
+        matches!(self.place(image), Some(Place::Waiting(_)))
+    }
+
     /// Whether no image waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
+    fn place(&self, image: &Key) -> Option<Place> {
+        self.entries.get(image).and_then(|entry| entry.place)
+    }
+
     fn waiting(&self) -> impl Iterator<Item = (Timestamp, &Key)> {
-        self.places.iter().filter_map(|(key, place)| match place {
-            Place::Waiting(since) => Some((*since, key)),
-            Place::Given | Place::Transferring => None,
+        self.entries.iter().filter_map(|(key, entry)| match entry.place {
+            Some(Place::Waiting(since)) => Some((since, key)),
+            Some(Place::Given | Place::Transferring) | None => None,
         })
     }
+}
+
+/// The place of an image with this status. `given`: it was given a turn.
+fn place_of(image: &Image, given: bool) -> Option<Place> {
+    let status = &image.status;
+    // The deletion of an image replaces the reason, and its import continues until the DataVolume is gone.
+    let is_cancelled = image.deleting && status.phase == Some(ImagePhase::Syncing);
+    if status.transfers() || is_cancelled {
+        return Some(Place::Transferring);
+    }
+    if image.deleting || status.phase != Some(ImagePhase::Queued) {
+        return None;
+    }
+    if given {
+        return Some(Place::Given);
+    }
+    // An image that cannot start keeps no other image waiting.
+    let blocked = matches!(status.reason, Some(Reason::NameConflict | Reason::ResourceCreationFailed));
+    status.queued_at.filter(|_| !blocked).map(Place::Waiting)
 }
 
 #[cfg(test)]

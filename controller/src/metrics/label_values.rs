@@ -124,6 +124,18 @@ words!(
         PatchPool => "patch_pool",
         /// Publish the status.
         PatchStatus => "patch_status",
+        /// Create an object for a disk image.
+        CreateImageObject => "create_image_object",
+        /// Change an object of a disk image.
+        PatchImageObject => "patch_image_object",
+        /// Delete an object of a disk image.
+        DeleteImageObject => "delete_image_object",
+        /// Add or remove the finalizer of a disk image.
+        PatchImage => "patch_image",
+        /// Publish the status of a disk image.
+        PatchImageStatus => "patch_image_status",
+        /// Delete a disk image whose time to live is over.
+        DeleteImage => "delete_image",
         /// Create or repeat an event.
         Event => "event",
     }

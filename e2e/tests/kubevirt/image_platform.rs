@@ -16,7 +16,7 @@ use crate::{Place, Unknown, apply, documents_in, with_namespace, workspace_root}
 /// A raw disk of one sector.
 const DISK: [u8; 512] = [7; 512];
 /// SHA-256 of [`DISK`].
-const CHECKSUM: &str = "sha256:15933044960fd23a7daaac9ce51355f1f39894d1c3fe6de21b59b28ce2c77e77";
+pub(crate) const CHECKSUM: &str = "sha256:15933044960fd23a7daaac9ce51355f1f39894d1c3fe6de21b59b28ce2c77e77";
 
 fn with_simulator(name: &str, test: impl AsyncFnOnce(Place<'_>) -> Result<()>) {
     with_namespace(name, async |place| {
@@ -27,18 +27,18 @@ fn with_simulator(name: &str, test: impl AsyncFnOnce(Place<'_>) -> Result<()>) {
 }
 
 impl Place<'_> {
-    async fn put(&self, object: Value) -> Result<()> {
+    pub(crate) async fn put(&self, object: Value) -> Result<()> {
         let stored = self.write(&object, Unknown::Refused).await?;
         stored.map(drop).map_err(|status| anyhow::anyhow!("{}", status.message))
     }
 
-    async fn object(&self, api_version: &str, kind: &str, name: &str) -> Result<Option<Value>> {
+    pub(crate) async fn object(&self, api_version: &str, kind: &str, name: &str) -> Result<Option<Value>> {
         let path = format!("{}/{name}", self.path(api_version, kind)?);
         Ok(self.send(Method::GET, &path, &Value::Null).await?.ok())
     }
 
     /// Waits until the object is as wanted.
-    async fn until_object(
+    pub(crate) async fn until_object(
         &self,
         api_version: &str,
         kind: &str,
@@ -70,14 +70,14 @@ fn import(name: &str, url: &str) -> Value {
 }
 
 /// Serves the disk at every path but `/corrupt.raw`, where it lacks its last byte.
-async fn serve() -> Result<std::net::SocketAddr> {
+pub(crate) async fn serve() -> Result<std::net::SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut request = [0; 1024];
             let length = stream.read(&mut request).await.unwrap_or_default();
-            let corrupt = request[..length].starts_with(b"GET /corrupt.raw ");
+            let corrupt = request[..length].starts_with(b"GET /corrupt.raw");
             let body = if corrupt { &DISK[1..] } else { &DISK[..] };
             let head = format!("HTTP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
             let _ = stream.write_all(&[head.as_bytes(), body].concat()).await;

@@ -8,6 +8,7 @@ mod definitions;
 mod guide;
 mod image_attacks;
 mod image_platform;
+mod images;
 mod leaving;
 mod orphans;
 mod pins;

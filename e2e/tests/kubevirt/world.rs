@@ -58,11 +58,12 @@ async fn run(
     run_with(accounts(place.cluster).await?, place, platforms, test).await
 }
 
-/// The accounts of the chart on the shared control plane.
+/// The accounts of the chart on the shared control plane. All tests have the rights of all features.
 pub(crate) async fn accounts(cluster: &ControlPlane) -> Result<&'static Accounts> {
     static ACCOUNTS: OnceCell<Accounts> = OnceCell::const_new();
     let install = async || {
-        let chart = Chart::render(&["platforms.kubevirt.enabled=true".to_owned()]).await?;
+        let values = ["platforms.kubevirt.enabled=true", "featureGates.DiskImages=true"];
+        let chart = Chart::render(&values.map(str::to_owned)).await?;
         anyhow::Ok(Accounts::of(&chart, cluster).await?)
     };
     ACCOUNTS.get_or_try_init(install).await

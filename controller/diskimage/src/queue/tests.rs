@@ -107,3 +107,31 @@ fn an_image_that_is_deleted_during_its_import_keeps_its_place() {
     let waiting = Image { deleting: true, ..waiting("b", 1) };
     assert!(queue(&[waiting]).is_empty());
 }
+
+fn at_version(version: &str, image: Image) -> Image {
+    Image { resource_version: version.to_owned(), ..image }
+}
+
+#[test]
+fn an_older_observation_changes_nothing() {
+    let running = at_version("9", image("a", ImagePhase::Syncing, Reason::Syncing, 1));
+    let mut queue = queue(&[running]);
+    queue.observe(&at_version("8", waiting("a", 1)));
+    assert_eq!((queue.transferring(), queue.len()), (1, 0));
+    // Also after the import ended.
+    queue.observe(&at_version("12", image("a", ImagePhase::Ready, Reason::Synced, 1)));
+    queue.observe(&at_version("9", image("a", ImagePhase::Syncing, Reason::Syncing, 1)));
+    assert_eq!((queue.transferring(), queue.len()), (0, 0));
+}
+
+#[test]
+fn a_successor_does_not_inherit_a_turn() {
+    let mut queue = queue(&[at_version("5", waiting("a", 1))]);
+    assert!(queue.turn(&Key::new("images", "a"), 1));
+    let successor = Image { uid: "uid-successor".to_owned(), ..at_version("7", waiting("a", 9)) };
+    queue.observe(&successor);
+    assert_eq!((queue.transferring(), queue.len()), (0, 1));
+    // The predecessor's last version comes late.
+    queue.observe(&at_version("6", image("a", ImagePhase::Syncing, Reason::Syncing, 1)));
+    assert_eq!((queue.transferring(), queue.len()), (0, 1));
+}

@@ -57,6 +57,7 @@ impl World {
             instance: name.clone(),
             settings: Settings::default(),
             metrics: Metrics::new(env),
+            images: None,
         };
         let leader_health = LeaderHealth::new(env);
         let platform = match self.options.platform {

@@ -49,6 +49,24 @@ const CONTROLLER_KUBEVIRT: Grants = &[
     ("snapshot.storage.k8s.io/volumesnapshots", "get"),
 ];
 
+const CONTROLLER_IMAGES_CLUSTER: Grants =
+    &[("/namespaces", "list watch"), ("snapshot.storage.k8s.io/volumesnapshotcontents", "list watch")];
+
+const CONTROLLER_IMAGES: Grants = &[
+    ("vmpool.dev/vmdiskimages", "get list watch patch delete"),
+    ("vmpool.dev/vmdiskimages/status", "patch"),
+    ("vmpool.dev/vmdiskimages/finalizers", "update"),
+    ("vmpool.dev/wrappedvirtualmachines", "list watch"),
+    ("vmpool.dev/vmdiskimagegrants", "list watch"),
+    ("cdi.kubevirt.io/datavolumes", "get list watch create patch delete"),
+    ("cdi.kubevirt.io/datasources", "get list watch create patch delete"),
+    ("cdi.kubevirt.io/datavolumes/source", "create"),
+    ("snapshot.storage.k8s.io/volumesnapshots", "get list watch create delete"),
+    ("/persistentvolumeclaims", "list watch"),
+    ("rbac.authorization.k8s.io/roles", "list watch create patch delete"),
+    ("rbac.authorization.k8s.io/rolebindings", "list watch create patch delete"),
+];
+
 const LEASE: Grants = &[
     ("coordination.k8s.io/leases", "create"),
     ("coordination.k8s.io/leases vmpool-controller", "get update"),
@@ -173,10 +191,17 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
                 (everywhere, CONTROLLER_SHARED),
                 (everywhere && dvp, CONTROLLER_NAMESPACED),
                 (everywhere && kubevirt, CONTROLLER_KUBEVIRT),
+                (everywhere && images, CONTROLLER_IMAGES_CLUSTER),
+                (everywhere && images, CONTROLLER_IMAGES),
             ]
         }
         ("Role", "vmpool-controller") => {
-            vec![(true, CONTROLLER_SHARED), (dvp, CONTROLLER_NAMESPACED), (kubevirt, CONTROLLER_KUBEVIRT)]
+            vec![
+                (true, CONTROLLER_SHARED),
+                (dvp, CONTROLLER_NAMESPACED),
+                (kubevirt, CONTROLLER_KUBEVIRT),
+                (images, CONTROLLER_IMAGES),
+            ]
         }
         ("Role", "vmpool-controller-lease") => vec![(true, LEASE)],
         ("ClusterRole", "vmpool-webhook") => {

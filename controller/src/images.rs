@@ -1,0 +1,31 @@
+//! Disk images: a leader watches them and the objects with their data, and carries out the plans of [`vmpool_diskimage`].
+//!
+//! ```text
+//!  API server --watch--> Store (images, their objects, an index of referrers) --changed keys--> Queue of images
+//!      ^                   |                                                                      |
+//!      |                   v                                                                      v
+//!      |              facts of one image ----------------> vmpool_diskimage::plan ----> apply ----> status
+//!      +---- Writer: fenced by the lease, never retried ----------------------------------+-----------+
+//! ```
+//!
+//! The response of each write replaces the object in the store, so that the next pass sees it. A version that is older than
+//! the stored one is ignored.
+//!
+//! Layers, from the lowest: `kinds`, `settings`, `table`; `store`; `feed`; `context`; `live`, `writes`; `permission`, `apply`;
+//! `pass`; `lead`. The names of the importer's and the snapshot kinds come from their types.
+
+mod apply;
+mod context;
+mod feed;
+mod kinds;
+mod lead;
+mod live;
+mod pass;
+mod permission;
+mod settings;
+mod store;
+mod table;
+mod writes;
+
+pub(crate) use lead::{definitions, lead};
+pub use settings::ImageSettings;

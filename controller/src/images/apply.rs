@@ -1,0 +1,170 @@
+//! The actions of a plan.
+
+use serde_json::{Value, json};
+use vmpool_api::diskimage::{VmDiskImage, finalizers::IMAGE_PROTECTION};
+use vmpool_api::kubevirt;
+use vmpool_diskimage::objects;
+use vmpool_diskimage::plan::Action;
+use vmpool_diskimage::read::backing;
+use vmpool_engine::ObjectId;
+use vmpool_platforms::ApiObject;
+
+use super::context::{Context, Facts};
+use super::store::Store;
+use crate::metrics::WriteKind;
+use crate::object::collection;
+use crate::write::WriteError;
+
+/// What became of an action.
+pub(super) enum Applied {
+    /// It is done.
+    Done,
+    /// The image is gone, or will be: there is no status to write.
+    Gone,
+    /// The objects are not as the plan saw them. The next pass plans again.
+    Outdated,
+    /// There was no answer, or the lease ends. The next pass repeats it.
+    Unknown(WriteError),
+    /// The API server refused it.
+    Failed(WriteError),
+}
+
+impl From<WriteError> for Applied {
+    fn from(error: WriteError) -> Self {
+        match &error {
+            _ if error.is_conflict() => Self::Outdated,
+            WriteError::Fenced | WriteError::Unconfirmed(_) => Self::Unknown(error),
+            WriteError::Refused { status, .. } if status.code == 429 => Self::Unknown(error),
+            WriteError::Refused { .. } | WriteError::Invalid(_) => Self::Failed(error),
+        }
+    }
+}
+
+/// Carries out one action.
+pub(super) async fn apply(context: &Context, facts: &Facts, action: &Action) -> Applied {
+    tracing::info!(image = %facts.image.key, ?action, "writing");
+    match carry_out(context, facts, action).await {
+        Ok(applied) => applied,
+        Err(error) => error.into(),
+    }
+}
+
+async fn carry_out(context: &Context, facts: &Facts, action: &Action) -> Result<Applied, WriteError> {
+    let image = &facts.image;
+    let (namespace, name) = (image.key.namespace.as_str(), image.key.name.as_str());
+    let copied = &context.settings.copied_label_prefixes;
+    match action {
+        Action::Protect => {
+            let mut finalizers = facts.object.metadata.finalizers.clone().unwrap_or_default();
+            finalizers.push(IMAGE_PROTECTION.to_owned());
+            let patch = json!({ "metadata": { "finalizers": finalizers } });
+            context.patch_image(&facts.object, patch, None).await?;
+        }
+        Action::Unprotect => {
+            let mut finalizers = facts.object.metadata.finalizers.clone().unwrap_or_default();
+            finalizers.retain(|name| name != IMAGE_PROTECTION);
+            let patch = json!({ "metadata": { "finalizers": finalizers } });
+            match context.patch_image(&facts.object, patch, None).await {
+                Ok(()) => return Ok(Applied::Gone),
+                Err(error) if error.is_gone() => return Ok(Applied::Gone),
+                Err(error) => return Err(error),
+            }
+        }
+        Action::CreateDataVolume => {
+            let object = objects::data_volume(&facts.object, copied);
+            return create::<kubevirt::DataVolume>(
+                context,
+                facts,
+                object,
+                |volume| backing::data_volume(volume).owner,
+                |store, volume, _| store.set_volume(volume, true),
+            )
+            .await;
+        }
+        Action::MarkPrepopulated { uid } => {
+            let patch = json!({ "metadata": { "annotations": { objects::PREPOPULATED: name } } });
+            match context.merge::<kubevirt::DataVolume>(namespace, name, uid, patch).await {
+                Ok(volume) => context.update(|store, _| store.set_volume(&volume, true)),
+                // CDI may remove a DataVolume after its success.
+                Err(error) if error.is_gone() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Action::DeleteDataVolume { uid } => {
+            context.delete::<kubevirt::DataVolume>(namespace, name, uid).await?;
+        }
+        Action::CreateSnapshot => {
+            let object = objects::snapshot(&facts.object, copied);
+            return create::<kubevirt::VolumeSnapshot>(
+                context,
+                facts,
+                object,
+                |snapshot| backing::snapshot(snapshot).0.owner,
+                |store, snapshot, now| store.set_snapshot(snapshot, now, true),
+            )
+            .await;
+        }
+        Action::DeleteSnapshot { uid } => {
+            context.delete::<kubevirt::VolumeSnapshot>(namespace, name, uid).await?;
+        }
+        Action::ApplyDataSource { target } => {
+            if let Some(source) = facts.backing.data_source.ours() {
+                let mut wanted = objects::data_source_target(&image.key, *target);
+                for other in ["snapshot", "pvc"] {
+                    if wanted.get(other).is_none() {
+                        wanted[other] = Value::Null;
+                    }
+                }
+                let patch = json!({ "spec": { "source": wanted } });
+                match context.merge::<kubevirt::DataSource>(namespace, name, &source.uid, patch).await {
+                    Ok(source) => context.update(|store, _| store.set_source(&source, true)),
+                    Err(error) if error.is_gone() => return Ok(Applied::Outdated),
+                    Err(error) => return Err(error),
+                }
+                return Ok(Applied::Done);
+            }
+            let object = objects::data_source(&facts.object, *target, copied);
+            return create::<kubevirt::DataSource>(
+                context,
+                facts,
+                object,
+                |source| backing::data_source(source).owner,
+                |store, source, _| store.set_source(source, true),
+            )
+            .await;
+        }
+        Action::DeleteDataSource { uid } => {
+            context.delete::<kubevirt::DataSource>(namespace, name, uid).await?;
+        }
+        Action::Expire { uid, resource_version } => {
+            let object = ObjectId::new(name, uid);
+            let Ok(version) = resource_version.parse() else { return Ok(Applied::Outdated) };
+            let path = collection::<VmDiskImage>(namespace);
+            context.writer.delete(WriteKind::DeleteImage, path, &object, Some(version)).await?;
+            return Ok(Applied::Gone);
+        }
+    }
+    Ok(Applied::Done)
+}
+
+/// Creates an object. If it exists already and belongs to the image, an earlier request has created it.
+async fn create<K: ApiObject>(
+    context: &Context,
+    facts: &Facts,
+    object: Value,
+    owner: impl Fn(&K) -> Option<String>,
+    store: impl FnOnce(&mut Store, &K, jiff::Timestamp) -> super::store::Changed,
+) -> Result<Applied, WriteError> {
+    let stored = match context.create::<K>(&facts.image.key, object).await {
+        Ok(stored) => stored,
+        Err(error) if error.is_already_exists() => match context.get::<K>(&facts.image).await {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(Applied::Outdated),
+            Err(failed) => return Ok(Applied::Unknown(WriteError::Unconfirmed(failed.to_string()))),
+        },
+        Err(error) => return Err(error),
+    };
+    let is_ours = owner(&stored).as_deref() == Some(facts.image.uid.as_str());
+    context.update(|known, now| store(known, &stored, now));
+    Ok(if is_ours { Applied::Done } else { Applied::Outdated })
+}

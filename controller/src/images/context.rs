@@ -1,0 +1,149 @@
+//! The state that all passes of images share during one leadership.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use jiff::{Timestamp, Unit};
+use kube::Client;
+use parking_lot::Mutex;
+use vmpool_api::diskimage::{API_VERSION, VmDiskImage};
+use vmpool_diskimage::model::{Backing, Image, Key};
+use vmpool_diskimage::queue::Queue as Imports;
+use vmpool_diskimage::read;
+use vmpool_diskimage::references::Counted;
+use vmpool_engine::ObjectId;
+use vmpool_runtime::Env;
+
+use super::settings::ImageSettings;
+use super::store::{Changed, Store};
+use crate::events::{Events, Subject};
+use crate::queue::Queue;
+use crate::write::Writer;
+
+/// What a leader of images uses.
+pub(super) struct Context {
+    pub(super) env: Env,
+    pub(super) client: Client,
+    pub(super) writer: Writer,
+    pub(super) events: Events,
+    /// The namespace to reconcile; `None` means all namespaces.
+    pub(super) namespace: Option<String>,
+    pub(super) settings: ImageSettings,
+    /// Deadline of a request.
+    pub(super) deadline: Duration,
+    pub(super) queue: Queue<Key>,
+    pub(super) store: Mutex<Store>,
+    /// The queue of imports. It changes before a status is written.
+    pub(super) imports: Mutex<Imports>,
+    /// UIDs of the images for which an event says that they wait for their turn.
+    pub(super) waiting: Mutex<HashSet<String>>,
+    /// Number of first lists that are not complete.
+    unlisted: AtomicUsize,
+}
+
+/// What the caches show of one image.
+pub(super) struct Facts {
+    pub(super) object: std::sync::Arc<VmDiskImage>,
+    pub(super) image: Image,
+    pub(super) backing: Backing,
+    pub(super) counted: Counted,
+}
+
+impl Context {
+    pub(super) fn new(
+        (env, client, writer, events): (Env, Client, Writer, Events),
+        namespace: Option<String>,
+        settings: ImageSettings,
+        deadline: Duration,
+        queue: Queue<Key>,
+        store: Store,
+    ) -> Self {
+        Self {
+            env,
+            client,
+            writer,
+            events,
+            namespace,
+            settings,
+            deadline,
+            queue,
+            store: Mutex::new(store),
+            imports: Mutex::default(),
+            waiting: Mutex::default(),
+            unlisted: AtomicUsize::new(0),
+        }
+    }
+
+    /// The time of a pass, in whole seconds, as the API server writes times.
+    pub(super) fn now(&self) -> Timestamp {
+        let now = self.env.now();
+        now.round(jiff::TimestampRound::new().smallest(Unit::Second).mode(jiff::RoundMode::Trunc))
+            .unwrap_or(now)
+    }
+
+    /// Another list must be complete before the first pass.
+    pub(super) fn list_expected(&self) {
+        self.unlisted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A first list is complete. After the last one, all images get a pass.
+    pub(super) fn list_ended(&self) {
+        if self.unlisted.fetch_sub(1, Ordering::Relaxed) == 1 {
+            let all = {
+                let store = self.store.lock();
+                let mut imports = self.imports.lock();
+                for (_, object) in store.images.iter() {
+                    imports.observe(&read::image::image(object, &self.settings.allowed_urls));
+                }
+                store.all()
+            };
+            self.wake(&all);
+        }
+    }
+
+    /// Whether all first lists are complete.
+    pub(super) fn is_synced(&self) -> bool {
+        self.unlisted.load(Ordering::Relaxed) == 0
+    }
+
+    /// Changes the store, and wakes the images that this concerns.
+    pub(super) fn update(&self, change: impl FnOnce(&mut Store, Timestamp) -> Changed) {
+        let now = self.now();
+        let changed = change(&mut self.store.lock(), now);
+        if self.is_synced() {
+            self.wake(&changed);
+        }
+    }
+
+    fn wake(&self, images: &Changed) {
+        for key in images {
+            // References name images that need not exist.
+            if self.store.lock().images.get(key).is_some() || self.imports.lock().knows(key) {
+                self.queue.wake(key);
+            }
+        }
+    }
+
+    /// What the caches show of an image; `None` if it does not exist.
+    pub(super) fn facts(&self, key: &Key) -> Option<Facts> {
+        let store = self.store.lock();
+        let object = store.images.get(key)?.clone();
+        let image = read::image::image(&object, &self.settings.allowed_urls);
+        let backing = store.backing(&image);
+        let counted = store.count(&image);
+        Some(Facts { object, image, backing, counted })
+    }
+}
+
+impl Facts {
+    /// The image as the subject of events.
+    pub(super) fn subject(&self) -> Subject {
+        Subject {
+            api_version: API_VERSION.to_owned(),
+            kind: "VMDiskImage".to_owned(),
+            namespace: self.image.key.namespace.as_str().into(),
+            id: ObjectId::new(&self.image.key.name, &self.image.uid),
+        }
+    }
+}

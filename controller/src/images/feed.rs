@@ -1,0 +1,275 @@
+//! The watches that keep the store up to date.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::core::PartialObjectMeta;
+use kube::{Api, Resource};
+use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImage, VmDiskImageGrant, labels};
+use vmpool_api::kubevirt;
+use vmpool_diskimage::model::{Key, ReferrerKind};
+use vmpool_platforms::ApiObject;
+use vmpool_runtime::env::Task;
+
+use super::context::Context;
+use super::kinds::Loose;
+use super::store::{Changed, Store, owner_of};
+use super::table::{key, version};
+use crate::watch::{Change, Scope, Sink, Watched, watch};
+use crate::watches::api;
+
+/// How the objects of one kind get into the store.
+struct Feed<K> {
+    begins: fn(&mut Store),
+    set: fn(&mut Store, K, jiff::Timestamp) -> Changed,
+    /// The object was deleted.
+    unset: fn(&mut Store, &K) -> Changed,
+    /// The objects that a complete list must contain.
+    expected: fn(&Store) -> Vec<Key>,
+    /// A complete list lacks the object.
+    missing: fn(&mut Store, &Key) -> Changed,
+}
+
+struct StoreSink<K> {
+    context: Arc<Context>,
+    feed: Feed<K>,
+    listed: BTreeSet<Key>,
+    is_synced: bool,
+}
+
+impl<K: Watched> Sink<K> for StoreSink<K> {
+    fn list_begins(&mut self) {
+        self.listed.clear();
+        (self.feed.begins)(&mut self.context.store.lock());
+    }
+
+    fn listed(&mut self, object: K) {
+        self.listed.insert(key(object.meta()));
+        self.context.update(|store, now| (self.feed.set)(store, object, now));
+    }
+
+    fn list_ends(&mut self) {
+        self.context.update(|store, _| {
+            let mut changed = Changed::new();
+            for key in (self.feed.expected)(store) {
+                if !self.listed.contains(&key) {
+                    changed.extend((self.feed.missing)(store, &key));
+                }
+            }
+            changed
+        });
+        self.listed.clear();
+        if !std::mem::replace(&mut self.is_synced, true) {
+            self.context.list_ended();
+        }
+    }
+
+    fn changed(&mut self, change: Change<K>) {
+        self.context.update(|store, now| match change {
+            Change::Applied(object) => (self.feed.set)(store, object, now),
+            Change::Deleted(object) => (self.feed.unset)(store, &object),
+        });
+    }
+}
+
+/// A kind whose objects are in a table of the store.
+macro_rules! table {
+    ($table:ident, $set:expr) => {
+        Feed {
+            begins: |store| store.$table.list_begins(),
+            set: $set,
+            unset: |store, object| {
+                let key = key(object.meta());
+                let gone = store.$table.deleted(&key, version(object.meta()));
+                gone.map(|_| key).into_iter().collect()
+            },
+            expected: |store| store.$table.expected(),
+            missing: |store, key| store.$table.missing(key).map(|_| key.clone()).into_iter().collect(),
+        }
+    };
+}
+
+/// A kind whose objects may refer to images.
+macro_rules! referrers {
+    ($kind:expr, $set:ident) => {
+        Feed {
+            begins: |_| {},
+            set: |store, object, _| store.$set(&object),
+            unset: |store, object| {
+                store.unset_referrer($kind, &key(object.meta()), Some(version(object.meta())))
+            },
+            expected: |store| store.referrers($kind),
+            missing: |store, key| store.unset_referrer($kind, key, None),
+        }
+    };
+}
+
+/// A kind whose objects give a permission to clone.
+macro_rules! permissions {
+    ($table:ident) => {
+        Feed {
+            begins: |store| store.$table.list_begins(),
+            set: |store, object, _| {
+                let affected = owner_of(&object);
+                let set =
+                    store.$table.set(key(&object.metadata), version(&object.metadata), Arc::new(object));
+                if set.is_ok() { affected } else { Changed::new() }
+            },
+            unset: |store, object| {
+                store.$table.deleted(&key(&object.metadata), version(&object.metadata));
+                owner_of(object)
+            },
+            expected: |store| store.$table.expected(),
+            missing: |store, key| {
+                store.$table.missing(key).map(|object| owner_of(&*object)).unwrap_or_default()
+            },
+        }
+    };
+}
+
+/// Starts the watches of the kinds that the cluster serves.
+pub(super) fn begin(context: &Arc<Context>) -> Vec<Task> {
+    let served = context.store.lock().served;
+    let mut watches = Watches { context, tasks: Vec::new() };
+    watches.namespaced::<VmDiskImage>(
+        "watch of images",
+        Scope::default(),
+        table!(images, |store, image, _| store.set_image(image, false)),
+    );
+    watches.namespaced::<PersistentVolumeClaim>(
+        "watch of claims",
+        Scope::default(),
+        table!(claims, |store, claim, _| store.set_claim(&claim)),
+    );
+    watches.namespaced::<Wrapper>(
+        "watch of wrappers",
+        Scope::default(),
+        referrers!(ReferrerKind::Wrapper, set_wrapper),
+    );
+    watches.namespaced::<VmDiskImageGrant>(
+        "watch of grants",
+        Scope::default(),
+        Feed {
+            begins: |_| {},
+            set: |store, grant, _| store.set_grant(&grant),
+            unset: |store, grant| store.unset_grant(&key(grant.meta()), Some(version(grant.meta()))),
+            expected: Store::grants,
+            missing: |store, key| store.unset_grant(key, None),
+        },
+    );
+    let permissions = Scope { label: Some(labels::IMAGE_UID), ..Scope::default() };
+    watches.namespaced::<Role>("watch of roles", permissions, permissions!(roles));
+    watches.namespaced::<RoleBinding>("watch of role bindings", permissions, permissions!(bindings));
+    if served.importer {
+        watches.namespaced::<kubevirt::DataVolume>(
+            "watch of imports",
+            Scope::default(),
+            Feed {
+                begins: |store| store.volumes.list_begins(),
+                set: |store, volume, _| store.set_volume(&volume, false),
+                unset: |store, volume| {
+                    let (key, version) = (key(volume.meta()), version(volume.meta()));
+                    let mut changed = store.unset_referrer(ReferrerKind::DataVolume, &key, Some(version));
+                    changed.extend(store.volumes.deleted(&key, version).map(|_| key));
+                    changed
+                },
+                expected: |store| store.volumes.expected(),
+                missing: |store, key| {
+                    let mut changed = store.unset_referrer(ReferrerKind::DataVolume, key, None);
+                    changed.extend(store.volumes.missing(key).map(|_| key.clone()));
+                    changed
+                },
+            },
+        );
+        watches.namespaced::<kubevirt::DataSource>(
+            "watch of sources",
+            Scope::default(),
+            table!(sources, |store, source, _| store.set_source(&source, false)),
+        );
+    }
+    if served.snapshots {
+        watches.namespaced::<kubevirt::VolumeSnapshot>(
+            "watch of snapshots",
+            Scope::default(),
+            table!(snapshots, |store, snapshot, now| store.set_snapshot(&snapshot, now, false)),
+        );
+    }
+    if served.machines {
+        watches.namespaced::<Loose<kubevirt::VirtualMachine>>(
+            "watch of machines that use images",
+            Scope::default(),
+            referrers!(ReferrerKind::Machine, set_machine),
+        );
+    }
+    if served.pools {
+        watches.namespaced::<Loose<kubevirt::VirtualMachinePool>>(
+            "watch of pools that use images",
+            Scope::default(),
+            referrers!(ReferrerKind::Pool, set_pool),
+        );
+    }
+    if context.namespace.is_none() {
+        watches.of_cluster(served.snapshots);
+    }
+    watches.tasks
+}
+
+struct Watches<'c> {
+    context: &'c Arc<Context>,
+    tasks: Vec<Task>,
+}
+
+impl Watches<'_> {
+    fn namespaced<K: ApiObject>(&mut self, task: &'static str, scope: Scope, feed: Feed<K>) {
+        let api = api::<K>(&self.context.client, self.context.namespace.as_deref());
+        self.follow(task, api, scope, feed);
+    }
+
+    /// The kinds without a namespace. A controller of one namespace has no right to read them.
+    fn of_cluster(&mut self, snapshots: bool) {
+        let client = self.context.client.clone();
+        let metadata = Scope { metadata_only: true, ..Scope::default() };
+        self.follow(
+            "watch of namespaces",
+            Api::<PartialObjectMeta<Namespace>>::all(client.clone()),
+            metadata,
+            Feed {
+                begins: |_| {},
+                set: |store, namespace, _| store.set_labels(&namespace, true),
+                unset: |store, namespace| store.set_labels(namespace, false),
+                expected: Store::labeled,
+                missing: |store, key| store.unset_labels(key),
+            },
+        );
+        if snapshots {
+            let contents = Api::<Loose<kubevirt::VolumeSnapshotContent>>::all(client);
+            self.follow(
+                "watch of snapshot contents",
+                contents,
+                Scope::default(),
+                Feed {
+                    begins: |_| {},
+                    set: |store, content, _| store.set_content(&content, true),
+                    unset: |store, content| store.set_content(content, false),
+                    expected: |store| {
+                        store.contents.as_ref().map(|contents| contents.expected()).unwrap_or_default()
+                    },
+                    missing: |store, key| {
+                        // Which snapshot had it is not known anymore.
+                        let gone = store.contents.as_mut().and_then(|contents| contents.missing(key));
+                        gone.map(|()| store.all()).unwrap_or_default()
+                    },
+                },
+            );
+        }
+    }
+
+    fn follow<K: Watched>(&mut self, task: &'static str, api: Api<K>, scope: Scope, feed: Feed<K>) {
+        let context = self.context;
+        context.list_expected();
+        let sink = StoreSink { context: context.clone(), feed, listed: BTreeSet::new(), is_synced: false };
+        self.tasks.push(context.env.spawn(task, watch::<K>(api, context.env.clone(), scope, sink)));
+    }
+}

@@ -1,0 +1,66 @@
+//! Objects of which only some fields are read.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::Deserialize;
+use serde_json::Value;
+use vmpool_platforms::slim_metadata;
+
+/// An object of kind `K`, with its spec and its status as they are stored. A field of a newer version cannot fail the list.
+#[derive(Deserialize)]
+#[serde(bound = "")]
+pub(super) struct Loose<K> {
+    #[serde(deserialize_with = "slim_metadata")]
+    pub(super) metadata: ObjectMeta,
+    #[serde(default)]
+    pub(super) spec: Value,
+    #[serde(default)]
+    pub(super) status: Value,
+    #[serde(skip)]
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> Clone for Loose<K> {
+    fn clone(&self) -> Self {
+        Self {
+            metadata: self.metadata.clone(),
+            spec: self.spec.clone(),
+            status: self.status.clone(),
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<K> fmt::Debug for Loose<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loose").field("metadata", &self.metadata).finish_non_exhaustive()
+    }
+}
+
+impl<K: Resource<DynamicType = ()>> Resource for Loose<K> {
+    type DynamicType = ();
+    type Scope = K::Scope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        K::kind(&())
+    }
+    fn group((): &()) -> Cow<'_, str> {
+        K::group(&())
+    }
+    fn version((): &()) -> Cow<'_, str> {
+        K::version(&())
+    }
+    fn plural((): &()) -> Cow<'_, str> {
+        K::plural(&())
+    }
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}

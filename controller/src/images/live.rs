@@ -1,0 +1,143 @@
+//! Reads from the API server that a decision needs before it removes something.
+
+use std::collections::BTreeMap;
+
+use futures::AsyncReadExt;
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim};
+use kube::api::GetParams;
+use kube::core::{PartialObjectMeta, Request};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImageGrant};
+use vmpool_api::kubevirt;
+use vmpool_diskimage::grants::Grant;
+use vmpool_diskimage::model::{Backing, Image};
+use vmpool_diskimage::read::{self, backing, backing::Owned, referrer};
+use vmpool_diskimage::references::{Counted, Index, Referrer};
+use vmpool_platforms::ApiObject;
+use vmpool_runtime::env::Elapsed;
+
+use super::context::Context;
+use super::kinds::Loose;
+use crate::object::collection;
+use crate::rejection;
+use crate::watch::{Broken, Scope, Watched, list};
+use crate::watches::api;
+
+/// How many times the deadline of a request all pages of a list may take.
+const PAGES: u32 = 8;
+
+/// Why a live read failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadFailed {
+    #[error("reading an object")]
+    Get(#[source] kube::Error),
+    #[error("listing all objects of a kind")]
+    List(#[source] Broken),
+    #[error(transparent)]
+    TooLate(#[from] Elapsed),
+}
+
+impl Context {
+    /// Reads an object. `None` if it does not exist, or if the cluster does not serve its kind.
+    pub(super) async fn get<K: ApiObject>(&self, image: &Image) -> Result<Option<K>, ReadFailed> {
+        let request = Request::new(collection::<K>(&image.key.namespace));
+        let mut request = request
+            .get(&image.key.name, &GetParams::default())
+            .map_err(|error| ReadFailed::Get(kube::Error::BuildRequest(error)))?;
+        request.extensions_mut().insert("get");
+        let read = async {
+            let mut body = match rejection::read(&self.client, request).await {
+                Ok(body) => std::pin::pin!(body),
+                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let mut text = Vec::new();
+            body.read_to_end(&mut text).await.map_err(kube::Error::ReadEvents)?;
+            serde_json::from_slice(&text).map(Some).map_err(kube::Error::SerdeError)
+        };
+        self.env.timeout(self.deadline, read).await?.map_err(ReadFailed::Get)
+    }
+
+    /// The objects with the data of an image. What only watches show is taken from the caches.
+    pub(super) async fn read_backing(&self, image: &Image, cached: &Backing) -> Result<Backing, ReadFailed> {
+        let volume = self.get::<kubevirt::DataVolume>(image).await?;
+        let claim = self.get::<PersistentVolumeClaim>(image).await?;
+        let snapshot = self.get::<kubevirt::VolumeSnapshot>(image).await?;
+        let source = self.get::<kubevirt::DataSource>(image).await?;
+        let volume = volume.as_ref().map(backing::data_volume);
+        let data_volume = Owned::found(volume.as_ref(), &image.uid);
+        let snapshot = snapshot.as_ref().map(|stored| {
+            let mut owned = backing::snapshot(stored).0;
+            let known = cached.snapshot.ours().filter(|known| known.uid == owned.object.uid);
+            owned.object.unready_since = known.and_then(|known| known.unready_since);
+            owned.object.content_lost = known.is_some_and(|known| known.content_lost);
+            owned
+        });
+        Ok(Backing {
+            claim: Owned::found_claim(claim.as_ref().map(backing::claim).as_ref(), &image.uid, &data_volume),
+            data_volume,
+            snapshot: Owned::found(snapshot.as_ref(), &image.uid),
+            data_source: Owned::found(source.as_ref().map(backing::data_source).as_ref(), &image.uid),
+            importer_served: cached.importer_served,
+            snapshots_served: cached.snapshots_served,
+        })
+    }
+
+    /// Counts the references to an image from lists that begin now: one of each kind that can refer to it, and of what
+    /// permits references from other namespaces.
+    pub(super) async fn read_references(&self, image: &Image) -> Result<Counted, ReadFailed> {
+        let mut found: Vec<Referrer> = Vec::new();
+        self.list_all(|object: Wrapper| found.push(referrer::wrapper(&object))).await?;
+        self.list_all(|object: Loose<kubevirt::VirtualMachine>| {
+            found.push(referrer::machine(&object.metadata, &object.spec));
+        })
+        .await?;
+        self.list_all(|object: Loose<kubevirt::VirtualMachinePool>| {
+            found.push(referrer::pool(&object.metadata, &object.spec));
+        })
+        .await?;
+        self.list_all(|object: Loose<kubevirt::DataVolume>| {
+            let phase = object.status["phase"].as_str();
+            found.push(referrer::data_volume(&object.metadata, &object.spec, phase));
+        })
+        .await?;
+        let mut grants: Vec<Grant> = Vec::new();
+        let of_namespace = Api::<VmDiskImageGrant>::namespaced(self.client.clone(), &image.key.namespace);
+        self.pages(&of_namespace, Scope::default(), |grant| grants.push(read::grant(&grant))).await?;
+        let mut labels = BTreeMap::new();
+        if self.namespace.is_none() && !grants.is_empty() {
+            let namespaces = Api::<PartialObjectMeta<Namespace>>::all(self.client.clone());
+            let scope = Scope { metadata_only: true, ..Scope::default() };
+            self.pages(&namespaces, scope, |namespace: PartialObjectMeta<Namespace>| {
+                let metadata = namespace.metadata;
+                labels.extend(metadata.name.zip(metadata.labels));
+            })
+            .await?;
+        }
+        let mut counted = Index::new(found).count(image, &grants, &labels);
+        counted.references.live = true;
+        Ok(counted)
+    }
+
+    async fn list_all<K: ApiObject>(&self, visit: impl FnMut(K)) -> Result<(), ReadFailed> {
+        self.pages(&api::<K>(&self.client, self.namespace.as_deref()), Scope::default(), visit).await
+    }
+
+    /// Lists all objects. A kind that the cluster does not serve has none.
+    async fn pages<K: Watched>(
+        &self,
+        api: &Api<K>,
+        scope: Scope,
+        visit: impl FnMut(K),
+    ) -> Result<(), ReadFailed>
+    where
+        K: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        match self.env.timeout(self.deadline * PAGES, list(api, scope, visit)).await? {
+            Ok(_version) => Ok(()),
+            Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => Ok(()),
+            Err(error) => Err(ReadFailed::List(error)),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! One pass of an image: observe, plan, apply, report.
+
+use std::time::Duration;
+
+use vmpool_api::diskimage::values::ImagePhase;
+use vmpool_diskimage::failure::without_queries;
+use vmpool_diskimage::model::{Image, Key};
+use vmpool_diskimage::plan::{self, Action, Event, Plan, World};
+use vmpool_diskimage::status;
+use vmpool_runtime::telemetry::with_causes;
+
+use super::apply::{Applied, apply};
+use super::context::{Context, Facts};
+use super::permission;
+use super::writes::{difference, json};
+use crate::queue::Requeue;
+use crate::write::WriteError;
+
+/// The wait after a request without an answer, and after a conflict that no event resolves.
+const AGAIN: Duration = Duration::from_secs(2);
+/// The wait after a refused write that is not part of an import.
+const AFTER_REFUSAL: Duration = Duration::from_secs(30);
+
+/// Runs a pass.
+pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
+    let before = context.imports.lock().transferring();
+    let again = pass(context, key).await;
+    // A place in the queue became free: the images that waited for it get a pass.
+    let next = {
+        let imports = context.imports.lock();
+        if imports.transferring() < before {
+            imports.next(context.settings.limits.max_concurrent_syncs)
+        } else {
+            Vec::new()
+        }
+    };
+    for other in next {
+        context.queue.wake(&other);
+    }
+    again
+}
+
+async fn pass(context: &Context, key: &Key) -> Requeue {
+    let Some(mut facts) = context.facts(key) else {
+        context.imports.lock().remove(key);
+        return Requeue::Never;
+    };
+    let turn = turn(context, &facts.image);
+    let mut plan = plan_of(context, &facts, turn, false);
+    let mut is_live = false;
+    // A plan can need the references, and then the objects.
+    for _ in 0..2 {
+        if !plan.reads.references && !plan.reads.backing {
+            break;
+        }
+        if plan.reads.references {
+            match context.read_references(&facts.image).await {
+                Ok(counted) => facts.counted = counted,
+                Err(error) => {
+                    let error = with_causes(&error);
+                    tracing::warn!(image = %key, error, "references cannot be counted, so nothing is removed");
+                    break;
+                }
+            }
+        }
+        if plan.reads.backing {
+            match context.read_backing(&facts.image, &facts.backing).await {
+                Ok(backing) => (facts.backing, is_live) = (backing, true),
+                Err(error) => {
+                    let error = with_causes(&error);
+                    tracing::warn!(image = %key, error, "the objects of the image cannot be read");
+                    break;
+                }
+            }
+        }
+        plan = plan_of(context, &facts, turn, is_live);
+    }
+    carry_out(context, &facts, plan, is_live, turn).await
+}
+
+/// Whether the queue lets the image start its import.
+fn turn(context: &Context, image: &Image) -> bool {
+    let mut imports = context.imports.lock();
+    imports.observe(image);
+    image.status.phase == Some(ImagePhase::Queued)
+        && !image.deleting
+        && imports.turn(&image.key, context.settings.limits.max_concurrent_syncs)
+}
+
+fn plan_of(context: &Context, facts: &Facts, turn: bool, is_live: bool) -> Plan {
+    plan::plan(&world(context, facts, turn, is_live))
+}
+
+fn world<'a>(context: &'a Context, facts: &'a Facts, turn: bool, is_live: bool) -> World<'a> {
+    World {
+        now: context.now(),
+        settings: &context.settings.limits,
+        image: &facts.image,
+        backing: &facts.backing,
+        backing_is_live: is_live,
+        references: &facts.counted.references,
+        turn,
+    }
+}
+
+async fn carry_out(context: &Context, facts: &Facts, mut plan: Plan, is_live: bool, turn: bool) -> Requeue {
+    let image = &facts.image;
+    if turn && !plan.status.transfers() {
+        context.imports.lock().take_back(&image.key);
+    }
+    let mut refused = None;
+    for action in &plan.actions {
+        match apply(context, facts, action).await {
+            Applied::Done => {}
+            Applied::Gone => {
+                publish(context, facts, plan.events);
+                context.imports.lock().remove(&image.key);
+                return Requeue::After(context.settings.resync);
+            }
+            Applied::Outdated => return Requeue::After(AGAIN),
+            Applied::Unknown(error) => {
+                tracing::warn!(image = %image.key, %error, "a write is not confirmed");
+                return Requeue::After(error.retry_after().unwrap_or(AGAIN));
+            }
+            Applied::Failed(error) => {
+                refused = Some((action.clone(), error));
+                break;
+            }
+        }
+    }
+    let mut again = plan.again;
+    if let Some((action, error)) = refused {
+        again = Some(again.unwrap_or(AFTER_REFUSAL).min(AFTER_REFUSAL));
+        let failed = failed(context, facts, is_live, &action, &error);
+        context.imports.lock().take_back(&image.key);
+        // Other writes are repeated later, and the status of the plan does not describe the objects.
+        if failed.status == image.status {
+            return Requeue::After(AFTER_REFUSAL);
+        }
+        plan = failed;
+    }
+    if let Err(error) = permission::settle(context, facts).await {
+        tracing::warn!(image = %image.key, %error, "the permission to clone the image cannot be written");
+        again = Some(again.unwrap_or(AFTER_REFUSAL).min(AFTER_REFUSAL));
+    }
+    match report(context, facts, &plan).await {
+        Ok(()) => {
+            note_waiting(context, facts, &plan);
+            publish(context, facts, plan.events);
+        }
+        Err(error) if error.is_gone() => {}
+        Err(error) => {
+            tracing::debug!(image = %image.key, %error, "the status was not written");
+            again = Some(AGAIN);
+        }
+    }
+    let resync = context.settings.resync;
+    Requeue::After(again.or(plan.again).unwrap_or(resync).min(resync))
+}
+
+/// The plan after the API server refused a write.
+fn failed(context: &Context, facts: &Facts, is_live: bool, action: &Action, error: &WriteError) -> Plan {
+    let message = without_queries(&error.to_string());
+    tracing::warn!(image = %facts.image.key, ?action, message, "a write was refused");
+    plan::write_failed(&world(context, facts, false, is_live), action, &message)
+}
+
+/// Writes the status if it differs from the stored one.
+async fn report(context: &Context, facts: &Facts, plan: &Plan) -> Result<(), WriteError> {
+    // An action may have written the image since.
+    let key = &facts.image.key;
+    let stored = context.store.lock().images.get(key).cloned();
+    let Some(stored) = stored.filter(|stored| stored.metadata.uid == facts.object.metadata.uid) else {
+        return Ok(());
+    };
+    let references = &facts.counted.references.list;
+    let now = context.now();
+    let old = stored.status.as_ref();
+    let rendered = status::render(&facts.image, old, &plan.status, &facts.backing, references, now);
+    if old == Some(&rendered) {
+        return Ok(());
+    }
+    let patch = difference(&old.map(json).unwrap_or_default(), &json(&rendered));
+    context.patch_image(&stored, serde_json::json!({ "status": patch }), Some("status")).await
+}
+
+/// One event says that an image waits for its turn.
+fn note_waiting(context: &Context, facts: &Facts, plan: &Plan) {
+    let is_waiting = context.imports.lock().is_waiting(&facts.image.key);
+    let mut waiting = context.waiting.lock();
+    let uid = &facts.image.uid;
+    if !is_waiting || plan.status.phase != Some(ImagePhase::Queued) {
+        waiting.remove(uid);
+    } else if waiting.insert(uid.clone()) {
+        let limit = context.settings.limits.max_concurrent_syncs;
+        let note = format!("{limit} images are imported, which is the limit; the import waits for its turn");
+        context.events.publish_plain(&facts.subject(), "WaitingToSync", false, note);
+    }
+}
+
+fn publish(context: &Context, facts: &Facts, events: Vec<Event>) {
+    let subject = facts.subject();
+    for Event { warning, reason, message } in events {
+        context.events.publish_plain(&subject, reason, warning, without_queries(&message));
+    }
+}

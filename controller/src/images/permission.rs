@@ -1,0 +1,85 @@
+//! The permission for accounts of other namespaces to clone an image.
+
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::Resource;
+use serde_json::{Value, json};
+use vmpool_diskimage::clone_permission::{self, wanted};
+use vmpool_diskimage::model::Key;
+use vmpool_diskimage::objects;
+
+use super::context::{Context, Facts};
+use super::store::owner_of;
+use super::writes::{json, typed};
+use crate::write::WriteError;
+
+/// Creates, corrects or deletes the Role and the RoleBinding.
+pub(super) async fn settle(context: &Context, facts: &Facts) -> Result<(), WriteError> {
+    let image = &facts.image;
+    let name = clone_permission::name(&image.uid);
+    let key = Key::new(&image.key.namespace, &name);
+    let (role, binding) = {
+        let store = context.store.lock();
+        (store.roles.get(&key).cloned(), store.bindings.get(&key).cloned())
+    };
+    let Some(permission) = wanted(image, &facts.counted.accounts) else {
+        // The binding first, so that no account has half of a permission.
+        if let Some(uid) = binding.filter(|binding| is_ours(&**binding, image)).and_then(|found| uid(&*found))
+        {
+            context.delete::<RoleBinding>(&key.namespace, &name, &uid).await?;
+        }
+        if let Some(uid) = role.filter(|role| is_ours(&**role, image)).and_then(|found| uid(&*found)) {
+            context.delete::<Role>(&key.namespace, &name, &uid).await?;
+        }
+        return Ok(());
+    };
+    let wanted_role = objects::clone_role(&facts.object, &permission);
+    let wanted_binding = objects::clone_role_binding(&facts.object, &permission);
+    apply::<Role>(context, &key, role.as_deref(), wanted_role, "rules").await?;
+    apply::<RoleBinding>(context, &key, binding.as_deref(), wanted_binding, "subjects").await
+}
+
+fn uid<K: Resource>(object: &K) -> Option<String> {
+    object.meta().uid.clone()
+}
+
+fn is_ours<K: Resource>(object: &K, image: &vmpool_diskimage::model::Image) -> bool {
+    let mut owners = object.meta().owner_references.iter().flatten();
+    owners.any(|owner| owner.uid == image.uid) && owner_of(object).contains(&image.key)
+}
+
+/// Creates the object, or corrects the field that decides.
+async fn apply<K>(
+    context: &Context,
+    key: &Key,
+    found: Option<&K>,
+    wanted: Value,
+    field: &str,
+) -> Result<(), WriteError>
+where
+    K: vmpool_platforms::ApiObject + serde::Serialize + PartialEq,
+{
+    let Some(found) = found else {
+        return match context.create::<K>(key, wanted).await {
+            Ok(_) => Ok(()),
+            // The watch shows it soon.
+            Err(error) if error.is_already_exists() => Ok(()),
+            Err(error) => Err(error),
+        };
+    };
+    // The API server fills in absent fields, so the typed forms are compared.
+    let now = json(found);
+    let mut corrected = now.clone();
+    corrected[field] = wanted[field].clone();
+    if typed::<K>(corrected).as_ref().map(json).map(|object| object[field].clone())
+        == Some(now[field].clone())
+    {
+        return Ok(());
+    }
+    let Some(uid) = uid(found) else { return Ok(()) };
+    let patch = json!({ field: wanted[field] });
+    match context.merge::<K>(&key.namespace, &key.name, &uid, patch).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_gone() || error.is_conflict() => Ok(()),
+        Err(error) => Err(error),
+    }
+}

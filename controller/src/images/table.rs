@@ -1,0 +1,133 @@
+//! Objects by namespace and name, each in the newest known version.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use vmpool_diskimage::model::Key;
+
+/// The key of an object.
+pub(super) fn key(metadata: &ObjectMeta) -> Key {
+    Key::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+/// The version of an object. Kubernetes allows to compare the versions of one resource as integers.
+pub(super) fn version(metadata: &ObjectMeta) -> u64 {
+    metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
+}
+
+/// The newest known objects of one kind.
+#[derive(Debug)]
+pub(super) struct Table<T> {
+    entries: BTreeMap<Key, (u64, T)>,
+    /// Objects that were written since the current list began, so that the list may lack them.
+    written: BTreeSet<Key>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { entries: BTreeMap::new(), written: BTreeSet::new() }
+    }
+}
+
+impl<T> Table<T> {
+    pub(super) fn get(&self, key: &Key) -> Option<&T> {
+        self.entries.get(key).map(|(_, object)| object)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Key, &T)> {
+        self.entries.iter().map(|(key, (_, object))| (key, object))
+    }
+
+    /// The objects of one namespace.
+    pub(super) fn of_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a T)> {
+        let from = Key::new(namespace, "");
+        self.entries
+            .range(from..)
+            .take_while(move |(key, _)| key.namespace == namespace)
+            .map(|(key, (_, object))| (key, object))
+    }
+
+    /// Stores an object that a watch or a list shows. Returns the former one, or `Err` if the stored one is at least as new.
+    pub(super) fn set(&mut self, key: Key, version: u64, object: T) -> Result<Option<T>, T> {
+        if self.entries.get(&key).is_some_and(|(known, _)| *known >= version) {
+            return Err(object);
+        }
+        Ok(self.entries.insert(key, (version, object)).map(|(_, former)| former))
+    }
+
+    /// Stores an object that a write returned.
+    pub(super) fn wrote(&mut self, key: Key, version: u64, object: T) -> Result<Option<T>, T> {
+        self.written.insert(key.clone());
+        self.set(key, version, object)
+    }
+
+    /// Removes an object that was deleted at this version. An object that was created later stays.
+    pub(super) fn deleted(&mut self, key: &Key, version: u64) -> Option<T> {
+        let newer = self.entries.get(key).is_some_and(|(known, _)| *known > version);
+        if newer { None } else { self.entries.remove(key).map(|(_, object)| object) }
+    }
+
+    /// Removes an object that a complete list lacks.
+    pub(super) fn missing(&mut self, key: &Key) -> Option<T> {
+        self.entries.remove(key).map(|(_, object)| object)
+    }
+
+    /// A list begins.
+    pub(super) fn list_begins(&mut self) {
+        self.written.clear();
+    }
+
+    /// The objects that a complete list must contain, or they are gone.
+    pub(super) fn expected(&self) -> Vec<Key> {
+        self.entries.keys().filter(|key| !self.written.contains(key)).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn debian() -> Key {
+        Key::new("images", "debian")
+    }
+
+    #[test]
+    fn an_older_version_is_ignored() {
+        let mut table = Table::default();
+        assert_eq!(table.wrote(debian(), 7, "new"), Ok(None));
+        assert_eq!(table.set(debian(), 5, "old"), Err("old"));
+        assert_eq!(table.set(debian(), 7, "same"), Err("same"));
+        assert_eq!(table.get(&debian()), Some(&"new"));
+        assert_eq!(table.set(debian(), 8, "newer"), Ok(Some("new")));
+    }
+
+    #[test]
+    fn the_deletion_of_a_predecessor_does_not_remove_its_successor() {
+        let mut table = Table::default();
+        table.wrote(debian(), 9, "successor").unwrap();
+        assert_eq!(table.deleted(&debian(), 8), None);
+        assert_eq!(table.get(&debian()), Some(&"successor"));
+        assert_eq!(table.deleted(&debian(), 10), Some("successor"));
+    }
+
+    #[test]
+    fn a_list_that_began_before_a_write_does_not_remove_the_object() {
+        let mut table = Table::default();
+        table.set(debian(), 1, "listed").unwrap();
+        table.list_begins();
+        table.wrote(Key::new("images", "fedora"), 2, "written").unwrap();
+        assert_eq!(table.expected(), [debian()]);
+        table.list_begins();
+        assert_eq!(table.expected().len(), 2);
+    }
+
+    #[test]
+    fn a_namespace_contains_its_own_objects_only() {
+        let mut table = Table::default();
+        for (namespace, name) in [("a", "x"), ("b", "x"), ("b", "y"), ("bb", "x")] {
+            table.set(Key::new(namespace, name), 1, name).unwrap();
+        }
+        let names: Vec<&str> = table.of_namespace("b").map(|(_, name)| *name).collect();
+        assert_eq!(names, ["x", "y"]);
+    }
+}

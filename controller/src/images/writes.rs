@@ -1,0 +1,112 @@
+//! Writes to an image and its objects. Each has the UID as a precondition, or a name that only an object of the image may have.
+
+use kube::Resource;
+use kube::api::Patch;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use vmpool_api::diskimage::VmDiskImage;
+use vmpool_diskimage::model::Key;
+use vmpool_engine::ObjectId;
+use vmpool_platforms::ApiObject;
+
+use super::context::Context;
+use crate::metrics::WriteKind;
+use crate::object::collection;
+use crate::write::WriteError;
+
+impl Context {
+    /// Creates an object in the namespace of the image.
+    pub(super) async fn create<K: ApiObject>(&self, image: &Key, object: Value) -> Result<K, WriteError> {
+        self.writer.create(WriteKind::CreateImageObject, collection::<K>(&image.namespace), object).await
+    }
+
+    /// Merges a patch into the object with this name and UID.
+    pub(super) async fn merge<K: ApiObject>(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        mut patch: Value,
+    ) -> Result<K, WriteError> {
+        patch["metadata"]["uid"] = json!(uid);
+        let path = collection::<K>(namespace);
+        self.writer.patch(WriteKind::PatchImageObject, path, name, None, Patch::Merge(patch)).await
+    }
+
+    /// Deletes the object with this name and UID. An object that is gone is a success.
+    pub(super) async fn delete<K: Resource<DynamicType = ()> + ApiObject>(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+    ) -> Result<(), WriteError> {
+        let object = ObjectId::new(name, uid);
+        let path = collection::<K>(namespace);
+        match self.writer.delete(WriteKind::DeleteImageObject, path, &object, None).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_gone() || error.is_conflict() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Patches an image at the version that was read, or its status, and stores the result.
+    pub(super) async fn patch_image(
+        &self,
+        object: &VmDiskImage,
+        mut patch: Value,
+        subresource: Option<&str>,
+    ) -> Result<(), WriteError> {
+        let metadata = &object.metadata;
+        patch["metadata"]["uid"] = json!(metadata.uid);
+        patch["metadata"]["resourceVersion"] = json!(metadata.resource_version);
+        let path = collection::<VmDiskImage>(metadata.namespace.as_deref().unwrap_or_default());
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let kind = if subresource.is_some() { WriteKind::PatchImageStatus } else { WriteKind::PatchImage };
+        let stored = self.writer.patch(kind, path, name, subresource, Patch::Merge(patch)).await?;
+        self.update(|store, _| store.set_image(stored, true));
+        Ok(())
+    }
+}
+
+/// A merge patch that makes `old` equal to `new`.
+pub(super) fn difference(old: &Value, new: &Value) -> Value {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else { return new.clone() };
+    let mut patch = serde_json::Map::new();
+    for (field, value) in new {
+        match old.get(field) {
+            Some(before) if before == value => {}
+            Some(before) => drop(patch.insert(field.clone(), difference(before, value))),
+            None => drop(patch.insert(field.clone(), value.clone())),
+        }
+    }
+    for field in old.keys().filter(|field| !new.contains_key(*field)) {
+        patch.insert(field.clone(), Value::Null);
+    }
+    Value::Object(patch)
+}
+
+/// An object as JSON.
+pub(super) fn json<T: serde::Serialize>(object: &T) -> Value {
+    serde_json::to_value(object).unwrap_or_default()
+}
+
+/// Reads an object from JSON.
+pub(super) fn typed<T: DeserializeOwned>(object: Value) -> Option<T> {
+    serde_json::from_value(object).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patch_changes_what_differs_and_removes_what_is_gone() {
+        let old = json!({ "a": 1, "b": { "c": 1, "d": 2 }, "e": [1, 2], "f": 3 });
+        let new = json!({ "a": 1, "b": { "c": 1, "x": 3 }, "e": [2], "g": {} });
+        let patch = difference(&old, &new);
+        assert_eq!(patch, json!({ "b": { "d": null, "x": 3 }, "e": [2], "f": null, "g": {} }));
+        let mut merged = old;
+        json_patch::merge(&mut merged, &patch);
+        assert_eq!(merged, new);
+    }
+}
