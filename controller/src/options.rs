@@ -35,7 +35,8 @@ pub struct Options {
     )]
     pub platforms: Vec<PlatformName>,
 
-    /// Remove the finalizers of vmpool from all pools and machines of the platforms, and exit. Takes the lease first, so that
+    /// Remove the finalizers of vmpool from all pools and machines of the platforms, and from all disk images if the feature gate
+    /// DiskImages is on, and exit. Takes the lease first, so that
     /// running replicas stop, and none leads for two minutes. For use before vmpool is uninstalled.
     #[arg(long, env = "VMPOOL_REMOVE_FINALIZERS")]
     pub remove_finalizers: bool,

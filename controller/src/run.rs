@@ -81,8 +81,10 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     let lease = options.lease.config(&env, &home).map_err(OptionsError::from)?;
     if options.remove_finalizers {
         let namespace = namespace.as_deref();
-        let removed = uninstall::remove_finalizers(&client, &env, &lease, namespace, platforms).await?;
-        tracing::info!(removed, "removed the finalizers of pools and machines");
+        let removed =
+            uninstall::remove_finalizers(&client, &env, &lease, namespace, platforms, reconciles_images)
+                .await?;
+        tracing::info!(removed, "removed the finalizers of pools, machines and disk images");
         return Ok(());
     }
     let dependencies = Dependencies {

@@ -7,7 +7,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use serde_json::Value;
+use serde_json::{Value, json};
+use vmpool_api::diskimage::VmDiskImage;
+use vmpool_api::diskimage::finalizers::IMAGE_PROTECTION;
 use vmpool_platforms::{ApiObject, Dvp, Finalizers, KubeVirt, OtherController, Platform};
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::LeaseConfig;
@@ -44,7 +46,7 @@ pub enum UninstallError {
 }
 
 /// Takes the lease from the leader, waits until it has stopped, and removes the finalizers of the controller from all
-/// pools and machines of these platforms. Returns their number. No replica leads for two minutes afterwards.
+/// pools and machines of these platforms, and from disk images if `images` says so. Returns their number. No replica leads for two minutes afterwards.
 ///
 /// # Errors
 /// The first request that fails. It is safe to try again.
@@ -54,6 +56,7 @@ pub(crate) async fn remove_finalizers(
     lease: &LeaseConfig,
     namespace: Option<&str>,
     platforms: &[PlatformName],
+    images: bool,
 ) -> Result<usize, UninstallError> {
     take(client, env, lease).await.map_err(UninstallError::Lease)?;
     env.sleep(lease.duration).await;
@@ -63,6 +66,9 @@ pub(crate) async fn remove_finalizers(
     }
     if platforms.contains(&PlatformName::Kubevirt) {
         removed += of_platform::<KubeVirt>(client, env, namespace).await?;
+    }
+    if images {
+        removed += of_images(client, env, namespace).await?;
     }
     Ok(removed)
 }
@@ -118,6 +124,33 @@ async fn of_platform<P: Platform>(
         env.sleep(PAUSE).await;
     }
     Err(UninstallError::Remain(left))
+}
+
+/// Removes the finalizer of all disk images. Their objects and their references stay as they are.
+async fn of_images(client: &Client, env: &Env, namespace: Option<&str>) -> Result<usize, UninstallError> {
+    let images = api(client, namespace);
+    let (mut removed, mut left) = (0, 0);
+    for _ in 0..ROUNDS {
+        let swept = sweep::<VmDiskImage>(client, &images, without_protection).await?;
+        removed += swept.0;
+        left = swept.1;
+        if left == 0 {
+            return Ok(removed);
+        }
+        env.sleep(PAUSE).await;
+    }
+    Err(UninstallError::Remain(left))
+}
+
+/// A JSON patch that removes the finalizer, and fails if the finalizers have changed.
+fn without_protection(image: &VmDiskImage) -> Option<Value> {
+    let finalizers = image.metadata.finalizers.as_ref()?;
+    let index = finalizers.iter().position(|finalizer| finalizer == IMAGE_PROTECTION)?;
+    let path = format!("/metadata/finalizers/{index}");
+    Some(json!([
+        { "op": "test", "path": path, "value": IMAGE_PROTECTION },
+        { "op": "remove", "path": path },
+    ]))
 }
 
 /// Whether another controller may serve the pools.

@@ -35,7 +35,7 @@ pub struct Referrer {
     pub images: BTreeSet<Key>,
     /// On wrappers: the image in its status.
     pub mark: Option<Mark>,
-    /// UID of the wrapper that controls a machine, or of the machine that owns a DataVolume.
+    /// UID of the wrapper that controls a machine, of the machine that owns a DataVolume, or of the pool of a stored revision.
     pub owner: Option<String>,
     /// On DataVolumes: whether the clone has ended.
     pub finished: bool,
@@ -125,6 +125,7 @@ impl Index {
         let none = BTreeMap::new();
         let mut counted = Counted::default();
         let named = self.by_image.get(&image.key).into_iter().flatten();
+        let mut pools = BTreeSet::new();
         for referrer in named.filter_map(|uid| self.referrers.get(uid)) {
             if !self.counts(referrer, image) {
                 continue;
@@ -140,9 +141,16 @@ impl Index {
             {
                 counted.accounts.insert(Account { namespace: namespace.clone(), name: name.clone() });
             }
+            let mut uid = &referrer.uid;
+            if referrer.kind == ReferrerKind::Pool {
+                // A stored revision has the pool as its owner.
+                uid = referrer.owner.as_ref().unwrap_or(uid);
+                if !pools.insert(uid) {
+                    continue;
+                }
+            }
             add(&mut counted.references.counts, referrer.kind);
-            let reference =
-                Reference { key: referrer.key.clone(), kind: referrer.kind, uid: referrer.uid.clone() };
+            let reference = Reference { key: referrer.key.clone(), kind: referrer.kind, uid: uid.clone() };
             counted.references.list.push(reference);
         }
         counted.references.list.sort();

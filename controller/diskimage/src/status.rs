@@ -122,10 +122,8 @@ fn conditions(
         let holds = reason == Reason::Synced;
         conditions.push(condition("Ready", holds, reason.as_str(), planned.message.clone()));
     }
-    let (in_use, reason) = match planned.counts.is_zero() {
-        true => (false, "Unreferenced"),
-        false => (true, "Referenced"),
-    };
+    let in_use = !planned.counts.is_zero();
+    let reason = if in_use { "Referenced" } else { "Unreferenced" };
     conditions.push(condition("InUse", in_use, reason, describe(planned.counts)));
     if let Some(blocked) = planned.deletion {
         let (reason, message) = match blocked {
@@ -137,9 +135,10 @@ fn conditions(
         conditions.push(condition("DeletionBlocked", true, reason, message));
     }
     if let Some(lost) = planned.source_volume_lost {
-        let (reason, message) = match lost {
-            true => ("SourceVolumeLost", "the claim is lost, and machines still clone the snapshot"),
-            false => ("Bound", "the claim is bound"),
+        let (reason, message) = if lost {
+            ("SourceVolumeLost", "the claim is lost, and machines still clone the snapshot")
+        } else {
+            ("Bound", "the claim is bound")
         };
         conditions.push(condition("SourceVolumeHealthy", !lost, reason, message.to_owned()));
     }

@@ -11,6 +11,7 @@ use vmpool_platforms::ApiObject;
 
 use super::context::{Context, Facts};
 use super::store::Store;
+use super::table::Origin;
 use crate::metrics::WriteKind;
 use crate::object::collection;
 use crate::write::WriteError;
@@ -77,14 +78,14 @@ async fn carry_out(context: &Context, facts: &Facts, action: &Action) -> Result<
                 facts,
                 object,
                 |volume| backing::data_volume(volume).owner,
-                |store, volume, _| store.set_volume(volume, true),
+                |store, volume, _| store.set_volume(volume, Origin::Written),
             )
             .await;
         }
         Action::MarkPrepopulated { uid } => {
             let patch = json!({ "metadata": { "annotations": { objects::PREPOPULATED: name } } });
             match context.merge::<kubevirt::DataVolume>(namespace, name, uid, patch).await {
-                Ok(volume) => context.update(|store, _| store.set_volume(&volume, true)),
+                Ok(volume) => context.update(|store, _| store.set_volume(&volume, Origin::Written)),
                 // CDI may remove a DataVolume after its success.
                 Err(error) if error.is_gone() => {}
                 Err(error) => return Err(error),
@@ -100,7 +101,7 @@ async fn carry_out(context: &Context, facts: &Facts, action: &Action) -> Result<
                 facts,
                 object,
                 |snapshot| backing::snapshot(snapshot).0.owner,
-                |store, snapshot, now| store.set_snapshot(snapshot, now, true),
+                |store, snapshot, now| store.set_snapshot(snapshot, now, Origin::Written),
             )
             .await;
         }
@@ -117,7 +118,7 @@ async fn carry_out(context: &Context, facts: &Facts, action: &Action) -> Result<
                 }
                 let patch = json!({ "spec": { "source": wanted } });
                 match context.merge::<kubevirt::DataSource>(namespace, name, &source.uid, patch).await {
-                    Ok(source) => context.update(|store, _| store.set_source(&source, true)),
+                    Ok(source) => context.update(|store, _| store.set_source(&source, Origin::Written)),
                     Err(error) if error.is_gone() => return Ok(Applied::Outdated),
                     Err(error) => return Err(error),
                 }
@@ -129,7 +130,7 @@ async fn carry_out(context: &Context, facts: &Facts, action: &Action) -> Result<
                 facts,
                 object,
                 |source| backing::data_source(source).owner,
-                |store, source, _| store.set_source(source, true),
+                |store, source, _| store.set_source(source, Origin::Written),
             )
             .await;
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::core::PartialObjectMeta;
@@ -16,7 +17,7 @@ use vmpool_runtime::env::Task;
 use super::context::Context;
 use super::kinds::Loose;
 use super::store::{Changed, Store, owner_of};
-use super::table::{key, version};
+use super::table::{Origin, Table, key, version};
 use crate::watch::{Change, Scope, Sink, Watched, watch};
 use crate::watches::api;
 
@@ -136,7 +137,7 @@ pub(super) fn begin(context: &Arc<Context>) -> Vec<Task> {
     watches.namespaced::<VmDiskImage>(
         "watch of images",
         Scope::default(),
-        table!(images, |store, image, _| store.set_image(image, false)),
+        table!(images, |store, image, _| store.set_image(image, Origin::Watched)),
     );
     watches.namespaced::<PersistentVolumeClaim>(
         "watch of claims",
@@ -168,7 +169,7 @@ pub(super) fn begin(context: &Arc<Context>) -> Vec<Task> {
             Scope::default(),
             Feed {
                 begins: |store| store.volumes.list_begins(),
-                set: |store, volume, _| store.set_volume(&volume, false),
+                set: |store, volume, _| store.set_volume(&volume, Origin::Watched),
                 unset: |store, volume| {
                     let (key, version) = (key(volume.meta()), version(volume.meta()));
                     let mut changed = store.unset_referrer(ReferrerKind::DataVolume, &key, Some(version));
@@ -186,14 +187,14 @@ pub(super) fn begin(context: &Arc<Context>) -> Vec<Task> {
         watches.namespaced::<kubevirt::DataSource>(
             "watch of sources",
             Scope::default(),
-            table!(sources, |store, source, _| store.set_source(&source, false)),
+            table!(sources, |store, source, _| store.set_source(&source, Origin::Watched)),
         );
     }
     if served.snapshots {
         watches.namespaced::<kubevirt::VolumeSnapshot>(
             "watch of snapshots",
             Scope::default(),
-            table!(snapshots, |store, snapshot, now| store.set_snapshot(&snapshot, now, false)),
+            table!(snapshots, |store, snapshot, now| store.set_snapshot(&snapshot, now, Origin::Watched)),
         );
     }
     if served.machines {
@@ -208,6 +209,19 @@ pub(super) fn begin(context: &Arc<Context>) -> Vec<Task> {
             "watch of pools that use images",
             Scope::default(),
             referrers!(ReferrerKind::Pool, set_pool),
+        );
+        watches.namespaced::<Loose<ControllerRevision>>(
+            "watch of revisions that use images",
+            Scope::default(),
+            Feed {
+                begins: |_| {},
+                set: |store, revision, _| store.set_revision(&revision),
+                unset: |store, revision| {
+                    store.unset_revision(&key(revision.meta()), Some(version(revision.meta())))
+                },
+                expected: Store::revisions,
+                missing: |store, key| store.unset_revision(key, None),
+            },
         );
     }
     if context.namespace.is_none() {
@@ -253,9 +267,7 @@ impl Watches<'_> {
                     begins: |_| {},
                     set: |store, content, _| store.set_content(&content, true),
                     unset: |store, content| store.set_content(content, false),
-                    expected: |store| {
-                        store.contents.as_ref().map(|contents| contents.expected()).unwrap_or_default()
-                    },
+                    expected: |store| store.contents.as_ref().map(Table::expected).unwrap_or_default(),
                     missing: |store, key| {
                         // Which snapshot had it is not known anymore.
                         let gone = store.contents.as_mut().and_then(|contents| contents.missing(key));

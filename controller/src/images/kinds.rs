@@ -20,6 +20,9 @@ pub(super) struct Loose<K> {
     pub(super) spec: Value,
     #[serde(default)]
     pub(super) status: Value,
+    /// Of ControllerRevisions.
+    #[serde(default)]
+    pub(super) data: Value,
     #[serde(skip)]
     kind: PhantomData<fn() -> K>,
 }
@@ -30,6 +33,7 @@ impl<K> Clone for Loose<K> {
             metadata: self.metadata.clone(),
             spec: self.spec.clone(),
             status: self.status.clone(),
+            data: self.data.clone(),
             kind: PhantomData,
         }
     }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use futures::AsyncReadExt;
+use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim};
+use kube::Api;
 use kube::api::GetParams;
 use kube::core::{PartialObjectMeta, Request};
-use kube::{Api, Resource};
-use serde::de::DeserializeOwned;
 use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImageGrant};
 use vmpool_api::kubevirt;
 use vmpool_diskimage::grants::Grant;
@@ -97,6 +97,10 @@ impl Context {
             found.push(referrer::pool(&object.metadata, &object.spec));
         })
         .await?;
+        self.list_all(|object: Loose<ControllerRevision>| {
+            found.extend(referrer::revision(&object.metadata, &object.data));
+        })
+        .await?;
         self.list_all(|object: Loose<kubevirt::DataVolume>| {
             let phase = object.status["phase"].as_str();
             found.push(referrer::data_volume(&object.metadata, &object.spec, phase));
@@ -130,10 +134,7 @@ impl Context {
         api: &Api<K>,
         scope: Scope,
         visit: impl FnMut(K),
-    ) -> Result<(), ReadFailed>
-    where
-        K: Resource<DynamicType = ()> + DeserializeOwned,
-    {
+    ) -> Result<(), ReadFailed> {
         match self.env.timeout(self.deadline * PAGES, list(api, scope, visit)).await? {
             Ok(_version) => Ok(()),
             Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => Ok(()),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::core::PartialObjectMeta;
@@ -16,13 +17,14 @@ use vmpool_diskimage::references::{Counted, Index, Referrer};
 use vmpool_diskimage::{model, model::Image};
 
 use super::kinds::Loose;
-use super::table::{Table, key, version};
+use super::table::{Origin, Table, key, version};
 
 /// The images that a change concerns.
 pub(super) type Changed = BTreeSet<Key>;
 
 /// Which kinds the cluster serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each kind is served or not")]
 pub(super) struct Served {
     pub(super) importer: bool,
     pub(super) snapshots: bool,
@@ -53,6 +55,8 @@ pub(super) struct Store {
     grants: Table<Grant>,
     labels: BTreeMap<String, BTreeMap<String, String>>,
     referrers: BTreeMap<ReferrerKind, Table<String>>,
+    /// The stored revisions of pools, by their own names.
+    revisions: Table<String>,
     index: Index,
 }
 
@@ -94,23 +98,17 @@ impl Store {
         self.images.iter().map(|(key, _)| key.clone()).collect()
     }
 
-    pub(super) fn set_image(&mut self, object: VmDiskImage, wrote: bool) -> Changed {
+    pub(super) fn set_image(&mut self, object: VmDiskImage, origin: Origin) -> Changed {
         let (key, version) = (key(&object.metadata), version(&object.metadata));
         let object = Arc::new(object);
-        let set = match wrote {
-            true => self.images.wrote(key.clone(), version, object),
-            false => self.images.set(key.clone(), version, object),
-        };
+        let set = self.images.put(origin, key.clone(), version, object);
         changed(set.is_ok(), key)
     }
 
-    pub(super) fn set_volume(&mut self, object: &kubevirt::DataVolume, wrote: bool) -> Changed {
+    pub(super) fn set_volume(&mut self, object: &kubevirt::DataVolume, origin: Origin) -> Changed {
         let (key, version) = (key(&object.metadata), version(&object.metadata));
         let entry = backing::data_volume(object);
-        let set = match wrote {
-            true => self.volumes.wrote(key.clone(), version, entry),
-            false => self.volumes.set(key.clone(), version, entry),
-        };
+        let set = self.volumes.put(origin, key.clone(), version, entry);
         let mut affected = changed(set.is_ok(), key);
         let spec = serde_json::to_value(&object.spec).unwrap_or_default();
         let phase = object.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -129,7 +127,7 @@ impl Store {
         &mut self,
         object: &kubevirt::VolumeSnapshot,
         now: Timestamp,
-        wrote: bool,
+        origin: Origin,
     ) -> Changed {
         let (key, version) = (key(&object.metadata), version(&object.metadata));
         let (mut snapshot, content) = backing::snapshot(object);
@@ -140,10 +138,7 @@ impl Store {
             snapshot.object.unready_since = before.unready_since.or(before.ready.then_some(now));
         }
         let entry = SnapshotEntry { snapshot, content };
-        let set = match wrote {
-            true => self.snapshots.wrote(key.clone(), version, entry),
-            false => self.snapshots.set(key.clone(), version, entry),
-        };
+        let set = self.snapshots.put(origin, key.clone(), version, entry);
         changed(set.is_ok(), key)
     }
 
@@ -165,13 +160,10 @@ impl Store {
         Changed::from([Key::new(text("namespace"), text("name"))])
     }
 
-    pub(super) fn set_source(&mut self, object: &kubevirt::DataSource, wrote: bool) -> Changed {
+    pub(super) fn set_source(&mut self, object: &kubevirt::DataSource, origin: Origin) -> Changed {
         let (key, version) = (key(&object.metadata), version(&object.metadata));
         let entry = backing::data_source(object);
-        let set = match wrote {
-            true => self.sources.wrote(key.clone(), version, entry),
-            false => self.sources.set(key.clone(), version, entry),
-        };
+        let set = self.sources.put(origin, key.clone(), version, entry);
         changed(set.is_ok(), key)
     }
 
@@ -192,19 +184,46 @@ impl Store {
         let table = self.referrers.entry(referrer.kind).or_default();
         match table.set(referrer.key.clone(), version, referrer.uid.clone()) {
             Err(_older) => Changed::new(),
-            Ok(former) => {
-                let mut affected = Changed::new();
-                if let Some(former) = former.filter(|former| *former != referrer.uid) {
-                    affected.extend(self.index.remove(&former));
-                }
-                let names_images = !referrer.images.is_empty() || referrer.mark.is_some();
-                affected.extend(match names_images {
-                    true => self.index.update(referrer),
-                    false => self.index.remove(&referrer.uid),
-                });
-                affected
-            }
+            Ok(former) => self.replace(former, referrer),
         }
+    }
+
+    fn replace(&mut self, former: Option<String>, referrer: Referrer) -> Changed {
+        let mut affected = Changed::new();
+        if let Some(former) = former.filter(|former| *former != referrer.uid) {
+            affected.extend(self.index.remove(&former));
+        }
+        let names_images = !referrer.images.is_empty() || referrer.mark.is_some();
+        affected.extend(if names_images {
+            self.index.update(referrer)
+        } else {
+            self.index.remove(&referrer.uid)
+        });
+        affected
+    }
+
+    /// Objects of other controllers are ignored.
+    pub(super) fn set_revision(&mut self, object: &Loose<ControllerRevision>) -> Changed {
+        let Some(referrer) = referrer::revision(&object.metadata, &object.data) else {
+            return Changed::new();
+        };
+        let set = self.revisions.set(key(&object.metadata), version(&object.metadata), referrer.uid.clone());
+        match set {
+            Err(_older) => Changed::new(),
+            Ok(former) => self.replace(former, referrer),
+        }
+    }
+
+    pub(super) fn unset_revision(&mut self, key: &Key, version: Option<u64>) -> Changed {
+        let uid = match version {
+            Some(version) => self.revisions.deleted(key, version),
+            None => self.revisions.missing(key),
+        };
+        uid.map(|uid| self.index.remove(&uid)).unwrap_or_default()
+    }
+
+    pub(super) fn revisions(&self) -> Vec<Key> {
+        self.revisions.expected()
     }
 
     /// An object that may refer to images is gone: deleted at this version, or missing in a list.

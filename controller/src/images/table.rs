@@ -15,6 +15,15 @@ pub(super) fn version(metadata: &ObjectMeta) -> u64 {
     metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or_default()
 }
 
+/// Where an object comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A watch or a list shows it.
+    Watched,
+    /// A write returned it.
+    Written,
+}
+
 /// The newest known objects of one kind.
 #[derive(Debug)]
 pub(super) struct Table<T> {
@@ -47,18 +56,20 @@ impl<T> Table<T> {
             .map(|(key, (_, object))| (key, object))
     }
 
-    /// Stores an object that a watch or a list shows. Returns the former one, or `Err` if the stored one is at least as new.
+    /// Stores an object. Returns the former one, or `Err` if the stored one is at least as new.
+    pub(super) fn put(&mut self, origin: Origin, key: Key, version: u64, object: T) -> Result<Option<T>, T> {
+        if origin == Origin::Written {
+            self.written.insert(key.clone());
+        }
+        self.set(key, version, object)
+    }
+
+    /// Stores an object that a watch or a list shows.
     pub(super) fn set(&mut self, key: Key, version: u64, object: T) -> Result<Option<T>, T> {
         if self.entries.get(&key).is_some_and(|(known, _)| *known >= version) {
             return Err(object);
         }
         Ok(self.entries.insert(key, (version, object)).map(|(_, former)| former))
-    }
-
-    /// Stores an object that a write returned.
-    pub(super) fn wrote(&mut self, key: Key, version: u64, object: T) -> Result<Option<T>, T> {
-        self.written.insert(key.clone());
-        self.set(key, version, object)
     }
 
     /// Removes an object that was deleted at this version. An object that was created later stays.
@@ -94,7 +105,7 @@ mod tests {
     #[test]
     fn an_older_version_is_ignored() {
         let mut table = Table::default();
-        assert_eq!(table.wrote(debian(), 7, "new"), Ok(None));
+        assert_eq!(table.put(Origin::Written, debian(), 7, "new"), Ok(None));
         assert_eq!(table.set(debian(), 5, "old"), Err("old"));
         assert_eq!(table.set(debian(), 7, "same"), Err("same"));
         assert_eq!(table.get(&debian()), Some(&"new"));
@@ -104,7 +115,7 @@ mod tests {
     #[test]
     fn the_deletion_of_a_predecessor_does_not_remove_its_successor() {
         let mut table = Table::default();
-        table.wrote(debian(), 9, "successor").unwrap();
+        table.put(Origin::Written, debian(), 9, "successor").unwrap();
         assert_eq!(table.deleted(&debian(), 8), None);
         assert_eq!(table.get(&debian()), Some(&"successor"));
         assert_eq!(table.deleted(&debian(), 10), Some("successor"));
@@ -115,7 +126,7 @@ mod tests {
         let mut table = Table::default();
         table.set(debian(), 1, "listed").unwrap();
         table.list_begins();
-        table.wrote(Key::new("images", "fedora"), 2, "written").unwrap();
+        table.put(Origin::Written, Key::new("images", "fedora"), 2, "written").unwrap();
         assert_eq!(table.expected(), [debian()]);
         table.list_begins();
         assert_eq!(table.expected().len(), 2);

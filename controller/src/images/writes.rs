@@ -10,6 +10,7 @@ use vmpool_engine::ObjectId;
 use vmpool_platforms::ApiObject;
 
 use super::context::Context;
+use super::table::Origin;
 use crate::metrics::WriteKind;
 use crate::object::collection;
 use crate::write::WriteError;
@@ -63,7 +64,7 @@ impl Context {
         let name = metadata.name.as_deref().unwrap_or_default();
         let kind = if subresource.is_some() { WriteKind::PatchImageStatus } else { WriteKind::PatchImage };
         let stored = self.writer.patch(kind, path, name, subresource, Patch::Merge(patch)).await?;
-        self.update(|store, _| store.set_image(stored, true));
+        self.update(|store, _| store.set_image(stored, Origin::Written));
         Ok(())
     }
 }

@@ -112,6 +112,7 @@ impl World {
             instance: "test".to_owned(),
             settings: self.settings,
             metrics: self.metrics.clone(),
+            images: None,
         }
     }
 

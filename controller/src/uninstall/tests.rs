@@ -29,7 +29,7 @@ async fn remove(world: &World) -> Result<usize, UninstallError> {
     let (sender, mut receiver) = tokio::sync::oneshot::channel();
     let _task = world.env.spawn("uninstall", async move {
         let platforms = [PlatformName::Dvp, PlatformName::Kubevirt];
-        drop(sender.send(remove_finalizers(&client, &env, &lease(), None, &platforms).await));
+        drop(sender.send(remove_finalizers(&client, &env, &lease(), None, &platforms, true).await));
     });
     world.advance(Duration::from_mins(1)).await;
     receiver.try_recv().unwrap()
@@ -80,4 +80,16 @@ async fn the_finalizers_stay_for_another_controller_that_serves_the_pools() {
     world.server.create("kubevirts.kubevirt.io", installation);
     assert_eq!(remove(&world).await.unwrap(), 0);
     assert!(world.finalizers(POOLS).contains(&FINALIZER.to_owned()));
+}
+
+#[tokio::test]
+async fn disk_images_lose_the_protection_that_no_controller_would_remove() {
+    const IMAGES: &str = "vmdiskimages.vmpool.dev";
+    let world = world();
+    let metadata = json!({ "name": "web", "namespace": NAMESPACE,
+        "finalizers": ["example.com/mine", "vmpool.dev/vmdiskimage-protection"] });
+    let spec = json!({ "sourceType": "blank", "diskSize": "1Gi" });
+    world.server.create(IMAGES, json!({ "metadata": metadata, "spec": spec }));
+    assert_eq!(remove(&world).await.unwrap(), 3);
+    assert_eq!(world.finalizers(IMAGES), ["example.com/mine"]);
 }

@@ -1,6 +1,8 @@
 //! Disk images with their controller, on a real API server and with a simulated importer.
 
+mod healing;
 mod imports;
+mod references;
 
 use std::time::Duration;
 

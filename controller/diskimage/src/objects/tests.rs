@@ -7,7 +7,7 @@ use crate::clone_permission::Account;
 use crate::model::Transfer;
 use crate::read::backing;
 
-fn image(spec: Value) -> VmDiskImage {
+fn image(spec: &Value) -> VmDiskImage {
     serde_json::from_value(json!({
         "apiVersion": API_VERSION,
         "kind": "VMDiskImage",
@@ -21,7 +21,7 @@ fn image(spec: Value) -> VmDiskImage {
 }
 
 fn http() -> VmDiskImage {
-    image(json!({ "sourceType": "http", "url": "https://h/a.raw", "diskSize": "10Gi", "secretRef": "s",
+    image(&json!({ "sourceType": "http", "url": "https://h/a.raw", "diskSize": "10Gi", "secretRef": "s",
         "certConfigMap": "c", "checksum": "md5:0", "storageClass": "fast", "snapshotClass": "snap" }))
 }
 
@@ -32,14 +32,14 @@ fn copied() -> Vec<String> {
 #[rstest]
 #[case::http(http(), json!({ "http": { "url": "https://h/a.raw", "secretRef": "s", "certConfigMap": "c", "checksum": "md5:0" } }))]
 #[case::s3(
-    image(json!({ "sourceType": "s3", "url": "https://h/b/a", "diskSize": "1Gi", "secretRef": "s" })),
+    image(&json!({ "sourceType": "s3", "url": "https://h/b/a", "diskSize": "1Gi", "secretRef": "s" })),
     json!({ "s3": { "url": "https://h/b/a", "secretRef": "s" } })
 )]
 #[case::registry(
-    image(json!({ "sourceType": "registry", "url": "docker://h/a", "diskSize": "1Gi", "certConfigMap": "c" })),
+    image(&json!({ "sourceType": "registry", "url": "docker://h/a", "diskSize": "1Gi", "certConfigMap": "c" })),
     json!({ "registry": { "url": "docker://h/a", "certConfigMap": "c" } })
 )]
-#[case::blank(image(json!({ "sourceType": "blank", "diskSize": "1Gi" })), json!({ "blank": {} }))]
+#[case::blank(image(&json!({ "sourceType": "blank", "diskSize": "1Gi" })), json!({ "blank": {} }))]
 fn each_source_type_has_its_source(#[case] image: VmDiskImage, #[case] source: Value) {
     assert_eq!(data_volume(&image, &[])["spec"]["source"], source);
 }

@@ -64,6 +64,18 @@ pub fn pool(metadata: &ObjectMeta, spec: &Value) -> Referrer {
     referrer
 }
 
+/// A stored revision of a pool. It has the name of the pool. `None` if the object is no revision of a pool.
+///
+/// While the rollout of a template is held, new machines come from the last stored revision, so its images are in use, too.
+pub fn revision(metadata: &ObjectMeta, data: &Value) -> Option<Referrer> {
+    let mut owners = metadata.owner_references.iter().flatten();
+    let owner = owners.find(|owner| owner.controller == Some(true) && owner.kind == "VirtualMachinePool")?;
+    let mut referrer = pool(metadata, data);
+    referrer.key.name.clone_from(&owner.name);
+    referrer.owner = Some(owner.uid.clone());
+    Some(referrer)
+}
+
 /// The only part of an object that names images.
 fn of_spec(spec: &Value) -> Value {
     let templates = |spec: &Value| serde_json::json!({ "dataVolumeTemplates": spec["dataVolumeTemplates"] });
@@ -119,6 +131,23 @@ mod tests {
         let expected: BTreeSet<Key> =
             namespace.map(|namespace| Key::new(namespace, "debian")).into_iter().collect();
         assert_eq!(data_volume(&metadata(), &spec, Some("CloneScheduled")).images, expected);
+    }
+
+    #[test]
+    fn a_stored_revision_refers_to_images_for_its_pool() {
+        let spec = json!({"virtualMachineTemplate": {"spec": {"dataVolumeTemplates":
+            [{"spec": {"sourceRef": {"kind": "DataSource", "name": "debian"}}}]}}});
+        let owner = |kind: &str| {
+            let owner = json!([{"apiVersion": "pool.kubevirt.io/v1beta1", "kind": kind, "name": "farm",
+                "uid": "uid-farm", "controller": true}]);
+            ObjectMeta { owner_references: serde_json::from_value(owner).unwrap(), ..metadata() }
+        };
+        let found = revision(&owner("VirtualMachinePool"), &spec).unwrap();
+        assert_eq!(found.key, Key::new("team-a", "farm"));
+        assert_eq!(found.owner.as_deref(), Some("uid-farm"));
+        assert_eq!(found.images, BTreeSet::from([Key::new("team-a", "debian")]));
+        assert_eq!(revision(&owner("StatefulSet"), &spec), None);
+        assert_eq!(revision(&metadata(), &spec), None);
     }
 
     #[rstest]

@@ -105,6 +105,24 @@ fn each_object_counts_once_and_in_its_count(
     assert_eq!(counts(referrers.iter().chain(&referrers).cloned().collect()), expected);
 }
 
+/// A stored revision of a pool, with the name of the pool.
+fn revision(name: &str, pool: &Referrer) -> Referrer {
+    Referrer { uid: name.to_owned(), owner: Some(pool.uid.clone()), ..pool.clone() }
+}
+
+#[test]
+fn a_pool_and_its_stored_revisions_count_once() {
+    let pool = referrer(Pool, "images", "web");
+    let changed = Referrer { images: BTreeSet::from([Key::new("images", "other")]), ..pool.clone() };
+    // While a rollout is held, new machines come from the last stored revision.
+    let referrers = vec![changed, revision("web-1", &pool)];
+    assert_eq!(counts(referrers.clone()), (0, 1, 0));
+    let found = Index::new(referrers).count(&image(), &[], &BTreeMap::new()).references;
+    assert_eq!((found.list[0].key.name.as_str(), found.list[0].uid.as_str()), ("web", "uid-images-web"));
+    let referrers = vec![pool.clone(), revision("web-1", &pool), revision("web-2", &pool)];
+    assert_eq!(counts(referrers), (0, 1, 0));
+}
+
 #[test]
 fn a_reference_from_another_namespace_counts_with_a_grant_only() {
     let index = Index::new([referrer(Machine, "team-a", "a")]);
