@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use vmpool_api::crds::{ALL_CRDS, Crd};
+use vmpool_api::diskimage::crds::ALL_CRDS as IMAGE_CRDS;
 use vmpool_api::kubevirt::crds::{PLATFORM_CRDS, POOL_CRD};
 
 use crate::resource::Resource;
@@ -27,7 +28,7 @@ static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
 
 static KUBEVIRT_RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
     let claims = Resource::builtin("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim").with_status();
-    PLATFORM_CRDS.iter().chain([&POOL_CRD]).map(custom).chain([claims]).collect()
+    PLATFORM_CRDS.iter().chain([&POOL_CRD]).chain(IMAGE_CRDS).map(custom).chain([claims]).collect()
 });
 
 fn custom(crd: &Crd) -> Resource {
@@ -40,7 +41,7 @@ pub fn platform_resources() -> impl Iterator<Item = Resource> {
     RESOURCES.iter().cloned()
 }
 
-/// The CRDs of KubeVirt pools, KubeVirt and CDI, and the claims of DataVolumes.
+/// The CRDs of KubeVirt pools, KubeVirt, CDI and disk images, and the claims of DataVolumes.
 pub fn kubevirt_resources() -> impl Iterator<Item = Resource> {
     KUBEVIRT_RESOURCES.iter().cloned()
 }
