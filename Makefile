@@ -16,7 +16,7 @@ DEMO := --bin vmpool-controller --bin vmpool-webhook --bin vmpool-apiserver --bi
 CHART := --bin vmpool-controller --bin vmpool-webhook --bin vmpool-apiserver --bin vmpool-simulator --bin playground
 
 # The test targets with scenarios on an embedded control plane.
-SCENARIOS := --package vmpool-e2e --test scenarios --test kubevirt --test timed
+SCENARIOS := --package vmpool-e2e --test scenarios --test kubevirt --test platforms --test timed
 
 # Go programs and Rust programs are built side by side: either build has long phases that use one processor only. Without
 # MAKEFLAGS, cargo does not take the two jobs of make for the number of processors.

@@ -40,12 +40,16 @@ pub(crate) async fn report<P: Platform>(
     };
     let body = P::status(&pool.object, &status, fields);
     let wanted = P::published(&pool.object, &body);
-    if wanted == *published {
+    if wanted.shows_the_same(published) {
         return None;
     }
     // A CRD that prunes fields does not store the complete status. The comparison therefore uses the status as the API
     // server stored it.
-    if state.last_status.as_ref().is_some_and(|last| last.wrote == status && last.became == *published) {
+    if state
+        .last_status
+        .as_ref()
+        .is_some_and(|last| last.wrote.shows_the_same(&status) && last.became.shows_the_same(published))
+    {
         return None;
     }
     let uptime = context.env.uptime();

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::OnceCell;
 use tracing_subscriber::EnvFilter;
-use vmpool_installation::installation::{GuardOptions, Installation, cluster_options};
+use vmpool_installation::installation::{GuardOptions, Installation, cluster_options, kubevirt_definitions};
 use vmpool_test_cluster::control_plane::ControlPlane;
 use vmpool_test_cluster::error::{Error, Result, chain};
 
@@ -20,6 +20,7 @@ type Shared<T> = OnceCell<std::result::Result<Arc<T>, String>>;
 static CLUSTER: Shared<ControlPlane> = OnceCell::const_new();
 static INSTALLATION: Shared<Installation> = OnceCell::const_new();
 static GUARDED: Shared<Installation> = OnceCell::const_new();
+static BOTH_PLATFORMS: Shared<Installation> = OnceCell::const_new();
 static WITH_FAULT_PROXIES: Shared<Installation> = OnceCell::const_new();
 
 /// A flag that shortens reservations, for scenarios that wait for their end.
@@ -81,7 +82,22 @@ pub async fn guarded() -> Result<Arc<Installation>> {
     shared(&GUARDED, start).await
 }
 
-/// A third shared control plane. Its webhook and aggregated API have one replica each, which can be killed at one of
+/// A control plane as [`guarded`], with both platforms.
+///
+/// # Errors
+/// [`Error::Unavailable`] if a part of it did not start; every caller gets this error.
+pub async fn both_platforms() -> Result<Arc<Installation>> {
+    let start = async || {
+        tear_down_at_exit();
+        let mut options = cluster_options("both-platforms");
+        options.manifests.extend(kubevirt_definitions());
+        let cluster = Arc::new(ControlPlane::start(options).await?);
+        Installation::guarded(cluster, GuardOptions::default().with_kubevirt()).await
+    };
+    shared(&BOTH_PLATFORMS, start).await
+}
+
+/// A further shared control plane. Its webhook and aggregated API have one replica each, which can be killed at one of
 /// its requests, and reservations last five seconds.
 ///
 /// # Errors
@@ -142,7 +158,7 @@ fn tear_down_at_exit() {
             if let Some(Ok(installation)) = INSTALLATION.get() {
                 installation.tear_down();
             }
-            for own in [&GUARDED, &WITH_FAULT_PROXIES] {
+            for own in [&GUARDED, &BOTH_PLATFORMS, &WITH_FAULT_PROXIES] {
                 if let Some(Ok(installation)) = own.get() {
                     installation.tear_down();
                     installation.cluster().tear_down();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use vmpool_installation::installation::{GuardOptions, Installation};
+use vmpool_invariants::platform::PlatformName;
 use vmpool_test_cluster::access::Access;
 use vmpool_test_cluster::deadline::Deadline;
 use vmpool_test_cluster::error::{Result, chain};
@@ -23,6 +24,7 @@ const MARGIN: Duration = Duration::from_mins(2);
 #[must_use = "a scenario does nothing until it runs"]
 pub struct Scenario {
     name: &'static str,
+    platform: Option<PlatformName>,
     own_cluster: bool,
     fault_proxy: bool,
     guard: Option<GuardOptions>,
@@ -43,6 +45,7 @@ enum Ending {
 pub fn scenario(name: &'static str) -> Scenario {
     Scenario {
         name,
+        platform: None,
         own_cluster: false,
         fault_proxy: false,
         guard: None,
@@ -56,6 +59,13 @@ impl Scenario {
     /// Runs on a separate cluster, for scenarios that damage the cluster or count all its requests.
     pub fn on_its_own_cluster(mut self) -> Self {
         self.own_cluster = true;
+        self
+    }
+
+    /// Runs with a pool of this platform, on a cluster with both platforms, the webhook and the aggregated API. The
+    /// default is DVP, on a cluster without KubeVirt.
+    pub fn on(mut self, platform: PlatformName) -> Self {
+        self.platform = Some(platform);
         self
     }
 
@@ -119,16 +129,23 @@ impl Scenario {
             guard if self.own_cluster => {
                 Installation::start(&self.name.replace(' ', "-"), guard).await.map(Arc::new)
             }
+            _shared if self.platform.is_some() => harness::both_platforms().await,
             _shared if self.fault_proxy => harness::with_fault_proxies().await,
             Some(_default) => harness::guarded().await,
             None => harness::installation().await,
         };
         let installation = installation.map_err(begin)?;
-        let world =
-            World::start(self.name, installation.clone(), self.controllers).await.map_err(|error| {
-                installation.cluster().keep_directory();
-                begin(error)
-            })?;
+        let world = World::start_on(
+            self.platform.unwrap_or_default(),
+            self.name,
+            installation.clone(),
+            self.controllers,
+        )
+        .await
+        .map_err(|error| {
+            installation.cluster().keep_directory();
+            begin(error)
+        })?;
         let outcome = run_body(&world, self.ending, self.limit, body).await;
         if outcome.is_err() {
             world.cluster().keep_directory();

@@ -717,6 +717,9 @@ pub struct VirtualMachineStatus {
     /// Standard Kubernetes conditions, at most one of each type. A condition that does not apply is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<Condition>>,
+    /// IP address of the guest.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "ipAddress")]
+    pub ip_address: Option<String>,
     /// Node that the machine runs on.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "nodeName")]
     pub node_name: Option<String>,

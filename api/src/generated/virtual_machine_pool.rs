@@ -27,6 +27,9 @@ use std::collections::BTreeMap;
 #[kube(derive = "Default")]
 #[kube(derive = "PartialEq")]
 pub struct VirtualMachinePoolSpec {
+    /// The longest time for which a machine can be protected, a duration from 1m to 720h. The default is 24h. It overrides the annotation vmpool.dev/max-protection.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxProtection")]
+    pub max_protection: Option<String>,
     /// The desired number of machines. Users, autoscalers and targeted removals change it, and the controller never does. The default is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
@@ -110,6 +113,9 @@ pub struct VirtualMachinePoolVirtualMachineTemplateMetadata {
 /// The state that the controller last observed. It contains counters also if they are zero.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachinePoolStatus {
+    /// The last changes of the pool, the oldest one first. The controller adds entries when it writes the status, so several changes within a second can be one entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<Vec<VirtualMachinePoolStatusActivity>>,
     /// Conditions of the pool. Ready shows whether the pool is as its spec describes it, with its phase as the reason; Reconciling and Stalled are for clients that wait. Available shows whether all machines run, and Synced whether the current revision is in effect in all machines. Progressing is present while their number changes, ReplicaFailure while writes fail, and InvalidSettings while a setting cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conditions: Option<Vec<Condition>>,
@@ -134,4 +140,21 @@ pub struct VirtualMachinePoolStatus {
     /// The number of machines in which the current revision is in effect, and that are not being deleted.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "updatedReplicas")]
     pub updated_replicas: Option<i32>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolStatusActivity {
+    /// The user who requested a targeted removal, or the field manager that last wrote the changed field. Absent if unknown, and for what the controller did by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
+    /// The former value, which is a number of machines or a revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// What changed: Scaled, TargetedRemoval, Paused, Resumed, RolloutStarted, RolloutCompleted or Healed.
+    pub reason: String,
+    /// When the controller observed the change.
+    pub time: String,
+    /// The new value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
 }

@@ -19,7 +19,7 @@
 //! cycle. From the lowest layer:
 //!
 //! 1. `ids`: names and UIDs of objects;
-//! 2. [`revision`], [`condition`], [`names`], [`removal`] (the removal record), [`failure`], [`backoff`], [`limits`],
+//! 2. [`activity`], [`revision`], [`condition`], [`names`], [`removal`] (the removal record), [`failure`], [`backoff`], [`limits`],
 //!    [`selector`], [`protection`], [`admission`] (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts;
 //! 4. [`ledger`], and in [`mod@plan`] the modules `action`, `blocker` and `attempts` (results of updates);
@@ -49,6 +49,7 @@
 //! * The removal record on the pool follows the steps of [`removal`]. If an entry was accepted without lowering
 //!   `replicas`, the controller deletes its machine and creates a replacement.
 
+pub mod activity;
 pub mod admission;
 pub mod backoff;
 pub mod condition;

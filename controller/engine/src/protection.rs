@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde_json::Value;
 use vmpool_api::GoDuration;
 
 use crate::revision::RevisionId;
@@ -31,6 +32,9 @@ pub const CLAIM: &str = "vmpool.dev/claim";
 pub const RESTARTING: &str = "vmpool.dev/restarting";
 /// On pools: the longest time for which a machine can be protected, for example `24h`.
 pub const MAX_PROTECTION: &str = "vmpool.dev/max-protection";
+/// The field of the spec of pools that is equivalent to [`MAX_PROTECTION`], and overrides it. Definitions of pools other than
+/// those of vmpool do not have it.
+pub const MAX_PROTECTION_FIELD: &str = "maxProtection";
 
 /// Maximum length of the texts for users, in bytes.
 pub const LONGEST_TEXT: usize = 256;
@@ -131,33 +135,39 @@ pub fn text_of(moment: Timestamp) -> String {
     moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Reads [`MAX_PROTECTION`] or the equivalent field of a pool.
+/// Reads [`MAX_PROTECTION`], or [`MAX_PROTECTION_FIELD`].
 ///
 /// # Errors
 /// A text that is not a duration from [`SMALLEST_MAXIMUM`] to [`LARGEST_MAXIMUM`]. It says what is allowed.
 pub fn parse_maximum(text: &str) -> Result<Duration, String> {
     let duration = GoDuration::parse_positive(text).ok().and_then(GoDuration::to_std);
     let allowed = SMALLEST_MAXIMUM..=LARGEST_MAXIMUM;
-    duration.filter(|duration| allowed.contains(duration)).ok_or_else(|| {
-        format!("{:?} is not a duration from 1m to 720h, for example 24h", crate::limits::clip(text))
-    })
+    duration.filter(|duration| allowed.contains(duration)).ok_or_else(|| no_maximum(text))
 }
 
-/// The longest protection in a pool, from its annotations. An unreadable value counts as the default, and adds a message to
-/// `invalid_settings`.
+/// The longest protection in a pool: the field of its spec, or else the annotation, as for all settings that have both. An
+/// unreadable value counts as the default, and adds a message to `invalid_settings`.
 pub fn maximum(
+    field: &Value,
     annotations: Option<&BTreeMap<String, String>>,
     invalid_settings: &mut Vec<String>,
 ) -> Duration {
-    let Some(text) = annotations.and_then(|annotations| annotations.get(MAX_PROTECTION)) else {
-        return DEFAULT_MAXIMUM;
+    let annotation = annotations.and_then(|annotations| annotations.get(MAX_PROTECTION));
+    let (setting, read) = match (field, annotation) {
+        (Value::Null, None) => return DEFAULT_MAXIMUM,
+        (Value::Null, Some(text)) => (format!("annotation {MAX_PROTECTION}"), parse_maximum(text)),
+        (Value::String(text), _) => (MAX_PROTECTION_FIELD.to_owned(), parse_maximum(text)),
+        (other, _) => (MAX_PROTECTION_FIELD.to_owned(), Err(no_maximum(&other.to_string()))),
     };
-    parse_maximum(text).unwrap_or_else(|error| {
-        invalid_settings.push(format!(
-            "annotation {MAX_PROTECTION}: {error}, so the default of 24h applies; correct or remove it"
-        ));
+    read.unwrap_or_else(|error| {
+        invalid_settings
+            .push(format!("{setting}: {error}, so the default of 24h applies; correct or remove it"));
         DEFAULT_MAXIMUM
     })
+}
+
+fn no_maximum(text: &str) -> String {
+    format!("{:?} is not a duration from 1m to 720h, for example 24h", crate::limits::clip(text))
 }
 
 /// `text`, truncated at a character boundary to [`LONGEST_TEXT`] bytes.

@@ -1,5 +1,6 @@
 //! The status of a pool, computed from the observed state and the last failure.
 
+mod activity;
 mod availability;
 mod blocked;
 mod counts;
@@ -11,6 +12,7 @@ mod surplus;
 mod synced;
 mod text;
 
+use crate::activity::Entry;
 use crate::condition::{self, Condition, Wanted};
 use crate::failure::{Failure, summarize};
 use crate::model::{ScaleDownPolicy, StatusScope};
@@ -33,6 +35,16 @@ pub struct Status {
     pub summary: Summary,
     /// All conditions, including those of other controllers.
     pub conditions: Vec<Condition>,
+    /// The activity log. A difference in it alone causes no write.
+    pub activity: Vec<Entry>,
+}
+
+impl Status {
+    /// Whether two statuses are equal, apart from the activity log.
+    pub fn shows_the_same(&self, other: &Self) -> bool {
+        let Self { summary, conditions, activity: _ } = self;
+        (summary, conditions) == (&other.summary, &other.conditions)
+    }
 }
 
 /// The status of the observed pool.
@@ -100,7 +112,8 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
     wanted.extend(protected);
     let conditions =
         condition::merge(wanted, &pool.published.conditions, observed.now, summary.observed_generation);
-    Status { summary, conditions }
+    let activity = activity::log(observed, &summary);
+    Status { summary, conditions, activity }
 }
 
 fn available(observed: &Observed<'_>, summary: &Summary, blocked: &Blocked) -> Wanted {

@@ -31,7 +31,8 @@ fn pool<P: Platform>(conditions: Vec<Condition>, observed: i64) -> Value {
         healed: 0,
         revision: "r".into(),
     };
-    object["status"] = P::status(&stored, &Status { summary, conditions }, StatusFields::All);
+    object["status"] =
+        P::status(&stored, &Status { summary, conditions, activity: Vec::new() }, StatusFields::All);
     object
 }
 

@@ -4,6 +4,7 @@
 //! A platform only translates. It never waits or decides, and does not know passes. All IO is generic over its types.
 //! If code outside this crate needs a `match platform`, a trait of the seams lacks a method.
 
+mod activity;
 pub mod admission;
 #[cfg(test)]
 mod argocd_tests;

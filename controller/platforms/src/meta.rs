@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use vmpool_engine::ObjectId;
 
@@ -24,9 +25,20 @@ pub fn controller_of(metadata: &ObjectMeta) -> Option<ObjectId> {
 /// # Errors
 /// Those of the deserializer.
 pub fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    slim::<D, IgnoredAny>(deserializer).map(|(metadata, _)| metadata)
+}
+
+/// The metadata with the managed fields that `M` reads.
+pub(crate) fn slim<'de, D, M>(deserializer: D) -> Result<(ObjectMeta, Option<M>), D::Error>
+where
+    D: Deserializer<'de>,
+    M: Deserialize<'de>,
+{
     #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Slim {
+    #[serde(rename_all = "camelCase", bound = "M: Deserialize<'de>")]
+    struct Slim<M> {
+        #[serde(default = "Option::default")]
+        managed_fields: Option<M>,
         name: Option<String>,
         namespace: Option<String>,
         uid: Option<String>,
@@ -39,8 +51,8 @@ pub fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Objec
         owner_references: Option<Vec<OwnerReference>>,
         finalizers: Option<Vec<String>>,
     }
-    let slim = Slim::deserialize(deserializer)?;
-    Ok(ObjectMeta {
+    let slim = Slim::<M>::deserialize(deserializer)?;
+    let metadata = ObjectMeta {
         name: slim.name,
         namespace: slim.namespace,
         uid: slim.uid,
@@ -53,7 +65,8 @@ pub fn slim_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Objec
         owner_references: slim.owner_references,
         finalizers: slim.finalizers,
         ..ObjectMeta::default()
-    })
+    };
+    Ok((metadata, slim.managed_fields))
 }
 
 /// Implements `kube::Resource` for a type with a `metadata` field.

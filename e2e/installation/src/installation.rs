@@ -31,10 +31,14 @@ pub const AUDIT_RULES: &str = r#"
   resources:
   - group: virtualization.deckhouse.io
     resources: ["virtualmachinepools", "virtualmachinepools/*"]
+  - group: pool.kubevirt.io
+    resources: ["virtualmachinepools", "virtualmachinepools/*"]
 - level: Request
   verbs: [delete]
   resources:
   - group: virtualization.deckhouse.io
+  - group: kubevirt.io
+  - group: cdi.kubevirt.io
 "#;
 
 /// Options of a cluster with the project's CRDs and nothing else.
@@ -118,8 +122,9 @@ impl Installation {
         let installed: Result<_> = async {
             let chart = Chart::render(&options.values).await?;
             let accounts = install_without_simulator(&chart, &cluster).await?;
-            let (simulator, guard) =
-                tokio::try_join!(Simulator::start(&cluster), Guard::start(&cluster, &chart, options))?;
+            let platforms = format!("--platform={}", options.simulated);
+            let simulator = async { Simulator::start_with(&cluster, &[&platforms]).await };
+            let (simulator, guard) = tokio::try_join!(simulator, Guard::start(&cluster, &chart, options))?;
             Ok((accounts, simulator, guard))
         }
         .await;

@@ -4,36 +4,23 @@ use serde_json::{Value, json};
 use vmpool_api::v1alpha2::API_VERSION;
 use vmpool_installation::installation::{CLASS, IMAGE};
 use vmpool_invariants::object::Kind;
+use vmpool_invariants::platform::PlatformName;
 use vmpool_test_cluster::error::Result;
+
+use parts::push;
+
+pub use parts::Policy;
 
 use super::condition::ready_replicas;
 use super::faults;
 use super::pool::Pool;
 use super::state::World;
 
+mod kubevirt;
+mod parts;
+
 #[cfg(test)]
 mod tests;
-
-/// The scale-down policy of a pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
-    /// The newest machine first.
-    NewestFirst,
-    /// The oldest machine first.
-    OldestFirst,
-    /// Only targets of a targeted removal.
-    Explicit,
-}
-
-impl Policy {
-    fn name(self) -> &'static str {
-        match self {
-            Self::NewestFirst => "NewestFirst",
-            Self::OldestFirst => "OldestFirst",
-            Self::Explicit => "Explicit",
-        }
-    }
-}
 
 /// A pool to be created. By default its machines are small and have one root disk.
 #[must_use = "a pool is created by `create` or `ready`"]
@@ -44,6 +31,9 @@ pub struct PoolBuilder<'w> {
 
 impl<'w> PoolBuilder<'w> {
     pub(super) fn new(world: &'w World, name: &str) -> Self {
+        if world.platform() == PlatformName::KubeVirt {
+            return Self { world, object: kubevirt::object(world.namespace(), name) };
+        }
         let object = json!({
             "apiVersion": API_VERSION,
             "kind": Kind::Pool.name(),
@@ -67,6 +57,10 @@ impl<'w> PoolBuilder<'w> {
         Self { world, object }
     }
 
+    fn is_kubevirt(&self) -> bool {
+        self.world.platform() == PlatformName::KubeVirt
+    }
+
     /// Sets the number of replicas.
     pub fn replicas(mut self, replicas: i64) -> Self {
         self.object["spec"]["replicas"] = json!(replicas);
@@ -75,12 +69,20 @@ impl<'w> PoolBuilder<'w> {
 
     /// Sets the scale-down policy.
     pub fn policy(mut self, policy: Policy) -> Self {
+        if self.is_kubevirt() {
+            kubevirt::set_policy(&mut self.object["spec"], policy);
+            return self;
+        }
         self.object["spec"]["scaleDownPolicy"] = json!(policy.name());
         self
     }
 
     /// Adds a disk with the content of the image to each machine. Without any disk, a pool gets one with the name `root`.
     pub fn disk(mut self, name: &str) -> Self {
+        if self.is_kubevirt() {
+            kubevirt::add_disk(&mut self.object["spec"], name);
+            return self;
+        }
         let source =
             json!({ "type": "ObjectRef", "objectRef": { "kind": "ClusterVirtualImage", "name": IMAGE } });
         let disk = json!({ "persistentVolumeClaim": { "size": "64Mi" }, "dataSource": source });
@@ -116,7 +118,9 @@ impl<'w> PoolBuilder<'w> {
 
     /// The object as it will be sent.
     pub fn object(mut self) -> Value {
-        if self.object["spec"]["virtualDiskTemplates"].as_array().is_none_or(Vec::is_empty) {
+        if !self.is_kubevirt()
+            && self.object["spec"]["virtualDiskTemplates"].as_array().is_none_or(Vec::is_empty)
+        {
             self = self.disk("root");
         }
         self.object
@@ -143,12 +147,6 @@ impl<'w> PoolBuilder<'w> {
         let pool = self.create().await?;
         pool.until(ready_replicas(replicas)).await?;
         Ok(pool)
-    }
-}
-
-fn push(list: &mut Value, item: Value) {
-    if let Some(list) = list.as_array_mut() {
-        list.push(item);
     }
 }
 

@@ -90,11 +90,17 @@ pub fn exists() -> Condition {
 }
 
 /// `status.readyReplicas` and `status.replicas` are both `count` for the current generation, so no machine is starting,
-/// surplus or terminating.
+/// surplus or terminating. The status of KubeVirt pools has no generation, so there the machines must agree.
 pub fn ready_replicas(count: i64) -> Condition {
     Condition::new(format!("exactly {count} replicas, all ready"), move |view| {
         view.pool().is_some_and(|pool| {
-            pool.number("/status/observedGeneration") == pool.number("/metadata/generation")
+            let is_current = if pool.is_kubevirt() {
+                let members = view.members();
+                i64::try_from(members.len()) == Ok(count) && members.iter().all(|member| member.is_running())
+            } else {
+                pool.number("/status/observedGeneration") == pool.number("/metadata/generation")
+            };
+            is_current
                 && pool.number("/status/readyReplicas") == Some(count)
                 && pool.number("/status/replicas") == Some(count)
         })

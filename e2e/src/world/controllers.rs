@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use vmpool_installation::fault_proxy::FaultProxy;
 use vmpool_installation::programs::{CONTROLLER_ACCOUNT, Controller, ControllerOptions, SYSTEM_NAMESPACE};
+use vmpool_invariants::platform::PlatformName;
 use vmpool_test_cluster::error::{Error, Result};
 
 use super::state::World;
@@ -30,7 +31,10 @@ impl World {
     ///
     /// # Errors
     /// As [`Controller::start`].
-    pub async fn add_controller_with(&self, options: ControllerOptions) -> Result<Arc<Controller>> {
+    pub async fn add_controller_with(&self, mut options: ControllerOptions) -> Result<Arc<Controller>> {
+        if self.platform == PlatformName::KubeVirt {
+            options.extra.push("--platforms=dvp,kubevirt".to_owned());
+        }
         let controller = Arc::new(Controller::start(self.cluster(), options).await?);
         self.controllers.lock().push(controller.clone());
         Ok(controller)

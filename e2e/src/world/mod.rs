@@ -18,6 +18,7 @@
 
 mod builder;
 mod check;
+mod claims;
 pub mod condition;
 mod controllers;
 mod defaults;
@@ -43,14 +44,16 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 pub use builder::{Policy, PoolBuilder};
+pub use claims::{Claim, Release};
 pub use defaults::{CoreFractions, FRACTION_OF_MORE_CORES, FRACTION_OF_ONE_CORE};
 pub use faults::{Quota, Refusal};
 pub use pool::{Deletion, Pool};
-pub use removal::{Answer, Removal, SUBRESOURCES};
+pub use removal::{Answer, KUBEVIRT_SUBRESOURCES, Removal, SUBRESOURCES};
 pub use state::{DEADLINE, SETTLE, World};
 
 use vmpool_installation::installation::Installation;
 use vmpool_invariants::object::Kind;
+use vmpool_invariants::platform::PlatformName;
 use vmpool_invariants::recorder::Recorder;
 use vmpool_test_cluster::access::Access;
 use vmpool_test_cluster::error::{Error, Result};
@@ -63,8 +66,21 @@ impl World {
     /// # Errors
     /// [`Error::Api`], and the errors of [`Controller::start`](vmpool_installation::programs::Controller::start).
     pub async fn start(name: &str, installation: Arc<Installation>, controllers: usize) -> Result<Self> {
+        Self::start_on(PlatformName::Dvp, name, installation, controllers).await
+    }
+
+    /// As [`World::start`], for pools of a platform.
+    ///
+    /// # Errors
+    /// As [`World::start`].
+    pub async fn start_on(
+        platform: PlatformName,
+        name: &str,
+        installation: Arc<Installation>,
+        controllers: usize,
+    ) -> Result<Self> {
         let access = installation.cluster().access();
-        let world = Self::open(name, access, Some(installation.clone())).await?;
+        let world = Self::open(platform, name, access, Some(installation.clone())).await?;
         installation.accounts().grant_in(installation.cluster(), world.namespace()).await?;
         for _ in 0..controllers {
             world.add_controller().await?;
@@ -78,10 +94,15 @@ impl World {
     /// # Errors
     /// [`Error::Api`].
     pub async fn visit(name: &str, access: Access) -> Result<Self> {
-        Self::open(name, access, None).await
+        Self::open(PlatformName::Dvp, name, access, None).await
     }
 
-    async fn open(name: &str, access: Access, installation: Option<Arc<Installation>>) -> Result<Self> {
+    async fn open(
+        platform: PlatformName,
+        name: &str,
+        access: Access,
+        installation: Option<Arc<Installation>>,
+    ) -> Result<Self> {
         let next = access.audit_mark();
         let namespace = unique_namespace(name);
         let object = serde_json::from_value(json!({ "metadata": { "name": namespace } }))
@@ -90,9 +111,10 @@ impl World {
             .create(&PostParams::default(), &object)
             .await
             .map_err(Error::api(format!("creating the namespace {namespace}")))?;
-        let recorder = Recorder::start(access.client.clone(), &namespace).await?;
+        let recorder = Recorder::start_on(platform, access.client.clone(), &namespace).await?;
         tracing::info!(scenario = name, namespace, "begins");
         Ok(Self {
+            platform,
             name: name.to_owned(),
             namespace,
             access,

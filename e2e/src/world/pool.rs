@@ -103,7 +103,8 @@ impl<'w> Pool<'w> {
     /// # Errors
     /// [`Error::Command`] if kubectl fails, [`Error::Violations`].
     pub async fn scale(&self, replicas: i64) -> Result<()> {
-        let target = format!("{}.virtualization.deckhouse.io/{}", Kind::Pool.plural(), self.name);
+        let resource = self.world.platform().resource(Kind::Pool);
+        let target = format!("{}.{}/{}", resource.plural, resource.group, self.name);
         self.world.kubectl(&["scale", &target, &format!("--replicas={replicas}")]).await?;
         self.world.check().await
     }

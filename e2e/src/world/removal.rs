@@ -7,6 +7,7 @@ use http::{Method, Request};
 use kube::Client;
 use serde_json::{Value, json};
 use vmpool_invariants::object::Object;
+use vmpool_invariants::platform::PlatformName;
 use vmpool_test_cluster::error::{Error, Result, chain};
 
 use super::pool::Pool;
@@ -14,6 +15,9 @@ use super::state::World;
 
 /// The group and version that are always served.
 pub const SUBRESOURCES: &str = "subresources.vmpool.dev/v1alpha1";
+
+/// The same for pools of KubeVirt.
+pub const KUBEVIRT_SUBRESOURCES: &str = "kubevirt.subresources.vmpool.dev/v1alpha1";
 
 /// A target in a request.
 #[derive(Debug, Clone)]
@@ -184,12 +188,18 @@ impl<'w> Pool<'w> {
     /// A targeted removal for this pool, without targets so far.
     pub fn removal(&self) -> Removal<'w> {
         let world = self.world();
-        let path = format!(
-            "/apis/{SUBRESOURCES}/namespaces/{}/virtualmachinepools/{}/scaledownwith",
-            world.namespace(),
-            self.name()
-        );
+        let path = self.subresource("scaledownwith");
         Removal { world, client: world.client(), path, targets: Vec::new(), body: json!({}), dry_run: false }
+    }
+
+    /// The path of a subresource of the aggregated API.
+    pub fn subresource(&self, name: &str) -> String {
+        let group = match self.world().platform() {
+            PlatformName::Dvp => SUBRESOURCES,
+            PlatformName::KubeVirt => KUBEVIRT_SUBRESOURCES,
+        };
+        let (namespace, pool) = (self.world().namespace(), self.name());
+        format!("/apis/{group}/namespaces/{namespace}/virtualmachinepools/{pool}/{name}")
     }
 
     /// Requests a targeted removal, and expects a success.

@@ -10,6 +10,7 @@ use vmpool_installation::installation::Installation;
 use vmpool_installation::programs::Controller;
 use vmpool_invariants::UserActions;
 use vmpool_invariants::object::Kind;
+use vmpool_invariants::platform::PlatformName;
 use vmpool_invariants::recorder::Recorder;
 use vmpool_test_cluster::access::Access;
 use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark, ControlPlane};
@@ -22,6 +23,7 @@ pub const SETTLE: Duration = Duration::from_secs(2);
 
 /// The environment of a scenario.
 pub struct World {
+    pub(super) platform: PlatformName,
     pub(super) name: String,
     pub(super) namespace: String,
     pub(super) access: Access,
@@ -35,6 +37,11 @@ pub struct World {
 }
 
 impl World {
+    /// The platform of the scenario's pools.
+    pub fn platform(&self) -> PlatformName {
+        self.platform
+    }
+
     /// The scenario's name.
     pub fn name(&self) -> &str {
         &self.name
@@ -90,7 +97,7 @@ impl World {
 
     /// An API for a kind in the scenario's namespace.
     pub fn api(&self, kind: Kind) -> Api<DynamicObject> {
-        kind.api(self.client(), &self.namespace)
+        self.platform.api(kind, self.client(), &self.namespace)
     }
 
     /// The recorder of the namespace.

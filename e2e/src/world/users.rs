@@ -2,7 +2,7 @@
 
 use kube::Client;
 use serde_json::{Value, json};
-use vmpool_api::v1alpha2::GROUP;
+use vmpool_invariants::object::Kind;
 use vmpool_test_cluster::control_plane::apply;
 use vmpool_test_cluster::error::{Error, Result};
 use vmpool_test_cluster::poll;
@@ -69,6 +69,7 @@ impl World {
 
     /// Waits until the API server's watch has observed the roles.
     async fn until_in_effect(&self, name: &str, client: &Client) -> Result<()> {
+        let pools = self.platform.resource(Kind::Pool);
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectRulesReview",
@@ -85,7 +86,7 @@ impl World {
                     let groups = rule["apiGroups"].as_array().into_iter().flatten();
                     groups
                         .filter_map(Value::as_str)
-                        .any(|group| group == GROUP || group == "*" || group.starts_with("subresources."))
+                        .any(|group| group == pools.group || group == "*" || group.contains("subresources."))
                 });
                 Ok::<_, Error>(if knows_pools { Ok(()) } else { Err(answer.to_string()) })
             },

@@ -15,13 +15,14 @@ use crate::world::run_with;
 use crate::{POOLS, Place, Unknown, minimal, run_to_end};
 
 const NAMESPACE: &str = "team";
-const OWN: [&str; 6] = [
+const OWN: [&str; 7] = [
     "observedGeneration",
     "availableReplicas",
     "updatedReplicas",
     "restartPendingReplicas",
     "healedReplicas",
     "currentRevision",
+    "activity",
 ];
 
 /// Removes the fields of vmpool from the definition, and waits until the API server prunes them.

@@ -17,7 +17,6 @@ mod gates;
 mod members;
 mod metrics;
 mod missing_objects;
-mod plugin;
 mod refusals;
 mod removal;
 mod requests;

@@ -32,6 +32,9 @@ pub struct VirtualMachinePoolSpec {
     /// Replaces machines that fail to start. Without it the controller replaces no machines; an empty object enables it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autohealing: Option<VirtualMachinePoolAutohealing>,
+    /// The longest time for which a machine can be protected, a duration from 1m to 720h. The default is 24h. It overrides the annotation vmpool.dev/max-protection.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxProtection")]
+    pub max_protection: Option<String>,
     /// Disruption budget, the maximum number of machines that can be unavailable while the controller restarts machines for a rollout. A number from 1, or a percentage of replicas from 1% to 100%, rounded down but at least 1. Without it 100%.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxUnavailable")]
     pub max_unavailable: Option<IntOrPercent>,
@@ -202,6 +205,9 @@ pub struct VirtualMachinePoolVirtualMachineTemplate {
 /// The observed state of the pool.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachinePoolStatus {
+    /// The last changes of the pool, the oldest one first. The controller adds entries when it writes the status, so several changes within a second can be one entry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<Vec<VirtualMachinePoolStatusActivity>>,
     /// Number of ready machines that are not being deleted.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "availableReplicas")]
     pub available_replicas: Option<i32>,
@@ -235,4 +241,24 @@ pub struct VirtualMachinePoolStatus {
     /// Number of machines that run with the current template.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "updatedReplicas")]
     pub updated_replicas: Option<i32>,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolStatusActivity {
+    /// The user who requested a targeted removal, or the field manager that last wrote the changed field. Absent if unknown, and for what the controller did by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
+    /// The former value, which is a number of machines or a revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// What changed: Scaled, TargetedRemoval, Paused, Resumed, RolloutStarted, RolloutCompleted or Healed.
+    pub reason: String,
+    /// When the controller observed the change.
+    pub time: String,
+    /// The new value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Fields that this crate does not know. They are written as they were read.
+    #[serde(flatten)]
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
 }

@@ -1,6 +1,7 @@
 //! Reads the status of a pool. What the user may not read is reported, and the rest is shown.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use anyhow::Result;
 use jiff::Timestamp;
@@ -8,12 +9,15 @@ use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, ListParams};
 use serde_json::Value;
 use vmpool_controller::{Preview, preview};
+use vmpool_engine::activity::Entry;
 use vmpool_engine::condition::{Condition, READY};
 use vmpool_engine::model::{Activity, DiskState, StoredTime};
 use vmpool_engine::{Disk, Machine, ParsedPool, Pool};
 use vmpool_platforms::{InstanceOf, Instances, View};
 
-use super::view::{ConditionStatus, DiskStatus, EventStatus, MachineStatus, PoolStatus, ProtectionStatus};
+use super::view::{
+    ActivityStatus, ConditionStatus, DiskStatus, EventStatus, MachineStatus, PoolStatus, ProtectionStatus,
+};
 use crate::cluster::Cluster;
 use crate::explain::{Attempt, explain, explain_read};
 use crate::pool::read;
@@ -62,6 +66,7 @@ fn of_pool<P: View>(pool: &ParsedPool, stored: &Value) -> PoolStatus {
         paused: P::is_paused(pool),
         state: phase(&pool.published.conditions),
         conditions: pool.published.conditions.iter().map(condition).collect(),
+        activity: pool.published.activity.iter().map(activity).collect(),
         ..PoolStatus::default()
     }
 }
@@ -70,6 +75,17 @@ fn of_pool<P: View>(pool: &ParsedPool, stored: &Value) -> PoolStatus {
 fn phase(conditions: &[Condition]) -> String {
     let ready = conditions.iter().find(|condition| condition.kind == READY);
     ready.map(|condition| condition.reason.clone()).unwrap_or_default()
+}
+
+fn activity(entry: &Entry) -> ActivityStatus {
+    let text = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
+    ActivityStatus {
+        time: entry.time,
+        reason: entry.what.as_str().to_owned(),
+        actor: text(&entry.actor),
+        from: text(&entry.from),
+        to: text(&entry.to),
+    }
 }
 
 fn condition(condition: &Condition) -> ConditionStatus {

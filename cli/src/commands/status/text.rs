@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use jiff::Timestamp;
 use vmpool_engine::condition::PAUSED;
 
-use super::view::{ConditionStatus, DiskStatus, MachineStatus, PoolStatus, ProtectionStatus};
+use super::view::{ActivityStatus, ConditionStatus, DiskStatus, MachineStatus, PoolStatus, ProtectionStatus};
 use crate::age::age;
 use crate::table::{Cell, Tone, table};
 
@@ -28,6 +28,8 @@ pub(super) fn text(status: &PoolStatus, now: Timestamp) -> String {
         format!("{} {} {}", Tone::Faint.paint(&since), tone.paint(&event.reason), event.message)
     });
     section(&mut text, "Events", events);
+    let activity = status.activity.iter().map(|entry| change(entry, now));
+    section(&mut text, "Activity", activity);
     section(&mut text, "Not shown", status.unreadable.iter().map(|why| Tone::Bad.paint(why)));
     text
 }
@@ -188,6 +190,25 @@ fn bytes(size: u64) -> String {
         }
         None => format!("{size}"),
     }
+}
+
+/// A change of the pool in one line.
+fn change(entry: &ActivityStatus, now: Timestamp) -> String {
+    let ActivityStatus { time, reason, actor, from, to } = entry;
+    let mut text = format!("{} {reason}", Tone::Faint.paint(&age(*time, now)));
+    match (from, to) {
+        (Some(from), Some(to)) => {
+            let _ = write!(text, " {from} -> {to}");
+        }
+        (None, Some(to)) => {
+            let _ = write!(text, " {to}");
+        }
+        _ => {}
+    }
+    if let Some(actor) = actor {
+        let _ = write!(text, " by {actor}");
+    }
+    text
 }
 
 fn condition(condition: &ConditionStatus) -> String {

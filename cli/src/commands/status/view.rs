@@ -33,6 +33,8 @@ pub(super) struct PoolStatus {
     /// What the pool waits for.
     pub(super) blocked: Vec<String>,
     pub(super) events: Vec<EventStatus>,
+    /// The last changes of the pool, the oldest one first.
+    pub(super) activity: Vec<ActivityStatus>,
     /// What could not be read, and why.
     pub(super) unreadable: Vec<String>,
 }
@@ -97,6 +99,17 @@ pub(super) struct ConditionStatus {
     pub(super) status: String,
     pub(super) reason: String,
     pub(super) message: String,
+}
+
+/// A change of the pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct ActivityStatus {
+    pub(super) time: Timestamp,
+    pub(super) reason: String,
+    /// The user or the client that caused it, if known.
+    pub(super) actor: Option<String>,
+    pub(super) from: Option<String>,
+    pub(super) to: Option<String>,
 }
 
 /// An event.

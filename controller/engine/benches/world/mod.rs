@@ -130,6 +130,7 @@ impl World {
             conditions: published.conditions,
             summary: Some(published.summary),
             desired_revision: None,
+            activity: published.activity,
         };
         let (planned, _) = pass(&world.observed(&snapshot));
         assert_eq!(planned.actions.len(), case.writes(count), "{case:?} over {count} machines");

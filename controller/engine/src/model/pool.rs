@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::activity::{Entry, Writers};
 use crate::condition::Condition;
 use crate::failure::{Failure, FailureReason, summarize};
 use crate::ids::ObjectId;
@@ -345,6 +346,8 @@ pub struct Pool<R = CurrentRevision> {
     pub name_block: Option<NameBlock>,
     /// The removal record. If it cannot be read, it is empty and [`Pool::validation_errors`] contains the error.
     pub record: RemovalRecord,
+    /// The clients that last wrote fields of the pool.
+    pub writers: Writers,
     /// The last published status.
     pub published: Published,
     /// What the status contains.
@@ -381,6 +384,7 @@ impl<R> Pool<R> {
             disks: Vec::new(),
             name_block: None,
             record: RemovalRecord::default(),
+            writers: Writers::default(),
             published: Published::default(),
             status_scope: StatusScope::default(),
             validation_errors: Vec::new(),
@@ -425,6 +429,7 @@ impl<R> Pool<R> {
             disks,
             name_block,
             record,
+            writers,
             published,
             status_scope,
             validation_errors,
@@ -451,6 +456,7 @@ impl<R> Pool<R> {
             disks,
             name_block,
             record,
+            writers,
             published,
             status_scope,
             validation_errors,
@@ -497,6 +503,17 @@ pub struct Published {
     /// The desired template hash in the status, and the generation that the status observed. It can be present without
     /// a summary, because another controller may omit counters.
     pub desired_revision: Option<(RevisionId, i64)>,
+    /// The activity log. A difference in it alone causes no write.
+    pub activity: Vec<Entry>,
+}
+
+impl Published {
+    /// Whether two statuses are equal, apart from the activity log.
+    pub fn shows_the_same(&self, other: &Self) -> bool {
+        let Self { conditions, summary, desired_revision, activity: _ } = self;
+        (conditions, summary, desired_revision)
+            == (&other.conditions, &other.summary, &other.desired_revision)
+    }
 }
 
 /// The counters and identities of a status.

@@ -1,4 +1,5 @@
 use rstest::rstest;
+use serde_json::json;
 
 use super::*;
 
@@ -47,20 +48,25 @@ fn a_claim_of_another_pool_or_an_unreadable_one_is_void() {
 }
 
 #[rstest]
-#[case::absent(None, 24, 0)]
-#[case::readable(Some("2h"), 2, 0)]
-#[case::too_short(Some("59s"), 24, 1)]
-#[case::too_long(Some("721h"), 24, 1)]
-#[case::the_longest(Some("720h"), 720, 0)]
-#[case::no_duration(Some("soon"), 24, 1)]
+#[case::absent(Value::Null, None, 24, 0)]
+#[case::readable(Value::Null, Some("2h"), 2, 0)]
+#[case::too_short(Value::Null, Some("59s"), 24, 1)]
+#[case::too_long(Value::Null, Some("721h"), 24, 1)]
+#[case::the_longest(Value::Null, Some("720h"), 720, 0)]
+#[case::no_duration(Value::Null, Some("soon"), 24, 1)]
+#[case::a_field(json!("3h"), None, 3, 0)]
+#[case::a_field_overrides_the_annotation(json!("3h"), Some("2h"), 3, 0)]
+#[case::an_unreadable_field_overrides_the_annotation(json!("soon"), Some("2h"), 24, 1)]
+#[case::a_field_that_is_no_text(json!(3), None, 24, 1)]
 fn an_unreadable_maximum_is_the_default(
+    #[case] field: Value,
     #[case] annotation: Option<&str>,
     #[case] hours: u64,
     #[case] messages: usize,
 ) {
     let annotations = annotation.map(|text| BTreeMap::from([(MAX_PROTECTION.to_owned(), text.to_owned())]));
     let mut invalid = Vec::new();
-    assert_eq!(maximum(annotations.as_ref(), &mut invalid), Duration::from_hours(hours));
+    assert_eq!(maximum(&field, annotations.as_ref(), &mut invalid), Duration::from_hours(hours));
     assert_eq!(invalid.len(), messages, "{invalid:?}");
 }
 

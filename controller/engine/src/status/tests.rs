@@ -224,8 +224,11 @@ fn conditions_of_others_are_kept_and_ours_that_ended_are_removed() {
 fn a_status_that_was_published_is_not_news() {
     let world = idle(World::desiring(3).with_machines(2), 0);
     let first = shown(&world);
-    let conditions = first.conditions.clone();
-    let mut later = world.pool(|pool| pool.published.conditions = conditions);
+    let Status { summary, conditions, activity } = first.clone();
+    let mut later = world.pool(|pool| {
+        pool.published.summary = Some(summary);
+        (pool.published.conditions, pool.published.activity) = (conditions, activity);
+    });
     later.uptime += std::time::Duration::from_hours(1);
     let snapshot = Snapshot { now: second(2_000_000), ..later.snapshot() };
     assert_eq!(status(&later.observed(&snapshot), None), first);

@@ -76,6 +76,7 @@ impl Rules for DvpRules {
                 "spec.scaleDownPolicy",
                 "spec.rollout",
                 "spec.revisionHistoryLimit",
+                "spec.maxProtection",
                 "status.replicas",
             ],
             pool_path: POOL_PATH,

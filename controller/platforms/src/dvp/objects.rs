@@ -8,24 +8,45 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use vmpool_api::{Quantity, is_reserved};
+use vmpool_engine::activity::Writers;
 use vmpool_engine::limits;
 use vmpool_engine::model::Lifetime;
 use vmpool_engine::protection;
 
+use crate::activity::ManagedFields;
 use crate::decode::{lenient, lenient_list, short, short_status};
+use crate::meta::slim;
 use crate::slim_metadata;
 use crate::spec_text::SpecText;
 
 /// A VirtualMachinePool. Its spec is stored as text in the cache.
 #[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Wire")]
 pub struct PoolObject {
     /// Object metadata.
-    #[serde(deserialize_with = "own_metadata")]
     pub metadata: ObjectMeta,
+    /// The clients that last wrote fields of the spec.
+    pub(super) writers: Writers,
+    spec: SpecText<Brief>,
+    pub(super) status: PoolStatus,
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    #[serde(deserialize_with = "slim")]
+    metadata: (ObjectMeta, Option<ManagedFields>),
     #[serde(default)]
     spec: SpecText<Brief>,
     #[serde(default, deserialize_with = "short_status")]
-    pub(super) status: PoolStatus,
+    status: PoolStatus,
+}
+
+impl From<Wire> for PoolObject {
+    fn from(Wire { metadata: (mut metadata, managed), spec, status }: Wire) -> Self {
+        keep_own(&mut metadata);
+        let writers = managed.unwrap_or_default().writers(&["rollout", "paused"]);
+        Self { metadata, writers, spec, status }
+    }
 }
 
 impl PoolObject {
@@ -64,6 +85,7 @@ pub(super) struct PoolSpec {
     /// Raw, to distinguish an unreadable value from a missing one.
     pub(super) rollout: Value,
     pub(super) revision_history_limit: Value,
+    pub(super) max_protection: Value,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -113,6 +135,8 @@ pub(super) struct PoolStatus {
     pub(super) selector: Option<String>,
     #[serde(deserialize_with = "lenient_list")]
     pub(super) conditions: Vec<PoolCondition>,
+    #[serde(deserialize_with = "lenient_list")]
+    pub(super) activity: Vec<Value>,
 }
 
 /// A condition of a pool. A condition of another controller may lack fields that the standard type requires.
@@ -290,6 +314,11 @@ pub(super) struct AttachmentSpec {
 /// Other labels of an object can have up to a megabyte, which the cache must not keep.
 fn own_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     let mut metadata = slim_metadata(deserializer)?;
+    keep_own(&mut metadata);
+    Ok(metadata)
+}
+
+fn keep_own(metadata: &mut ObjectMeta) {
     // Finalizers of DVP objects belong to other controllers.
     metadata.finalizers = None;
     for map in [&mut metadata.labels, &mut metadata.annotations] {
@@ -309,7 +338,6 @@ fn own_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta
             }
         }
     }
-    Ok(metadata)
 }
 
 crate::api_object!(

@@ -305,8 +305,11 @@ fn counters_are_published_when_they_are_zero() {
         healed: 0,
         revision,
     };
-    let status =
-        Dvp::status(&pool_with(|_| {}), &Status { summary, conditions: Vec::new() }, StatusFields::All);
+    let status = Dvp::status(
+        &pool_with(|_| {}),
+        &Status { summary, conditions: Vec::new(), activity: Vec::new() },
+        StatusFields::All,
+    );
     assert_eq!(
         status,
         json!({
@@ -339,8 +342,11 @@ fn a_status_that_lacks_something_is_not_a_published_one(#[case] field: &str) {
         healed: 0,
         revision,
     };
-    let status =
-        Dvp::status(&pool, &Status { summary: summary.clone(), conditions: Vec::new() }, StatusFields::All);
+    let status = Dvp::status(
+        &pool,
+        &Status { summary: summary.clone(), conditions: Vec::new(), activity: Vec::new() },
+        StatusFields::All,
+    );
     let with = |status: Value| facts(|pool| pool["status"] = status).published.summary;
     assert_eq!(with(status.clone()), Some(summary));
     let mut incomplete = status;

@@ -12,6 +12,8 @@ use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 
+use crate::activity;
+
 use super::names::{API_VERSION, selector};
 use super::objects::{DiskObject, MachineObject, PoolObject};
 use super::{devices, update};
@@ -233,7 +235,7 @@ pub(super) fn status(pool: &PoolObject, status: &Status) -> Value {
             object
         })
         .collect();
-    json!({
+    let mut object = json!({
         "observedGeneration": summary.observed_generation,
         "replicas": summary.replicas,
         "readyReplicas": summary.ready,
@@ -242,7 +244,11 @@ pub(super) fn status(pool: &PoolObject, status: &Status) -> Value {
         "desiredTemplateHash": summary.revision.as_str(),
         "selector": selector(&pool.uid().unwrap_or_default()),
         "conditions": conditions,
-    })
+    });
+    if !status.activity.is_empty() {
+        object["activity"] = activity::write(&status.activity);
+    }
+    object
 }
 
 fn managed_labels(pool: &PoolObject) -> Map<String, Value> {

@@ -59,6 +59,7 @@ impl Rules for KubevirtRules {
                 "spec.selector",
                 "spec.paused",
                 "spec.maxUnavailable",
+                "spec.maxProtection",
                 "spec.scaleInStrategy",
                 "spec.updateStrategy",
                 "spec.nameGeneration",

@@ -40,7 +40,9 @@ pub(super) fn pool(object: &PoolObject) -> ParsedPool {
         invalid_settings,
     } = read::pool(object);
     let (mut validation_errors, mut invalid_settings) = (validation_errors, invalid_settings);
-    let max_protection = protection::maximum(object.metadata.annotations.as_ref(), &mut invalid_settings);
+    let annotations_of_pool = object.metadata.annotations.as_ref();
+    let max_protection =
+        protection::maximum(&settings.max_protection, annotations_of_pool, &mut invalid_settings);
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
     let text = object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::SCALE_IN_TARGETS));
     let record = RemovalRecord::parse(text.map(String::as_str).unwrap_or_default()).unwrap_or_else(|error| {
@@ -50,8 +52,17 @@ pub(super) fn pool(object: &PoolObject) -> ParsedPool {
         )));
         RemovalRecord::default()
     });
-    let Settings { replicas, paused, max_unavailable, scale_in, update, names: _, autohealing, selector } =
-        settings;
+    let Settings {
+        replicas,
+        paused,
+        max_unavailable,
+        max_protection: _,
+        scale_in,
+        update,
+        names: _,
+        autohealing,
+        selector,
+    } = settings;
     let (scale_down_policy, scale_down_selection) = match scale_in.mode {
         ScaleInMode::Proactive if validation_errors.is_empty() => selection(scale_in.selection),
         _ => (ScaleDownPolicy::Explicit, vmpool_engine::model::Selection::default()),
@@ -90,6 +101,7 @@ pub(super) fn pool(object: &PoolObject) -> ParsedPool {
         naming: Naming::Ordinal,
         rollout,
         record,
+        writers: object.writers.clone(),
         published: publish::stored(object),
         status_scope: StatusScope::FailureAndPause,
         validation_errors,

@@ -10,7 +10,7 @@ use vmpool_engine::removal::RemovalRecord;
 
 use super::events::failed_step;
 use super::objects::{PoolObject, PoolStatus};
-use crate::StatusFields;
+use crate::{StatusFields, activity};
 
 /// The merge patch that writes the removal record.
 pub(super) fn removal_record(record: &RemovalRecord) -> Value {
@@ -38,6 +38,9 @@ pub(super) fn status(pool: &PoolObject, status: &Status, fields: StatusFields) -
         object["restartPendingReplicas"] = summary.restart_pending.into();
         object["healedReplicas"] = summary.healed.into();
         object["currentRevision"] = summary.revision.as_str().into();
+        if !status.activity.is_empty() {
+            object["activity"] = activity::write(&status.activity);
+        }
     }
     object
 }
@@ -98,5 +101,6 @@ fn read(pool: &PoolObject, status: &PoolStatus) -> Published {
                 observed_generation: None,
             }
         });
-    Published { conditions: conditions.collect(), summary, desired_revision: None }
+    let activity = activity::read(&status.activity);
+    Published { conditions: conditions.collect(), summary, desired_revision: None, activity }
 }

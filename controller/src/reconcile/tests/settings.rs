@@ -46,13 +46,14 @@ fn odd_values() -> Vec<Value> {
 }
 
 /// Settings with which the pool has the desired number of machines for any value.
-const SETTINGS: [&str; 9] = [
+const SETTINGS: [&str; 10] = [
     "/spec/scaleDownPolicy",
     "/spec/rollout",
     "/spec/rollout/paused",
     "/spec/rollout/maxUnavailable",
     "/spec/rollout/revision",
     "/spec/revisionHistoryLimit",
+    "/spec/maxProtection",
     "/spec/virtualDiskTemplates/0/reclaim/keep",
     "/spec/virtualDiskTemplates/0/reclaim/ttl",
     "/spec/virtualDiskTemplates/0/spec/persistentVolumeClaim/size",

@@ -32,6 +32,8 @@ pub struct GuardOptions {
     pub services: ServiceOptions,
     /// Whether their requests go through a fault proxy ([`FaultProxy`]).
     pub fault_proxy: bool,
+    /// The platforms that the simulator plays, as its flag `--platform` takes them.
+    pub simulated: &'static str,
 }
 
 /// The platform's group is not served here, but helm cannot detect that when it only renders.
@@ -44,6 +46,7 @@ impl Default for GuardOptions {
             values: vec![PLATFORM_GROUP.to_owned()],
             services: ServiceOptions::default(),
             fault_proxy: false,
+            simulated: "dvp",
         }
     }
 }
@@ -54,6 +57,12 @@ impl GuardOptions {
     pub fn value(mut self, value: &str) -> Self {
         self.values.push(value.to_owned());
         self
+    }
+
+    /// Also serves and simulates KubeVirt. The cluster needs [`super::kubevirt_definitions`].
+    #[must_use]
+    pub fn with_kubevirt(self) -> Self {
+        Self { simulated: "all", ..self.value("platforms.kubevirt.enabled=true") }
     }
 
     /// With one replica of each, whose requests go through a fault proxy ([`FaultProxy`]).

@@ -200,6 +200,18 @@ pub(super) fn fields() -> Vec<(&'static str, Vec<Value>)> {
         ),
         ("/spec/revisionHistoryLimit", vec![json!(0), json!(-1), json!("3")]),
         (
+            "/spec/maxProtection",
+            vec![
+                json!("90m"),
+                json!("720h"),
+                json!("721h"),
+                json!("59s"),
+                json!("soon"),
+                json!(3),
+                json!(""),
+            ],
+        ),
+        (
             "/spec/virtualDiskTemplates/1",
             vec![json!({ "name": "other", "spec": { "persistentVolumeClaim": { "size": "1Gi" } } })],
         ),

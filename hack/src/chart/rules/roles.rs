@@ -106,6 +106,7 @@ const APISERVER_NAMESPACED: Grants = &[
 const APISERVER_KUBEVIRT: Grants = &[
     ("pool.kubevirt.io/virtualmachinepools", "get patch"),
     ("kubevirt.io/virtualmachines", "get list patch delete"),
+    ("kubevirt.io/virtualmachineinstances", "get"),
 ];
 
 const APISERVER_EVENTS: Grants = &[("events.k8s.io/events", "create")];

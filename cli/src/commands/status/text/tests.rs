@@ -60,6 +60,21 @@ fn status() -> PoolStatus {
             reason: "FailedCreate".into(),
             message: "quota".into(),
         }],
+        activity: vec![
+            ActivityStatus {
+                time: Timestamp::from_second(1000).unwrap(),
+                reason: "Scaled".into(),
+                to: Some("2".into()),
+                ..ActivityStatus::default()
+            },
+            ActivityStatus {
+                time: Timestamp::from_second(4400).unwrap(),
+                reason: "RolloutStarted".into(),
+                actor: Some("kubectl-edit".into()),
+                from: Some("0".into()),
+                to: Some("5c1f0e7ab93d2846".into()),
+            },
+        ],
         unreadable: vec!["a: first\nsecond".into()],
         ..PoolStatus::default()
     }

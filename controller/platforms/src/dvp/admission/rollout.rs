@@ -7,7 +7,7 @@ use serde_json::Value;
 use vmpool_api::names::is_dns_label;
 use vmpool_api::{Share, ShareError, annotations};
 use vmpool_engine::admission::{Checked, Warning, refuse};
-use vmpool_engine::protection::{MAX_PROTECTION, parse_maximum};
+use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
 
 use super::rule::Rule;
 use super::view::{Pool, at, field};
@@ -19,6 +19,8 @@ struct Twin {
     annotation: &'static str,
     /// The rule about the field.
     rule: Rule,
+    /// The rule about the annotation.
+    annotation_rule: Rule,
     /// Validates a value of the field.
     of_field: fn(&Value) -> Option<Wrong>,
     /// Converts the text of the annotation into the value of the field.
@@ -65,6 +67,7 @@ const MAX_UNAVAILABLE: Twin = Twin {
     path: &["rollout", "maxUnavailable"],
     annotation: annotations::ROLLOUT_MAX_UNAVAILABLE,
     rule: Rule::MaxUnavailable,
+    annotation_rule: Rule::RolloutAnnotation,
     of_field: |value| Share::from_json(value).err().map(|error| no_share(&error)),
     of_annotation: |text| {
         Ok(match text.parse().map_err(|error| no_share(&error))? {
@@ -88,6 +91,7 @@ const PAUSED: Twin = Twin {
     path: &["rollout", "paused"],
     annotation: annotations::ROLLOUT_PAUSED,
     rule: Rule::Unreadable,
+    annotation_rule: Rule::RolloutAnnotation,
     of_field: |value| {
         (!value.is_boolean()).then(|| Wrong::new("it is neither true nor false", "use one of the two"))
     },
@@ -102,6 +106,7 @@ const REVISION: Twin = Twin {
     path: &["rollout", "revision"],
     annotation: annotations::ROLLOUT_REVISION,
     rule: Rule::RevisionName,
+    annotation_rule: Rule::RolloutAnnotation,
     of_field: |value| match value.as_str() {
         Some(name) if is_dns_label(name) => None,
         _ => Some(Wrong::new(NO_NAME, NAMES)),
@@ -119,6 +124,7 @@ const HISTORY: Twin = Twin {
     path: &["revisionHistoryLimit"],
     annotation: annotations::REVISION_HISTORY_LIMIT,
     rule: Rule::HistoryLimit,
+    annotation_rule: Rule::RolloutAnnotation,
     of_field: |value| {
         let count = value.as_i64().and_then(|count| i32::try_from(count).ok());
         count.is_none_or(|count| count < 0).then(|| Wrong::new(NO_COUNT, COUNTS))
@@ -133,7 +139,24 @@ const NO_COUNT: &str = "not a number of revisions";
 const COUNTS: &str =
     "use a whole number from 0; 0 keeps only what machines have, so that no rollback is possible";
 
-const TWINS: [Twin; 4] = [MAX_UNAVAILABLE, PAUSED, REVISION, HISTORY];
+const PROTECTION: Twin = Twin {
+    path: &[MAX_PROTECTION_FIELD],
+    annotation: MAX_PROTECTION,
+    rule: Rule::MaxProtection,
+    annotation_rule: Rule::MaxProtection,
+    of_field: |value| {
+        let is_valid = value.as_str().is_some_and(|text| parse_maximum(text).is_ok());
+        (!is_valid).then(|| Wrong::new(NO_MAXIMUM, MAXIMA))
+    },
+    of_annotation: |text| match parse_maximum(text) {
+        Ok(_) => Ok(Value::from(text)),
+        Err(_) => Err(Wrong::new(NO_MAXIMUM, MAXIMA)),
+    },
+};
+const NO_MAXIMUM: &str = "it is not a duration from 1m to 720h";
+const MAXIMA: &str = "use for example 24h, or remove it";
+
+const TWINS: [Twin; 5] = [MAX_UNAVAILABLE, PAUSED, REVISION, HISTORY, PROTECTION];
 
 /// The pinned revision.
 pub(super) fn pinned(pool: Pool<'_>) -> Option<String> {
@@ -177,7 +200,7 @@ pub(super) fn check(old: Option<Pool<'_>>, new: Pool<'_>, warnings: &mut Vec<War
             let text = annotation.as_str().unwrap_or_default();
             if let Err(wrong) = (twin.of_annotation)(text) {
                 return refuse(
-                    Rule::RolloutAnnotation,
+                    twin.annotation_rule,
                     twin.annotation_field(),
                     annotation,
                     wrong.reason,
@@ -189,19 +212,7 @@ pub(super) fn check(old: Option<Pool<'_>>, new: Pool<'_>, warnings: &mut Vec<War
             contradiction(twin, new, warnings);
         }
     }
-    max_protection(old, new)
-}
-
-/// The annotation that limits the protection of machines. It has no field.
-fn max_protection(old: Option<Pool<'_>>, new: Pool<'_>) -> Checked {
-    let limit = new.annotation(MAX_PROTECTION);
-    let changed = old.is_none_or(|old| old.annotation(MAX_PROTECTION) != limit);
-    if !changed || limit.is_null() || limit.as_str().is_some_and(|text| parse_maximum(text).is_ok()) {
-        return Ok(());
-    }
-    let path = format!("metadata.annotations[{MAX_PROTECTION}]");
-    let reason = "it is not a duration from 1m to 720h";
-    refuse(Rule::MaxProtection, path, limit, reason, "use for example 24h, or remove it")
+    Ok(())
 }
 
 /// Warns if an annotation has no effect because the field is set.

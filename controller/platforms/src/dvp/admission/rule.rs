@@ -55,7 +55,7 @@ rules! {
     LeavingExplicit "W16" Warning Update "scaleDownPolicy does not change from Explicit while there are more \
     machines than replicas";
     EmptiedPool "W17" Warning Update "replicas does not go to zero";
-    MaxProtection "W24" Invalid Rollout "max-protection is a duration from 1m to 720h";
+    MaxProtection "W24" Invalid Rollout "maxProtection is a duration from 1m to 720h";
     RolloutAnnotation "W18" Invalid Rollout "Annotations of the rollout have values that their fields could have";
     RolloutContradiction "W19" Warning Rollout "Annotations of the rollout do not contradict their fields";
     PinnedRevision "W20" Invalid Rollout "A pinned revision is stored, and its disks have templates";

@@ -14,6 +14,8 @@ use vmpool_engine::revision::RevisionId;
 use vmpool_engine::status::Summary;
 use vmpool_engine::{ParsedPool, Pool};
 
+use crate::activity;
+
 use super::super::names::selector;
 use super::super::objects::{self, PoolObject, PoolSpec, PoolStatus};
 use super::{annotation, rollout};
@@ -68,7 +70,11 @@ pub(in super::super) fn pool(object: &PoolObject) -> ParsedPool {
         .iter()
         .map(|template| disk_template(template, &mut invalid_settings))
         .collect();
-    let max_protection = protection::maximum(object.metadata.annotations.as_ref(), &mut invalid_settings);
+    let max_protection = protection::maximum(
+        &spec.max_protection,
+        object.metadata.annotations.as_ref(),
+        &mut invalid_settings,
+    );
     validation_errors.truncate(limits::VALIDATION_ERRORS);
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
     // They become a message of the status and can quote long values.
@@ -87,6 +93,7 @@ pub(in super::super) fn pool(object: &PoolObject) -> ParsedPool {
         disks,
         name_block,
         record,
+        writers: object.writers.clone(),
         published: published(&object.status, &id),
         validation_errors,
         invalid_settings,
@@ -200,5 +207,6 @@ fn published(status: &PoolStatus, pool: &ObjectId) -> Published {
         conditions,
         summary: if complete { summary() } else { None },
         desired_revision: desired_revision(),
+        activity: activity::read(&status.activity),
     }
 }

@@ -4,7 +4,6 @@ use serde_json::Value;
 use vmpool_api::kubevirt::annotations::SCALE_IN_TARGETS;
 use vmpool_engine::admission::count::{self, Change, Count, Terms};
 use vmpool_engine::admission::{Found, Lookup, Outcome, Request, Users, Verdict, record};
-use vmpool_engine::protection::MAX_PROTECTION;
 
 use super::findings::Findings;
 use super::neighbors::{self, Compared};
@@ -49,10 +48,7 @@ pub(super) fn begin<'a>(users: &Users, request: Request<'a>) -> Evaluation<'a> {
         return decided(Outcome::Allowed);
     }
     let mut findings = Findings::default();
-    let limit = |pool: Pool<'a>| pool.annotation(MAX_PROTECTION);
-    if old.is_none_or(|old| limit(old) != limit(new)) {
-        settings::max_protection(new, &mut findings);
-    }
+    settings::max_protection(old, new, &mut findings);
     if old.is_some_and(|old| old.spec() == new.spec()) {
         return Evaluation::Decided(findings.verdict());
     }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use vmpool_api::GoDuration;
 use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
-use vmpool_engine::protection::{MAX_PROTECTION, parse_maximum};
+use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
 
 use super::findings::Findings;
 use super::pool::Pool;
@@ -11,8 +11,9 @@ use super::rule::Rule;
 use crate::value::{at, field};
 
 /// The fields of the spec that this version of vmpool knows.
-const KNOWN: [&str; 9] = [
+const KNOWN: [&str; 10] = [
     "autohealing",
+    MAX_PROTECTION_FIELD,
     "maxUnavailable",
     "nameGeneration",
     "paused",
@@ -35,11 +36,18 @@ pub(super) fn unknown_fields(pool: Pool<'_>, findings: &mut Findings) {
     }
 }
 
-/// The annotation that limits the protection of machines.
-pub(super) fn max_protection(pool: Pool<'_>, findings: &mut Findings) {
-    let limit = pool.annotation(MAX_PROTECTION);
-    if !limit.is_null() && limit.as_str().is_none_or(|text| parse_maximum(text).is_err()) {
-        let path = format!("metadata.annotations[{MAX_PROTECTION}]");
+/// The field and the annotation that limit the protection of machines, as far as they change. The annotation can change
+/// without the spec.
+pub(super) fn max_protection(old: Option<Pool<'_>>, new: Pool<'_>, findings: &mut Findings) {
+    fn limits(pool: Pool<'_>) -> [&Value; 2] {
+        [pool.part(MAX_PROTECTION_FIELD), pool.annotation(MAX_PROTECTION)]
+    }
+    let paths = [format!("spec.{MAX_PROTECTION_FIELD}"), format!("metadata.annotations[{MAX_PROTECTION}]")];
+    for (place, (path, limit)) in paths.into_iter().zip(limits(new)).enumerate() {
+        let is_valid = || limit.as_str().is_some_and(|text| parse_maximum(text).is_ok());
+        if old.is_some_and(|old| limits(old)[place] == limit) || limit.is_null() || is_valid() {
+            continue;
+        }
         let reason = "it is not a duration from 1m to 720h";
         findings.refuse(Rule::MaxProtection, path, limit, reason, "use for example 24h, or remove it");
     }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use vmpool_engine::activity::Writers;
 use vmpool_engine::limits;
 
 use super::super::selectors::LabelSelector;
 use super::metadata::{Finalizers, slim};
+use crate::activity::ManagedFields;
 use crate::decode::{lenient, lenient_list, short, short_status};
 use crate::spec_text::SpecText;
-use crate::{intern, slim_metadata};
+use crate::{intern, meta};
 
 /// A VirtualMachinePool. Its spec is stored as text in the cache.
 #[derive(Clone, Debug, Deserialize)]
@@ -21,6 +23,8 @@ pub struct PoolObject {
     pub metadata: ObjectMeta,
     /// The finalizers of the pool.
     pub finalizers: Finalizers,
+    /// The clients that last wrote fields of the spec.
+    pub(in super::super) writers: Writers,
     spec: SpecText<Brief>,
     /// `spec.selector` in its canonical form, which every status contains; empty if it cannot be read.
     pub(in super::super) selector: Arc<str>,
@@ -29,8 +33,8 @@ pub struct PoolObject {
 
 #[derive(Deserialize)]
 struct Wire {
-    #[serde(deserialize_with = "slim_metadata")]
-    metadata: ObjectMeta,
+    #[serde(deserialize_with = "meta::slim")]
+    metadata: (ObjectMeta, Option<ManagedFields>),
     #[serde(default)]
     spec: SpecText<Brief>,
     #[serde(default, deserialize_with = "short_status")]
@@ -38,7 +42,7 @@ struct Wire {
 }
 
 impl From<Wire> for PoolObject {
-    fn from(Wire { mut metadata, spec, status }: Wire) -> Self {
+    fn from(Wire { metadata: (mut metadata, managed), spec, status }: Wire) -> Self {
         /// The only part of the spec that each pass needs.
         #[derive(Default, Deserialize)]
         #[serde(default)]
@@ -49,7 +53,8 @@ impl From<Wire> for PoolObject {
         let Selected { selector } = serde_json::from_str(spec.text()).unwrap_or_default();
         let selector = LabelSelector::read(&selector).map(|selector| selector.to_string());
         let selector = intern(&selector.unwrap_or_default());
-        Self { metadata, finalizers, spec, selector, status }
+        let writers = managed.unwrap_or_default().writers(&["paused"]);
+        Self { metadata, finalizers, writers, spec, selector, status }
     }
 }
 
@@ -113,6 +118,8 @@ pub(in super::super) struct PoolStatus {
     /// Complete, because conditions of other controllers are written back unchanged.
     #[serde(deserialize_with = "lenient_list")]
     pub(in super::super) conditions: Vec<Value>,
+    #[serde(deserialize_with = "lenient_list")]
+    pub(in super::super) activity: Vec<Value>,
 }
 
 crate::api_object!(PoolObject, "pool.kubevirt.io", "v1beta1", "VirtualMachinePool", "virtualmachinepools");

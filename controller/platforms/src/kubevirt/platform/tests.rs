@@ -132,7 +132,7 @@ fn a_condition_of_another_controller_keeps_its_fields_and_the_failure_has_the_wo
         revision: "p-4".into(),
     };
     let conditions = vec![condition("ReplicaFailure", "FailedDelete"), condition("Audited", "")];
-    let status = Status { summary, conditions };
+    let status = Status { summary, conditions, activity: Vec::new() };
     let written = KubeVirt::status(&object, &status, StatusFields::OfPlatform);
     assert_eq!(written["conditions"][1], foreign);
     assert_eq!(written["conditions"][0]["reason"], "FailedScaleIn");

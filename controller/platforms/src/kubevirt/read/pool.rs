@@ -41,6 +41,8 @@ pub struct Settings {
     pub paused: bool,
     /// How many machines may be unavailable at the same time because of restarts for a rollout.
     pub max_unavailable: Budget,
+    /// `spec.maxProtection`, raw: it is read together with the annotation.
+    pub max_protection: Value,
     /// How surplus machines are removed.
     pub scale_in: ScaleIn,
     /// How a changed template is applied to existing machines.
@@ -100,6 +102,7 @@ fn read(spec: &Value, validation_errors: &mut Vec<String>) -> (Settings, Vec<Str
         },
         paused: strategy::paused(&spec["paused"], &mut messages),
         max_unavailable: strategy::budget(&spec["maxUnavailable"], &mut messages),
+        max_protection: spec["maxProtection"].clone(),
         scale_in: strategy::scale_in(&spec["scaleInStrategy"], &mut messages),
         update: strategy::update(&spec["updateStrategy"], &mut messages),
         names: strategy::names(&spec["nameGeneration"], &mut messages),

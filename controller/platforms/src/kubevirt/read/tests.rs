@@ -39,6 +39,7 @@ fn a_recorded_pool_is_read_with_the_defaults() {
             replicas: 2,
             paused: false,
             max_unavailable: Budget::Percent(100),
+            max_protection: Value::Null,
             scale_in: ScaleIn {
                 mode: ScaleInMode::Proactive,
                 selection: Selection { order: SortPolicy::Random, machines: MachineSelector::All },

@@ -325,4 +325,9 @@ fn the_longest_protection_is_checked_when_it_changes() {
     let (good, bad) = (limited("24h"), limited("soon"));
     assert_eq!(refused(&judge(Some(&good), &bad)), [Rule::MaxProtection], "without a change of the spec");
     assert_eq!(refused(&judge(Some(&bad), &bad)), []);
+    let field = |text: Value| with(pool(), "/spec/maxProtection", text);
+    for bad in [json!("721h"), json!("soon"), json!(3)] {
+        assert_eq!(refused(&create(&field(bad.clone()))), [Rule::MaxProtection], "{bad}");
+    }
+    assert_eq!(refused(&create(&field(json!("1h30m")))), []);
 }

@@ -4,26 +4,88 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_api::v1alpha2::GROUP;
-use vmpool_e2e::scenario::scenario;
-use vmpool_e2e::world::condition::{condition, live_members, ready_replicas, status};
-use vmpool_e2e::world::{Policy, World};
+use vmpool_e2e::world::condition::{Condition, condition, live_members, ready_replicas, status};
+use vmpool_e2e::world::{Policy, Pool, PoolBuilder, World};
+use vmpool_invariants::object::Kind;
+use vmpool_invariants::platform::PlatformName;
 use vmpool_test_cluster::binaries::find;
 use vmpool_test_cluster::control_plane::apply;
 use vmpool_test_cluster::{poll, process};
 
+use crate::on;
+
 /// The rights for the platform's objects, which the platform's own roles contain.
-fn platform_rules() -> Value {
-    json!([
-        { "apiGroups": [GROUP], "resources": ["virtualmachines"], "verbs": ["get", "list", "patch"] },
-        {
-            "apiGroups": [GROUP],
-            "resources": ["virtualdisks", "virtualmachineblockdeviceattachments"],
-            "verbs": ["list"],
-        },
-        { "apiGroups": [GROUP], "resources": ["virtualmachineoperations"], "verbs": ["create", "get"] },
-    ])
+fn platform_rules(platform: PlatformName) -> Value {
+    match platform {
+        PlatformName::Dvp => json!([
+            { "apiGroups": [GROUP], "resources": ["virtualmachines"], "verbs": ["get", "list", "patch"] },
+            {
+                "apiGroups": [GROUP],
+                "resources": ["virtualdisks", "virtualmachineblockdeviceattachments"],
+                "verbs": ["list"],
+            },
+            { "apiGroups": [GROUP], "resources": ["virtualmachineoperations"], "verbs": ["create", "get"] },
+        ]),
+        PlatformName::KubeVirt => json!([
+            { "apiGroups": ["kubevirt.io"], "resources": ["virtualmachines"], "verbs": ["get", "list", "patch"] },
+            {
+                "apiGroups": ["kubevirt.io"],
+                "resources": ["virtualmachineinstances"],
+                "verbs": ["get", "list", "delete"],
+            },
+        ]),
+    }
+}
+
+/// A pool whose machines have a disk. The controller restarts none of them for an update.
+fn builder(world: &World) -> PoolBuilder<'_> {
+    let pool = world.pool("web").policy(Policy::NewestFirst).disk("root");
+    match world.platform() {
+        PlatformName::Dvp => pool,
+        PlatformName::KubeVirt => {
+            pool.with(&json!({ "spec": { "updateStrategy": { "opportunistic": {} } } }))
+        }
+    }
+}
+
+/// The path of the memory in the spec of a machine, with `/` between the fields.
+fn memory_path(platform: PlatformName) -> &'static str {
+    match platform {
+        PlatformName::Dvp => "memory/size",
+        PlatformName::KubeVirt => "template/spec/domain/memory/guest",
+    }
+}
+
+/// A patch of the template.
+fn memory(platform: PlatformName, size: &str) -> Value {
+    let spec = memory_path(platform).rsplit('/').fold(json!(size), |value, field| json!({ (field): value }));
+    json!({ "spec": { "virtualMachineTemplate": { "spec": spec } } })
+}
+
+/// The memory in the template of the pool.
+async fn template_memory(pool: &Pool<'_>, platform: PlatformName) -> Result<String> {
+    let pointer = format!("/spec/virtualMachineTemplate/spec/{}", memory_path(platform));
+    Ok(pool.get().await?.text(&pointer).to_owned())
+}
+
+/// The current revision, as the status shows it.
+async fn revision(pool: &Pool<'_>, platform: PlatformName) -> Result<String> {
+    let field = match platform {
+        PlatformName::Dvp => "/status/desiredTemplateHash",
+        PlatformName::KubeVirt => "/status/currentRevision",
+    };
+    Ok(pool.get().await?.text(field).to_owned())
+}
+
+/// The pool has the phase `Paused`.
+fn shows_pause() -> Condition {
+    Condition::new("phase Paused", |view| {
+        let ready = view.pool().and_then(|pool| pool.condition("Ready"));
+        ready.is_some_and(|ready| ready["reason"] == "Paused")
+    })
 }
 
 /// The plugin with the kubeconfig of a user.
@@ -55,7 +117,8 @@ impl<'w> Plugin<'w> {
                 || format!("{name} may list machines"),
                 vmpool_e2e::world::DEADLINE,
                 async || {
-                    let may = world.may(&name, "list", GROUP, "virtualmachines").await?;
+                    let group = world.platform().resource(Kind::Machine).group;
+                    let may = world.may(&name, "list", &group, "virtualmachines").await?;
                     Ok::<_, vmpool_test_cluster::Error>(if may { Ok(()) } else { Err("no".to_owned()) })
                 },
             )
@@ -90,24 +153,30 @@ impl<'w> Plugin<'w> {
     }
 }
 
-#[test]
-fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user() {
-    scenario("the plugin shows, plans and removes").guarded().run(async |world| {
-        let pool = world.pool("web").policy(Policy::NewestFirst).disk("root").replicas(3).ready().await?;
+#[rstest]
+#[case::dvp(PlatformName::Dvp)]
+#[case::kubevirt(PlatformName::KubeVirt)]
+fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user(#[case] platform: PlatformName) {
+    on(platform, "the plugin shows, plans and removes", async |world| {
+        let pool = builder(world).replicas(3).ready().await?;
         let names: Vec<String> =
             pool.machines().await?.iter().map(|machine| machine.name().to_owned()).collect();
-        let plugin = Plugin::of(world, "ed", &["edit"], Some(platform_rules())).await?;
+        let plugin = Plugin::of(world, "ed", &["edit"], Some(platform_rules(platform))).await?;
 
         // The status lists all machines and their disks, plain without a terminal;
         let status = plugin.output(&["status", "web"]).await?;
         ensure!(names.iter().all(|name| status.contains(name.as_str())), "{status}");
         ensure!(status.contains("3 desired, 3 exist, 3 ready, 3 up to date"), "{status}");
-        ensure!(status.contains("Synced=True") && status.contains("SuccessfulCreate"), "{status}");
+        ensure!(status.contains("Ready=True") && status.contains("SuccessfulCreate"), "{status}");
+        ensure!(status.contains("Scaled 3"), "the activity is missing: {status}");
         ensure!(!status.contains('\u{1b}') && !status.contains("Not shown"), "{status}");
         // and the same as JSON.
         let status: Value = serde_json::from_str(&plugin.output(&["status", "web", "-o", "json"]).await?)?;
         ensure!(status["machines"].as_array().is_some_and(|machines| machines.len() == 3), "{status}");
-        ensure!(status["machines"][0]["disks"][0]["template"] == "root", "{status}");
+        ensure!(status["activity"][0]["reason"] == "Scaled", "{status}");
+        if platform == PlatformName::Dvp {
+            ensure!(status["machines"][0]["disks"][0]["template"] == "root", "{status}");
+        }
 
         // A plan names the machine that the controller then deletes, and changes nothing.
         let plan = plugin.output(&["plan", "web", "--replicas=2"]).await?;
@@ -134,33 +203,31 @@ fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user() {
         pool.until(live_members(1)).await?;
         let again = plugin.error(&["remove", "web", machine.name()]).await?;
         ensure!(again.contains("not found") && again.contains("nothing was removed"), "{again}");
-        Ok::<_, anyhow::Error>(())
+        Ok(())
     });
 }
 
-#[test]
-fn the_plugin_pauses_rolls_back_restarts_and_protects() {
-    scenario("the plugin pauses, rolls back, restarts and protects").guarded().run(async |world| {
-        let pool = world.pool("web").policy(Policy::NewestFirst).disk("root").replicas(2).ready().await?;
-        let plugin = Plugin::of(world, "ed", &["edit"], Some(platform_rules())).await?;
-        let before = pool.get().await?.text("/status/desiredTemplateHash").to_owned();
+#[rstest]
+#[case::dvp(PlatformName::Dvp)]
+#[case::kubevirt(PlatformName::KubeVirt)]
+fn the_plugin_pauses_rolls_back_restarts_and_protects(#[case] platform: PlatformName) {
+    on(platform, "the plugin pauses, rolls back, restarts and protects", async |world| {
+        let pool = builder(world).replicas(2).ready().await?;
+        let plugin = Plugin::of(world, "ed", &["edit"], Some(platform_rules(platform))).await?;
         let settled =
             || ready_replicas(2).and(status("updatedReplicas", 2)).and(condition("Ready", "True", "Ready"));
 
         // While the rollout is paused, a changed template reaches no machine, and the plan says so.
         plugin.output(&["pause", "web"]).await?;
-        pool.edit(
-            &json!({ "spec": { "virtualMachineTemplate": { "spec": { "memory": { "size": "1Gi" } } } } }),
-        )
-        .await?;
-        pool.until(condition("Ready", "False", "Paused")).await?;
+        pool.edit(&memory(platform, "1Gi")).await?;
+        pool.until(shows_pause()).await?;
         let plan = plugin.output(&["plan", "web"]).await?;
         ensure!(
-            plan.contains("The controller would change nothing.") && plan.contains("the rollout is paused"),
+            plan.contains("The controller would change nothing.") && plan.contains("is paused"),
             "{plan}"
         );
         let paused = plugin.output(&["status", "web"]).await?;
-        ensure!(paused.contains(": Paused\n") && paused.contains(&before), "{paused}");
+        ensure!(paused.contains(": Paused\n") && paused.contains("Paused by"), "{paused}");
         plugin.output(&["resume", "web"]).await?;
 
         // The changed template needs restarts, which the plugin requests one after the other.
@@ -175,17 +242,23 @@ fn the_plugin_pauses_rolls_back_restarts_and_protects() {
         );
         pool.until(settled()).await?;
 
-        // A rollback writes the earlier template.
+        // A rollback writes the earlier template. KubeVirt pools keep a revision only while a machine runs with it.
+        let before = revision(&pool, platform).await?;
+        pool.edit(&memory(platform, "2Gi")).await?;
+        pool.until(status("restartPendingReplicas", 2)).await?;
         let history = plugin.output(&["history", "web"]).await?;
         ensure!(history.contains(&before) && history.contains("current template"), "{history}");
         let diff = plugin.output(&["diff", "web", &before]).await?;
-        ensure!(diff.contains("-    size: 1Gi"), "{diff}");
+        let field = memory_path(platform).rsplit('/').next().unwrap_or_default();
+        let removed = |line: &str| line.starts_with('-') && line.contains(&format!(" {field}: "));
+        ensure!(diff.lines().any(removed), "{diff}");
         plugin.output(&["rollback", "web", "--dry-run"]).await?;
-        ensure!(pool.get().await?.text("/status/desiredTemplateHash") != before);
+        ensure!(template_memory(&pool, platform).await? == "2Gi");
         plugin.output(&["rollback", "web"]).await?;
-        pool.until(status("restartPendingReplicas", 2)).await?;
-        ensure!(pool.get().await?.text("/status/desiredTemplateHash") == before);
-        let refused = plugin.error(&["rollback", "web", "--to-revision", &before]).await?;
+        ensure!(template_memory(&pool, platform).await? == "1Gi");
+        pool.until(settled().and(status("restartPendingReplicas", 0))).await?;
+        let current = revision(&pool, platform).await?;
+        let refused = plugin.error(&["rollback", "web", "--to-revision", &current]).await?;
         ensure!(refused.contains("already has the template"), "{refused}");
 
         // A protected machine is neither restarted nor removed by a scale-down.
@@ -205,10 +278,11 @@ fn the_plugin_pauses_rolls_back_restarts_and_protects() {
 
         // The doctor finds the installation, and what the user may not check.
         let (_, doctor, _) = plugin.run(&["doctor"]).await?;
-        for line in
-            ["ok       API server", "ok       DVP pools:", "ok       DVP API service", "ok       DVP rights"]
-        {
-            ensure!(doctor.contains(line), "{line} is missing:\n{doctor}");
+        let title = if platform == PlatformName::Dvp { "DVP" } else { "KubeVirt" };
+        ensure!(doctor.contains("ok       API server"), "{doctor}");
+        for part in ["pools:", "API service", "rights"] {
+            let line = format!("ok       {title} {part}");
+            ensure!(doctor.contains(&line), "{line} is missing:\n{doctor}");
         }
         ensure!(doctor.contains("unknown  webhook"), "{doctor}");
         // Names are completed from the cluster.
@@ -217,13 +291,15 @@ fn the_plugin_pauses_rolls_back_restarts_and_protects() {
         command.args(["-n", world.namespace(), "status", ""]).env_remove("KUBECONFIG");
         let completed = process::output("kubectl-vmpool", command, vmpool_e2e::world::DEADLINE).await?;
         ensure!(completed.stdout.starts_with(b"web\n"), "{completed:?}");
-        Ok::<_, anyhow::Error>(())
+        Ok(())
     });
 }
 
-#[test]
-fn the_plugin_claims_and_releases_without_rights_on_machines() {
-    scenario("the plugin claims and releases").guarded().run(async |world| {
+#[rstest]
+#[case::dvp(PlatformName::Dvp)]
+#[case::kubevirt(PlatformName::KubeVirt)]
+fn the_plugin_claims_and_releases_without_rights_on_machines(#[case] platform: PlatformName) {
+    on(platform, "the plugin claims and releases", async |world| {
         let pool = world.pool("web").policy(Policy::NewestFirst).replicas(2).ready().await?;
         let job = Plugin::of(world, "jo", &["vmpool-editor"], None).await?;
         let claim = async |id: &str, more: &[&str]| {
@@ -257,13 +333,15 @@ fn the_plugin_claims_and_releases_without_rights_on_machines() {
         job.output(&["release", "web", "--id=b", "--then=remove", "--uid", uid]).await?;
         pool.until(live_members(1)).await?;
         ensure!(pool.get().await?.number("/spec/replicas") == Some(1));
-        Ok::<_, anyhow::Error>(())
+        Ok(())
     });
 }
 
-#[test]
-fn the_plugin_names_missing_rights_and_objects() {
-    scenario("the plugin names missing rights and objects").guarded().run(async |world| {
+#[rstest]
+#[case::dvp(PlatformName::Dvp)]
+#[case::kubevirt(PlatformName::KubeVirt)]
+fn the_plugin_names_missing_rights_and_objects(#[case] platform: PlatformName) {
+    on(platform, "the plugin names missing rights and objects", async |world| {
         world.pool("web").policy(Policy::NewestFirst).replicas(1).ready().await?;
         let viewer = Plugin::of(world, "vera", &["vmpool-viewer"], None).await?;
         // A user who may read pools only sees the pool, and what is missing.
@@ -274,9 +352,10 @@ fn the_plugin_names_missing_rights_and_objects() {
         let error = viewer.error(&["plan", "web"]).await?;
         ensure!(error.contains("you may not list objects of kind VirtualMachine"), "{error}");
         let error = viewer.error(&["remove", "web", "web-abcde"]).await?;
-        ensure!(error.contains(&format!("the verb \"get\" on virtualmachines.{GROUP}")), "{error}");
+        let group = platform.resource(Kind::Machine).group;
+        ensure!(error.contains(&format!("the verb \"get\" on virtualmachines.{group}")), "{error}");
         let error = viewer.error(&["status", "wen"]).await?;
         ensure!(error.contains("pool wen not found in namespace"), "{error}");
-        Ok::<_, anyhow::Error>(())
+        Ok(())
     });
 }

@@ -1,0 +1,143 @@
+//! The scripts of the recipes with kubectl and the rights of a program that claims machines. Only ssh is a stand-in.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use anyhow::{Context as _, Result, ensure};
+use rstest::rstest;
+use vmpool_e2e::world::condition::{has_machine, live_members, not, ready_replicas};
+use vmpool_e2e::world::{DEADLINE, Pool, World};
+use vmpool_installation::workspace_root;
+use vmpool_invariants::object::Object;
+use vmpool_invariants::platform::PlatformName;
+use vmpool_test_cluster::process;
+
+use crate::claims::{ADDRESS, publish_address};
+use crate::on;
+use crate::protected::{claim_of, claimer, subresources};
+
+/// The environment of the scripts.
+struct Recipes<'w> {
+    world: &'w World,
+    kubeconfig: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl<'w> Recipes<'w> {
+    async fn new(world: &'w World) -> Result<Self> {
+        world.user_with("jo", claimer(world.platform())).await?;
+        let kubeconfig = world.cluster().service_account_kubeconfig(world.namespace(), "jo").await?;
+        let folder = tempfile::tempdir()?;
+        std::fs::create_dir(folder.path().join("bin"))?;
+        let ssh = workspace_root().join("e2e/tests/docs/stubs/ssh");
+        std::os::unix::fs::symlink(ssh, folder.path().join("bin/ssh"))?;
+        Ok(Self { world, kubeconfig, folder })
+    }
+
+    async fn run(&self, script: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Result<Output> {
+        let root = workspace_root();
+        let kubectl = self.world.cluster().kubectl_program();
+        let tools = kubectl.parent().context("kubectl has a folder")?;
+        let stubs = self.folder.path().join("bin");
+        let path = format!("{}:{}:{}", stubs.display(), tools.display(), std::env::var("PATH")?);
+        let mut command = Command::new("sh");
+        command.arg(root.join("docs/examples/recipes").join(script)).args(arguments);
+        command.env("PATH", path).env("KUBECONFIG", &self.kubeconfig);
+        command.env("STUB", self.folder.path()).env("TMPDIR", self.folder.path());
+        command.env("POOL_GROUP", subresources(self.world.platform()));
+        command.env("POOL_NAMESPACE", self.world.namespace()).env("POOL", "runners");
+        command.env("RETRY_SECONDS", "1").env("CLAIM_ATTEMPTS", "1");
+        command.envs(variables.iter().copied()).stdin(std::process::Stdio::null());
+        Ok(process::output(script, command, DEADLINE).await?)
+    }
+
+    /// The output of a script that must succeed.
+    async fn output(&self, script: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Result<String> {
+        let output = self.run(script, arguments, variables).await?;
+        ensure!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// What ssh was called with.
+    fn ssh(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+}
+
+/// The machine with this claim, whose deletion by a script is recorded for the invariants.
+async fn claimed(world: &World, pool: &Pool<'_>, id: &str) -> Result<Object> {
+    let machines = pool.machines().await?;
+    let machine = machines.into_iter().find(|machine| claim_of(machine).as_deref() == Some(id));
+    let machine = machine.with_context(|| format!("no machine has claim {id}"))?;
+    world.user_actions().deleted.insert(machine.uid().to_owned());
+    Ok(machine)
+}
+
+#[rstest]
+#[case::dvp(PlatformName::Dvp)]
+#[case::kubevirt(PlatformName::KubeVirt)]
+fn the_recipes_claim_and_replace_machines(#[case] platform: PlatformName) {
+    on(platform, "the recipes claim and replace machines", async |world| {
+        let pool = world.pool("runners").replicas(2).ready().await?;
+        for machine in pool.machines().await? {
+            publish_address(world, machine.name()).await?;
+        }
+        let recipes = Recipes::new(world).await?;
+
+        // GitLab: prepare, run and cleanup find the machine of the job, and a repeated cleanup finds nothing to do.
+        let job = [("CUSTOM_ENV_CI_JOB_ID", "7"), ("SYSTEM_FAILURE_EXIT_CODE", "77")];
+        let prepared = recipes.output("gitlab/prepare.sh", &[], &job).await?;
+        let machine = claimed(world, &pool, "gitlab-7").await?;
+        ensure!(prepared == format!("job 7 runs on {} ({ADDRESS})\n", machine.name()), "{prepared}");
+        let script = recipes.folder.path().join("job.sh");
+        std::fs::write(&script, "echo hello from the job\n")?;
+        let script = script.to_str().context("a path")?;
+        recipes.output("gitlab/run.sh", &[script, "build_script"], &job).await?;
+        let ssh = recipes.ssh();
+        ensure!(
+            ssh.contains(&format!("runner@{ADDRESS}")) && ssh.contains("echo hello from the job"),
+            "{ssh}"
+        );
+        for _ in 0..2 {
+            recipes.output("gitlab/cleanup.sh", &[], &job).await?;
+        }
+        pool.until(not(has_machine(&machine)).and(live_members(2)).and(ready_replicas(2))).await?;
+        // Without a claim, no stage runs.
+        let late = recipes.run("gitlab/run.sh", &[script, "build_script"], &job).await?;
+        ensure!(late.status.code() == Some(77), "{late:?}");
+
+        // Desktops: a user keeps one until logout. With AFTER_LOGOUT=Keep, the next user gets the same one.
+        for machine in pool.machines().await? {
+            publish_address(world, machine.name()).await?;
+        }
+        let keep = [("AFTER_LOGOUT", "Keep")];
+        for _ in 0..2 {
+            let address = recipes.output("vdi/broker.sh", &["connect", "ann"], &keep).await?;
+            ensure!(address == format!("{ADDRESS}\n"), "{address}");
+        }
+        recipes.output("vdi/broker.sh", &["keep", "ann"], &keep).await?;
+        ensure!(!recipes.run("vdi/broker.sh", &["keep", "bob"], &keep).await?.status.success());
+        let of_ann = claimed(world, &pool, "desktop-ann").await?;
+        for _ in 0..2 {
+            recipes.output("vdi/broker.sh", &["logout", "ann"], &keep).await?;
+        }
+        recipes.output("vdi/broker.sh", &["connect", "bob"], &keep).await?;
+        ensure!(claimed(world, &pool, "desktop-bob").await?.uid() == of_ann.uid());
+
+        // GitHub: a runner for one job, whose machine is replaced, also if the job fails.
+        let busy: Vec<String> =
+            pool.machines().await?.iter().map(|machine| machine.uid().to_owned()).collect();
+        world.user_actions().deleted.extend(busy);
+        let failing = [("JOB", "9"), ("JIT_COMMAND", "exit 3")];
+        let failed = recipes.run("github/run-job.sh", &[], &failing).await?;
+        ensure!(failed.status.code() == Some(3), "{failed:?}");
+        pool.until(live_members(2).and(ready_replicas(2))).await?;
+        let machines = pool.machines().await?;
+        ensure!(machines.iter().all(|machine| claim_of(machine).as_deref() != Some("github-9")));
+        ensure!(
+            machines.iter().any(|machine| machine.uid() == of_ann.uid()),
+            "a claimed machine was replaced"
+        );
+        Ok(())
+    });
+}

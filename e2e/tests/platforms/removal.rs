@@ -1,0 +1,63 @@
+//! Targeted removal of protected machines.
+
+use anyhow::{Context, ensure};
+use http::StatusCode;
+use rstest::rstest;
+use serde_json::json;
+use vmpool_e2e::world::SETTLE;
+use vmpool_e2e::world::condition::{event, live_members, ready_replicas};
+use vmpool_invariants::platform::PlatformName;
+
+use crate::on;
+use crate::protected::{expect, from_now, protect};
+
+#[rstest]
+#[case::dvp(PlatformName::Dvp)]
+#[case::kubevirt(PlatformName::KubeVirt)]
+fn a_removal_that_names_protected_machines_is_refused_without_force(#[case] platform: PlatformName) {
+    on(platform, "a removal of protected machines is refused without force", async |world| {
+        let pool = world.pool("web").replicas(4).ready().await?;
+        let editor = world.user("ed", &["vmpool-editor"]).await?;
+        let admin = world.user("ada", &["vmpool-admin"]).await?;
+        let machines = pool.machines().await?;
+        let until = from_now(3600);
+        for machine in &machines[1..3] {
+            protect(world, machine, &until).await?;
+        }
+
+        // All or nothing, with one cause for each protected target.
+        let removal = || machines[..3].iter().fold(pool.removal(), vmpool_e2e::world::Removal::target);
+        let refused = removal().by(&editor).send().await?;
+        expect(&refused, StatusCode::CONFLICT, "Conflict", &[machines[1].name(), "1 more", "force: true"])?;
+        let causes = refused.body["details"]["causes"].as_array().context("no causes")?;
+        ensure!(causes.len() == 2, "{refused}");
+        for (cause, place) in causes.iter().zip([1, 2]) {
+            ensure!(cause["reason"] == "MachineProtected", "{refused}");
+            ensure!(cause["field"] == format!("targets[{place}]"), "{refused}");
+            let message = cause["message"].as_str().unwrap_or_default();
+            ensure!(message.contains(&until) && message.contains(machines[place].name()), "{refused}");
+        }
+        let dry = removal().dry_run_by_body().by(&editor).send().await?;
+        expect(&dry, StatusCode::CONFLICT, "Conflict", &[])?;
+        pool.holds(ready_replicas(4), SETTLE).await?;
+
+        // Force needs a right of its own, and leaves an event.
+        let force = || removal().with("force", json!(true));
+        let forbidden = force().by(&editor).send().await?;
+        expect(&forbidden, StatusCode::FORBIDDEN, "Forbidden", &["force", "scaledownwith"])?;
+        pool.holds(ready_replicas(4), SETTLE).await?;
+        let accepted = force().by(&admin).send().await?;
+        ensure!(accepted.code == 201, "{accepted}");
+        pool.until(live_members(1).and(ready_replicas(1)).and(event("ProtectionOverridden"))).await?;
+        let events = world.recorder().state();
+        let events = events.all(vmpool_invariants::object::Kind::Event);
+        let forced: Vec<&str> = events
+            .filter(|event| event.text("/reason") == "ProtectionOverridden")
+            .map(|event| event.text("/message"))
+            .collect();
+        let [note] = forced[..] else { anyhow::bail!("one event, not {forced:?}") };
+        ensure!(note.contains(&world.user_name("ada")) && note.contains(machines[1].name()), "{note}");
+        ensure!(pool.machine(0).await?.uid() == machines[3].uid(), "another machine was removed");
+        Ok(())
+    });
+}
