@@ -185,6 +185,23 @@ impl<T: Cached> Cache<T> {
         Some(Seen { facts: seen.facts.clone(), version: seen.version })
     }
 
+    /// The UIDs of all objects.
+    pub(crate) fn uids(&self) -> Vec<Uid> {
+        let inner = self.inner.read();
+        inner.objects.values().flat_map(HashMap::values).map(|seen| seen.facts.uid().clone()).collect()
+    }
+
+    /// Visits all objects of a namespace.
+    pub(crate) fn for_each(&self, namespace: &str, mut visit: impl FnMut(&T)) {
+        let inner = self.inner.read();
+        inner
+            .objects
+            .get(namespace)
+            .into_iter()
+            .flat_map(HashMap::values)
+            .for_each(|seen| visit(&seen.facts));
+    }
+
     /// One namespace of the cache, for the ledger.
     pub(crate) fn of<'a>(&'a self, namespace: &'a str) -> View<'a, T> {
         View { cache: self, namespace }

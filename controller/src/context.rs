@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kube::Client;
@@ -21,6 +21,7 @@ use crate::queue::Queue;
 use crate::revisions::known::Revisions;
 use crate::revisions::stored::RevisionFacts;
 use crate::settings::Settings;
+use crate::sources::Sources;
 use crate::status_conflict::StatusConflict;
 use crate::write::Writer;
 
@@ -44,6 +45,8 @@ pub(crate) struct PoolMemory {
     pub(crate) warned: Option<String>,
     /// Why the current template cannot be used now.
     pub(crate) unresolved: Option<Unresolved>,
+    /// The version of the objects that templates refer to, at the last attempt to resolve the template.
+    pub(crate) sources_version: u64,
     /// The message of the last event about that.
     pub(crate) unresolved_told: Option<String>,
     /// The message of the last event about a machine that does not start.
@@ -97,6 +100,9 @@ pub(crate) struct Context<P: Platform> {
     pub(crate) status_is_pruned: AtomicBool,
     /// Whether the platform applies changes of live parts to running instances.
     pub(crate) live_updates: Arc<AtomicBool>,
+    expands_references: Arc<AtomicBool>,
+    /// The objects that templates refer to.
+    pub(crate) sources: Arc<Sources>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) pool_counts: PoolCounts,
 }
@@ -107,7 +113,7 @@ impl<P: Platform> Context<P> {
         env: Env,
         client: Client,
         (writer, events): (Writer, Events),
-        live_updates: Arc<AtomicBool>,
+        (live_updates, expands_references, sources): (Arc<AtomicBool>, Arc<AtomicBool>, Arc<Sources>),
         settings: Settings,
         metrics: Arc<Metrics>,
     ) -> Self {
@@ -127,9 +133,16 @@ impl<P: Platform> Context<P> {
             settings,
             status_is_pruned: AtomicBool::default(),
             live_updates,
+            expands_references,
+            sources,
             metrics,
             pool_counts: PoolCounts::default(),
         }
+    }
+
+    /// Whether the platform replaces references of machines to copies by their contents, so that machines share no copies.
+    pub(crate) fn expands_references(&self) -> bool {
+        self.expands_references.load(Ordering::Relaxed)
     }
 
     /// The pool with this UID in the cache.

@@ -6,7 +6,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Resource};
 use tokio::sync::watch;
-use vmpool_platforms::{AttachmentOf, DiskOf, Disks, InstanceOf, Instances, OtherController, Platform};
+use vmpool_platforms::{
+    AttachmentOf, DiskOf, Disks, InstanceOf, Instances, OtherController, Pins, Platform, Source,
+    SourceVisitor,
+};
 use vmpool_runtime::Env;
 
 use crate::watch::{MapSink, Objects, Scope};
@@ -37,7 +40,21 @@ pub(crate) fn of_platform<P: Platform>() -> Vec<String> {
     if P::OtherController::EXISTS {
         names.push(name::<<P::OtherController as OtherController>::Installation>());
     }
+    names.extend(of_sources::<P>());
     names
+}
+
+/// The names of the definitions of the objects that templates refer to.
+fn of_sources<P: Platform>() -> Vec<String> {
+    struct Names(Vec<String>);
+    impl SourceVisitor for Names {
+        fn visit<K: Source>(&mut self) {
+            self.0.push(name::<K>());
+        }
+    }
+    let mut names = Names(Vec::new());
+    P::Pins::each_source(&mut names);
+    names.0
 }
 
 /// The UIDs of definitions by their names.

@@ -26,6 +26,7 @@ use crate::platform_state::{PlatformStates, ShownState};
 use crate::queue::Requeue;
 use crate::reconcile::reconcile;
 use crate::settings::Settings;
+use crate::sources::Sources;
 use crate::watches::{self, is_synced};
 use crate::write::Writer;
 
@@ -136,6 +137,9 @@ pub(crate) struct Shared {
     leader_health: LeaderHealth,
     /// Whether the platform applies changes of live parts to running instances.
     live_updates: Arc<AtomicBool>,
+    /// Whether the platform replaces references of machines to copies by their contents.
+    expands_references: Arc<AtomicBool>,
+    sources: Arc<Sources>,
 }
 
 impl Shared {
@@ -152,8 +156,12 @@ impl Shared {
         );
         let (events, send_events) = Events::new(writer.clone(), env.clone(), instance.clone());
         let sender = env.spawn("events", send_events);
-        let live_updates = Arc::default();
-        (Self { dependencies, writer, events, leader_health, live_updates }, sender)
+        let (live_updates, expands_references) = (Arc::default(), Arc::default());
+        let sources = Arc::default();
+        (
+            Self { dependencies, writer, events, leader_health, live_updates, expands_references, sources },
+            sender,
+        )
     }
 
     /// Time, randomness and tasks.
@@ -211,9 +219,20 @@ impl Shared {
         self.live_updates.store(live, Ordering::Relaxed);
     }
 
-    /// The same for another platform, which has live updates of its own.
+    /// Records whether the platform replaces references of machines to copies by their contents.
+    pub(crate) fn set_expands_references(&self, expands: bool) {
+        self.expands_references.store(expands, Ordering::Relaxed);
+    }
+
+    /// The objects that templates of this platform refer to.
+    pub(crate) fn sources(&self) -> &Arc<Sources> {
+        &self.sources
+    }
+
+    /// The same for another platform, which has settings of its own.
     pub(crate) fn for_platform(&self) -> Self {
-        Self { live_updates: Arc::default(), ..self.clone() }
+        let (live_updates, expands_references, sources) = (Arc::default(), Arc::default(), Arc::default());
+        Self { live_updates, expands_references, sources, ..self.clone() }
     }
 }
 
@@ -240,13 +259,14 @@ pub(crate) async fn reconcile_platform<P: Platform>(
     mut tasks: Vec<Task>,
     stop: CancellationToken,
 ) {
-    let Shared { dependencies, writer, events, leader_health, live_updates } = shared;
+    let Shared { dependencies, writer, events, leader_health, live_updates, expands_references, sources } =
+        shared;
     let Dependencies { env, client, namespace, settings, metrics, .. } = dependencies;
     let context = Arc::new(Context::<P>::new(
         env.clone(),
         client,
         (writer, events),
-        live_updates,
+        (live_updates, expands_references, sources),
         settings,
         metrics.clone(),
     ));
@@ -257,6 +277,9 @@ pub(crate) async fn reconcile_platform<P: Platform>(
     // A child token, because the end of this leadership must not stop the process.
     let stop = stop.child_token();
     tasks.extend(watches::begin(&context, namespace.as_deref()));
+    tasks.push(
+        env.spawn("changes of objects that templates refer to", watches::wake_for_sources(context.clone())),
+    );
     let synced = {
         let context = Arc::downgrade(&context);
         move || context.upgrade().is_none_or(|context| is_synced(&context))

@@ -18,13 +18,13 @@
 //!
 //! 1. `settings`, `object`, `rejection`, `list`, `response_body`, `status_conflict`, and [`metrics`];
 //! 2. `write`, `queue`, `cache`;
-//! 3. `events`, `pool_entry`, the data of `revisions`, `watch`, then `definitions`;
+//! 3. `events`, `pool_entry`, the data of `revisions`, `watch`, then `definitions` and `sources`;
 //! 4. `context`: the state that all passes share;
 //! 5. `live` (reads from the API server), the functions of `revisions`, `watches`;
 //! 6. the steps of a pass: `observe`, then `apply`, then `report`;
 //! 7. `reconcile`: a pass; `preview`: its plan without writes;
-//! 8. `platform_state`, `lead`, then `images`, `other_controller`, `platforms`, `uninstall`, [`options`] and `run`: a
-//!    leadership, and the process.
+//! 8. `platform_state`, `lead`, then `images`, `other_controller`, `source_watches`, `platforms`, `uninstall`, [`options`] and
+//!    `run`: a leadership, and the process.
 
 mod apply;
 mod cache;
@@ -52,6 +52,8 @@ mod response_body;
 mod revisions;
 mod run;
 mod settings;
+mod source_watches;
+mod sources;
 mod status_conflict;
 #[cfg(test)]
 mod testing;

@@ -44,6 +44,7 @@ pub(crate) async fn observe<P: Platform>(
         if served == Some(None) {
             // The other controller is not installed.
             shared.set_live_updates(false);
+            shared.set_expands_references(false);
             show(&state, OtherControllerState::Off);
         }
         let changed = known.wait_for(|known| uid(known) != served);
@@ -51,6 +52,7 @@ pub(crate) async fn observe<P: Platform>(
             let sink = MapSink::new(Some, |installations| {
                 let installations: Vec<Installation<P>> = installations.values().cloned().collect();
                 shared.set_live_updates(P::OtherController::updates_live(&installations));
+                shared.set_expands_references(P::OtherController::expands_references(&installations));
                 let blocker = P::OtherController::blocker(&installations);
                 show(&state, blocker.map_or(OtherControllerState::Off, OtherControllerState::MayRun));
             });

@@ -14,6 +14,7 @@ use crate::metrics::PlatformState;
 use crate::options::PlatformName;
 use crate::other_controller::{self, OtherControllerState};
 use crate::platform_state::ShownState;
+use crate::source_watches;
 
 /// Reconciles the pools of these platforms and disk images until `stop`, each while the cluster has the
 /// CustomResourceDefinitions. If a platform stops early, the leadership ends, so that the next leader starts with new caches.
@@ -121,6 +122,7 @@ async fn is_stopped<T>(changes: &mut watch::Receiver<T>, stop: &CancellationToke
 
 /// Reconciles the pools of a platform while no other controller may reconcile them.
 async fn while_alone<P: Platform>(shared: Shared, known: Known, shown: &ShownState, stop: CancellationToken) {
+    let _sources = source_watches::observe::<P>(&shared, &known);
     if !P::OtherController::EXISTS {
         tracing::info!(platform = P::NAME, "reconciling the pools of this platform");
         shown.set(PlatformState::Reconciling, String::new());

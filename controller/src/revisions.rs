@@ -19,9 +19,10 @@ use kube::api::ListParams;
 use vmpool_engine::limits::shorten;
 use vmpool_engine::model::{CurrentRevision, RequestedRevision, ScaleDownPolicy};
 use vmpool_engine::revision::{Fingerprint, HELD, Resolved, RevisionId};
-use vmpool_engine::{Action, Pool};
+use vmpool_engine::{Action, ObjectId, Pool};
 use vmpool_platforms::{Disks, Platform, Revisions as _, Text, controller_of};
 
+use crate::cache::Key;
 use crate::context::Context;
 use crate::live::ReadError;
 use crate::pool_entry::{CachedPool, PoolEntry};
@@ -64,7 +65,7 @@ pub(crate) async fn list<P: Platform>(
             owned.extend(object.meta().name.as_deref().map(Arc::from));
         }
         if let Some(entry) = RevisionEntry::read::<P>(&object, uid) {
-            revisions.record(Change::Stored(entry), begun);
+            revisions.record(Change::Stored(Box::new(entry)), begun);
         }
     };
     context.list_live_where::<RevisionObject>(&pool.facts.namespace, wanted, visit).await?;
@@ -88,7 +89,7 @@ pub(crate) async fn resolve<P: Platform>(
     pool: &CachedPool<P>,
     revisions: &mut Revisions,
 ) -> Result<PoolEntry<P>, ReadError> {
-    let (facts, template) = (&pool.facts, revisions.fingerprint(pool));
+    let (facts, template) = (&pool.facts, resolve::fingerprint(context, pool, revisions));
     let shown = facts.published.summary.as_ref().map(|summary| &summary.revision);
     let RequestedRevision { mut pinned, is_unreadable: mut held } = facts.revision.clone();
     let mut content = None;
@@ -115,8 +116,17 @@ pub(crate) async fn resolve<P: Platform>(
         current.same_template = others.cloned().collect();
         current.template_parts = revisions.history.parts();
         let mut users = current.same_template.iter().chain([&current.id]);
+        // A later revision with the same template contains the same copies.
+        let mut same = current.same_template.iter().rev();
+        let of_template = std::iter::once(&current.id).chain(same.by_ref()).map(|id| revisions.copied(id));
+        let copied = of_template.into_iter().find(|copied| !copied.is_empty());
+        current.pins_outdated = copied.and_then(|copied| context.sources.outdated::<P>(copied));
+        current.references = revisions.references();
+        current.unused_copies = unused_copies(context, pool, revisions);
         current.copies_lost = !is_pinned && users.any(|id| revisions.lost_copies(id));
     }
+    current.pins_unavailable =
+        !is_pinned && context.expands_references() && resolve::wanted(context, pool).pins_unavailable;
     let mut resolved = pool.at(current);
     let facts = &mut resolved.facts;
     if is_named {
@@ -127,6 +137,25 @@ pub(crate) async fn resolve<P: Platform>(
         use_disks_of::<P>(facts, &content);
     }
     Ok(resolved)
+}
+
+/// The copies of a pool that nothing refers to.
+fn unused_copies<P: Platform>(
+    context: &Context<P>,
+    pool: &CachedPool<P>,
+    revisions: &Revisions,
+) -> Vec<ObjectId> {
+    let owned =
+        context.revisions.by_key_where(&Key::Pool(pool.facts.id.uid.clone()), |copy| copy.is_only_pin);
+    // Also machines that the pool has released. All of them are read only if a copy seems to be unused.
+    let used = |unused: &HashSet<&str>| {
+        let mut used = HashSet::new();
+        context.machines.for_each(&pool.facts.namespace, |machine| {
+            used.extend(machine.references.copies.iter().filter(|copy| unused.contains(&***copy)).cloned());
+        });
+        used
+    };
+    revisions.unused_copies(&owned, used)
 }
 
 /// Makes the disk templates those of a stored revision with this content. If a disk template of it was removed from the

@@ -33,7 +33,7 @@ pub(crate) fn begin<P: Platform>(context: &Arc<Context<P>>, namespace: Option<&s
             context,
             namespace,
             (WatchResource::Revisions, revisions),
-            |revision| RevisionFacts::read(&revision),
+            |revision| RevisionFacts::read::<P>(&revision),
             wake_for_revisions,
         ),
         follow::<P, P::Machine, _>(
@@ -190,5 +190,16 @@ fn wake_for_instances<P: Platform>(context: &Context<P>, concerned: &Concerned) 
 fn wake_pool<P: Platform>(context: &Context<P>, uid: &Uid) {
     if context.pool(uid).is_some() {
         context.queue.wake(uid);
+    }
+}
+
+/// Wakes all pools when an object that templates refer to changes, forever. Such changes are rare, and a pass without changes requests nothing.
+pub(crate) async fn wake_for_sources<P: Platform>(context: Arc<Context<P>>) {
+    let mut version = context.sources.changes();
+    // The context holds the sender.
+    while version.changed().await.is_ok() {
+        for uid in context.pools.uids() {
+            context.queue.wake(&uid);
+        }
     }
 }

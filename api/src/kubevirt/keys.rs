@@ -41,6 +41,8 @@ pub mod labels {
 pub mod annotations {
     /// On DataVolumes that KubeVirt creates, with the value `true`: CDI may use an existing claim of the same name.
     pub const ALLOW_CLAIM_ADOPTION: &str = "cdi.kubevirt.io/allowClaimAdoption";
+    /// On a pool: the value of `spec.instancetypePolicy`, for a cluster whose definition of pools does not have the field.
+    pub const INSTANCETYPE_POLICY: &str = "vmpool.dev/instancetype-policy";
     /// In the machine template of a pool: any change of the value is a change of the template, whose revision uses the
     /// instance type and the preference as they are then.
     pub const REFRESH_INSTANCETYPE: &str = "vmpool.dev/refresh-instancetype";

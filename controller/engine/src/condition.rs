@@ -47,8 +47,22 @@ pub const SUCCESSFUL_PAUSED: &str = "SuccessfulPaused";
 /// platform.
 pub const TEMPLATE_RESOLVED: &str = "TemplateResolved";
 
+/// Present and True while the cluster does not let machines share copies of the objects that the template refers to.
+pub const PINNING_UNAVAILABLE: &str = "PinningUnavailable";
+/// `PinningUnavailable` is True: KubeVirt writes instance types and preferences into machines.
+pub const CLUSTER_POLICY_EXPANDS: &str = "ClusterPolicyExpands";
+
+/// Present and True while machines refer to other objects than the revision that was written to them.
+pub const MEMBERS_DRIFTED: &str = "MembersDrifted";
+/// `MembersDrifted` is True.
+pub const REFERENCES_CHANGED: &str = "ReferencesChanged";
+
+/// Present and True while the copies that machines use differ from the objects as they are now. The reason is a word of the
+/// platform.
+pub const INSTANCETYPE_OUTDATED: &str = "InstancetypeOutdated";
+
 /// The condition types that the engine publishes. All others in a status belong to other controllers.
-pub const OWN: [&str; 11] = [
+pub const OWN: [&str; 14] = [
     AVAILABLE,
     PROGRESSING,
     SYNCED,
@@ -60,6 +74,9 @@ pub const OWN: [&str; 11] = [
     RECONCILING,
     STALLED,
     TEMPLATE_RESOLVED,
+    PINNING_UNAVAILABLE,
+    MEMBERS_DRIFTED,
+    INSTANCETYPE_OUTDATED,
 ];
 
 /// `Available` is True.

@@ -9,10 +9,10 @@ pub use crate::ids::{ObjectId, Uid};
 pub use crate::revision::TemplateParts;
 pub use disk::{Disk, DiskAnnotations, DiskState, StoredTime};
 pub use draft::{DiskDraft, DiskSource, Draft};
-pub use machine::{Activity, DetachedDisk, DiskRef, Instance, Machine, Selectable, StartHealth};
+pub use machine::{Activity, DetachedDisk, DiskRef, Instance, Machine, References, Selectable, StartHealth};
 pub(crate) use pool::Transition;
 pub use pool::{
     Autohealing, Budget, CurrentRevision, DiskTemplate, Finalizer, Lifetime, Membership, Naming, ParsedPool,
-    Pool, Preservation, Published, RequestedRevision, Restarts, Rollout, ScaleDownPolicy, Selection,
-    StatusScope, Summary, Unresolved,
+    PinReport, Pool, Preservation, Published, RequestedRevision, Restarts, Rollout, ScaleDownPolicy,
+    Selection, StatusScope, Summary, Unresolved,
 };

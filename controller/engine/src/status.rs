@@ -6,6 +6,7 @@ mod blocked;
 mod counts;
 mod detached;
 mod phase;
+mod pins;
 mod problem;
 mod protection;
 mod surplus;
@@ -90,6 +91,7 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
             message: unresolved.message.clone(),
         });
     }
+    wanted.extend(pins::conditions(observed));
     if let Some(failure) = pool.invalid_spec().as_ref().or(failure) {
         wanted.push(Wanted {
             kind: condition::REPLICA_FAILURE,

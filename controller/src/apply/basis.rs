@@ -79,6 +79,7 @@ impl Basis {
                 | Action::OpenNameBlock { .. }
                 | Action::StoreRevision { .. }
                 | Action::PruneRevision { .. }
+                | Action::DeleteCopy { .. }
                 | Action::PruneRecord { .. } => {}
             }
         }

@@ -1,12 +1,16 @@
 //! Writes of pins: the objects that store copies of what the template refers to.
 
+use std::sync::Arc;
+
 use kube::api::Patch;
 use serde::Deserialize;
 use serde_json::Value;
 use vmpool_engine::ObjectId;
 use vmpool_platforms::{Existing, Pins, Platform, Reference};
 
+use super::outcome::Outcome;
 use crate::context::Context;
+use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
 use crate::object::collection;
 use crate::pool_entry::PoolEntry;
@@ -57,7 +61,7 @@ pub(super) async fn store<P: Platform>(
 pub(super) async fn keep<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    names: &[String],
+    names: &[Arc<str>],
     machine: &ObjectId,
 ) -> Result<(), WriteError> {
     for name in names {
@@ -67,6 +71,28 @@ pub(super) async fn keep<P: Platform>(
         }
     }
     Ok(())
+}
+
+/// Deletes a pin that nothing refers to, at the version that the watch shows: a machine may have become an owner.
+pub(super) async fn delete<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    pin: &ObjectId,
+) -> Outcome {
+    let shown = context.revisions.get(&pool.facts.namespace, &pin.name);
+    let Some(shown) = shown.filter(|shown| shown.facts.id.uid == pin.uid) else { return Outcome::outdated() };
+    let path = collection::<RevisionObject>(&pool.facts.namespace);
+    match context.writer.delete(WriteKind::DeleteRevision, path, pin, Some(shown.version)).await {
+        Ok(_) => tracing::info!(name = &*pin.name, "deleted a copy that nothing refers to"),
+        Err(error) if error.is_gone() => {}
+        Err(error) if error.is_conflict() => return Outcome::outdated(),
+        Err(error) => {
+            let note = format!("deleting ControllerRevision {pin}, a copy that nothing refers to: {error}");
+            let name = pool.facts.id.name.to_string();
+            return Outcome::failed(PoolEvent { reason: Reason::FailedRevisionPruning, name, note }, error);
+        }
+    }
+    Outcome::done()
 }
 
 async fn live<P: Platform>(

@@ -31,7 +31,11 @@ pub(super) async fn store<P: Platform>(
     let mut events = Vec::new();
     for pin in P::Pins::objects(&template) {
         match pin::store(context, pool, &pin).await {
-            Ok(is_written) => events.extend(repaired(pool, &pin).filter(|_| is_written)),
+            Ok(is_written) => {
+                let repaired = repaired(pool, &pin).filter(|_| is_written);
+                context.metrics.pin_repairs.inc_by(u64::from(repaired.is_some()));
+                events.extend(repaired);
+            }
             Err(error) => return failed(pool, id, "storing the copies for", error).reporting(events),
         }
     }
@@ -97,7 +101,7 @@ fn entry<P: Platform>(
         tracing::info!(revision = id.as_str(), number = entry.stored.number, "stored a revision");
     }
     let outcome = if wanted { Outcome::done() } else { Outcome::outdated() };
-    Some(outcome.with(Effect::Revision(Change::Stored(entry))))
+    Some(outcome.with(Effect::Revision(Change::Stored(Box::new(entry)))))
 }
 
 /// Deletes a stored revision.

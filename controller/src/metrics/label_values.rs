@@ -5,6 +5,7 @@ mod disks;
 use std::fmt::{self, Write as _};
 
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
+use vmpool_engine::condition;
 use vmpool_engine::failure::FailureReason;
 use vmpool_runtime::metrics::{Values, Word};
 use vmpool_runtime::words;
@@ -220,6 +221,32 @@ words!(
         Deleting => "deleting",
     }
 );
+
+words!(
+    /// A condition of a pool about what its template refers to.
+    pub(crate) TemplateProblem {
+        /// An object that the template refers to is missing or does not fit.
+        Unresolved => "TemplateResolved",
+        /// The copies that machines use differ from the objects as they are now.
+        Outdated => "InstancetypeOutdated",
+        /// Machines refer to other objects than the revision that was written to them.
+        Drifted => "MembersDrifted",
+        /// The cluster does not let machines share copies.
+        Unavailable => "PinningUnavailable",
+    }
+);
+
+impl TemplateProblem {
+    /// The type of the condition. The condition exists only while there is the problem.
+    pub(super) fn condition(self) -> &'static str {
+        match self {
+            Self::Unresolved => condition::TEMPLATE_RESOLVED,
+            Self::Outdated => condition::INSTANCETYPE_OUTDATED,
+            Self::Drifted => condition::MEMBERS_DRIFTED,
+            Self::Unavailable => condition::PINNING_UNAVAILABLE,
+        }
+    }
+}
 
 words!(
     /// Which machines are counted.

@@ -61,6 +61,8 @@ pub struct Metrics {
     pub(crate) removals: RemovalMetrics,
     /// Retained disks.
     pub(crate) disks: DiskMetrics,
+    /// Copies of objects that were restored.
+    pub(crate) pin_repairs: Counter,
     ledger_overdue: Family<LedgerLabels, Counter>,
     leadership_changes: Family<LeadershipLabels, Counter>,
     watch_restarts: Family<WatchLabels, Counter>,
@@ -104,6 +106,12 @@ impl Metrics {
             writes: WriteMetrics::new(registry),
             removals: RemovalMetrics::new(registry),
             disks: DiskMetrics::new(registry),
+            pin_repairs: registry.register(
+                "vmpool_pin_repairs_total",
+                "copies",
+                "Copies of instance types and preferences that another client had deleted or taken from their pool, and that the controller restored",
+                Counter::default(),
+            ),
             ledger_overdue: registry.register(
                 "vmpool_ledger_overdue_total",
                 "entries",

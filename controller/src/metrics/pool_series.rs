@@ -9,7 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use vmpool_runtime::label_set;
 use vmpool_runtime::metrics::{Registry, Values, Word};
 
-use super::label_values::{Failed, MachineState};
+use super::label_values::{Failed, MachineState, TemplateProblem};
 use super::labels::gauge;
 
 /// The value of the labels in the series that sums the pools beyond the limit. No object can have this name.
@@ -63,6 +63,13 @@ label_set!(pub(super) PoolBlockedLabels {
     reason: Failed
 });
 
+label_set!(pub(super) PoolTemplateLabels {
+    namespace: Namespace,
+    pool: Name,
+    platform: PlatformName,
+    condition: TemplateProblem
+});
+
 /// The numbers of one or several pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PoolNumbers {
@@ -70,6 +77,8 @@ pub(crate) struct PoolNumbers {
     pub(super) free_disks: usize,
     /// Number of pools that are blocked for each reason.
     pub(super) blocked: [usize; Failed::ALL.len()],
+    /// Number of pools with each condition about the template.
+    pub(super) template: [usize; TemplateProblem::ALL.len()],
 }
 
 impl PoolNumbers {
@@ -77,6 +86,7 @@ impl PoolNumbers {
         self.machines.iter_mut().zip(other.machines).for_each(|(sum, count)| *sum += count);
         self.free_disks += other.free_disks;
         self.blocked.iter_mut().zip(other.blocked).for_each(|(sum, count)| *sum += count);
+        self.template.iter_mut().zip(other.template).for_each(|(sum, count)| *sum += count);
     }
 }
 
@@ -102,6 +112,7 @@ pub(super) struct PoolSeriesGauges {
     machines: Family<PoolMachineLabels, Gauge>,
     free_disks: Family<PoolDiskLabels, Gauge>,
     blocked: Family<PoolBlockedLabels, Gauge>,
+    template: Family<PoolTemplateLabels, Gauge>,
 }
 
 impl PoolSeriesGauges {
@@ -125,6 +136,12 @@ impl PoolSeriesGauges {
                 "Whether the pool has the condition ReplicaFailure with this reason: 1, or no series",
                 Family::default(),
             ),
+            template: registry.register(
+                "vmpool_pool_template_condition",
+                "pools",
+                "Whether the pool has this condition about what its template refers to: 1, or no series",
+                Family::default(),
+            ),
         }
     }
 
@@ -133,6 +150,7 @@ impl PoolSeriesGauges {
         self.machines.clear();
         self.free_disks.clear();
         self.blocked.clear();
+        self.template.clear();
         for ((namespace, pool, platform), numbers) in capped(pools, limit) {
             for (&state, count) in MachineState::ALL.iter().zip(numbers.machines) {
                 let (namespace, pool, platform) = (namespace.clone(), pool.clone(), platform.clone());
@@ -145,6 +163,12 @@ impl PoolSeriesGauges {
                 let (namespace, pool, platform) = (namespace.clone(), pool.clone(), platform.clone());
                 let labels = PoolBlockedLabels { namespace, pool, platform, reason };
                 self.blocked.get_or_create(&labels).set(gauge(count));
+            }
+            let problems = TemplateProblem::ALL.iter().zip(numbers.template);
+            for (&condition, count) in problems.filter(|(_, count)| *count > 0) {
+                let (namespace, pool, platform) = (namespace.clone(), pool.clone(), platform.clone());
+                let labels = PoolTemplateLabels { namespace, pool, platform, condition };
+                self.template.get_or_create(&labels).set(gauge(count));
             }
             let labels = PoolDiskLabels { namespace, pool, platform };
             self.free_disks.get_or_create(&labels).set(gauge(numbers.free_disks));

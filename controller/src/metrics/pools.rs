@@ -15,7 +15,7 @@ use vmpool_runtime::Env;
 use vmpool_runtime::metrics::{FloatGauge, Registry};
 
 use super::disks::{DiskCounts, DiskGauges};
-use super::label_values::{Failed, LedgerResource, MachineState, PoolState, RemovalState};
+use super::label_values::{Failed, LedgerResource, MachineState, PoolState, RemovalState, TemplateProblem};
 use super::labels::{LedgerLabels, MachineLabels, PoolLabels, RemovalLabels, each, gauge};
 use super::pool_series::{Name, Namespace, PlatformName, PoolNumbers, PoolSeries};
 
@@ -30,6 +30,8 @@ pub(crate) struct PoolReport {
     machines: [usize; MachineState::ALL.len()],
     removals: [usize; RemovalState::ALL.len()],
     disks: DiskCounts,
+    /// Whether it has each of these conditions.
+    template: [bool; TemplateProblem::ALL.len()],
     ledger: [usize; LedgerResource::ALL.len()],
     /// Uptime of the oldest entry.
     oldest: Option<Duration>,
@@ -75,7 +77,11 @@ impl PoolReport {
         });
         let is_reason = |known: &Failed| failure.is_some_and(|failure| failure.reason == known.0.as_str());
         let blocked = Failed::ALL.into_iter().find(is_reason);
-        Self { blocked, disks, ..Self::new(state, machines, pool, memory) }
+        let has = |kind: &str| status.conditions.iter().any(|condition| condition.kind == kind);
+        let mut template = [false; TemplateProblem::ALL.len()];
+        let problems = template.iter_mut().zip(TemplateProblem::ALL);
+        problems.for_each(|(place, problem)| *place = has(problem.condition()));
+        Self { blocked, disks, template, ..Self::new(state, machines, pool, memory) }
     }
 
     /// The counts of a pool that is being deleted. Its machines are not reconciled any more.
@@ -108,6 +114,7 @@ impl PoolReport {
             machines,
             removals,
             disks: DiskCounts::default(),
+            template: [false; TemplateProblem::ALL.len()],
             ledger: [of_machines.0, of_disks.0],
             oldest,
         }
@@ -117,7 +124,8 @@ impl PoolReport {
 impl PoolReport {
     fn numbers(&self) -> PoolNumbers {
         let blocked = Failed::ALL.map(|reason| usize::from(self.blocked == Some(reason)));
-        PoolNumbers { machines: self.machines, free_disks: self.disks.free(), blocked }
+        let template = self.template.map(usize::from);
+        PoolNumbers { machines: self.machines, free_disks: self.disks.free(), blocked, template }
     }
 }
 

@@ -21,7 +21,7 @@ The metrics `vmpool_pool_*` have the labels `namespace`, `pool` and `platform`. 
 first 1,000 pools by namespace and name (`--max-pool-series`). All other pools are summed in one series, in which these
 labels are `(others)`; there, `vmpool_pool_blocked` is a number of pools. Prometheus adds the namespace of the controller as the
 label `namespace` and renames the label of the metric to `exported_namespace`, unless `honor_labels` is set. No other
-label depends on the contents of the cluster, so a controller has some hundreds of time series, and up to seven for each
+label depends on the contents of the cluster, so a controller has some hundreds of time series, and some for each
 of these pools.
 
 A histogram has the series `NAME_bucket`, `NAME_sum` and `NAME_count`.
@@ -30,7 +30,7 @@ A histogram has the series `NAME_bucket`, `NAME_sum` and `NAME_count`.
 /// The sections, each with the prefixes of its metrics.
 const SECTIONS: &[Section] = &[
     ("Leadership", &["vmpool_leader", "vmpool_lease_", "vmpool_platform_"]),
-    ("Pools and machines", &["vmpool_pools", "vmpool_members", "vmpool_pool_"]),
+    ("Pools and machines", &["vmpool_pools", "vmpool_members", "vmpool_pool_", "vmpool_pin_"]),
     ("Removal", &["vmpool_deletions_", "vmpool_removal_"]),
     ("Retained disks", &["vmpool_disk"]),
     ("Passes and their queue", &["vmpool_passes_", "vmpool_pass_", "vmpool_workqueue_"]),

@@ -6,7 +6,7 @@ use vmpool_runtime::metrics::Kind;
 use vmpool_runtime::testing::{ManualClock, env};
 
 use super::label_values::Failed;
-use super::{LeadershipChange, Metrics, reference};
+use super::{LeadershipChange, Metrics, label_values, reference};
 use crate::testing::{Fate, Refusal, Verb, World, pool};
 
 /// The value of a series of the page, given by its name and labels as printed.
@@ -312,4 +312,11 @@ async fn a_leader_that_is_gone_leaves_no_pools_behind() {
     }
     let created = value(&page, r#"vmpool_writes_total{kind="create_machine",outcome="done"}"#);
     assert_eq!(created, 2, "counters stay");
+}
+
+#[test]
+fn each_condition_about_the_template_has_its_type_as_the_label() {
+    for problem in label_values::TemplateProblem::ALL {
+        assert_eq!(problem.as_str(), problem.condition());
+    }
 }

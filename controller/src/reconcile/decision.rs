@@ -147,6 +147,12 @@ async fn observe_pool<P: Platform>(
     let pool = revise(context, pool, state).await?;
     let uptime = context.env.uptime();
     state.memory.observe(&pool.facts, uptime);
+    let sources = context.sources.version();
+    if state.unresolved.is_some() && state.sources_version != sources {
+        // An object that the template refers to may exist now.
+        state.memory.backoff_mut(Stage::Prepare).succeeded();
+    }
+    state.sources_version = sources;
     let was_on = state.status_conflict.is_active();
     state.status_conflict.observe(&pool.facts.published, version(&*pool.object), uptime);
     if state.status_conflict.is_active() && !was_on {

@@ -1,21 +1,25 @@
 //! The stored revisions of a pool, as the leader knows them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use vmpool_engine::model::References;
 use vmpool_engine::revision::{Fingerprint, History, Resolved, RevisionId};
 use vmpool_engine::{ObjectId, Uid, ledger};
-use vmpool_platforms::{Platform, Revisions as _, Text};
+use vmpool_platforms::{Copied, Platform, Revisions as _, Text};
 
 use super::stored::{RevisionEntry, RevisionFacts};
-use crate::pool_entry::{CachedPool, PoolEntry};
+use crate::pool_entry::CachedPool;
+
+/// What a template depends on: the generation of the pool, its annotations, and whether the platform expands references.
+pub(super) type TemplateKey = (i64, Option<Arc<str>>, bool);
 
 /// A change of the stored revisions.
 #[derive(Debug)]
 pub(crate) enum Change {
     /// The revision is stored.
-    Stored(RevisionEntry),
+    Stored(Box<RevisionEntry>),
     /// The revision is not stored any more.
     Gone(RevisionId),
     /// An object that is no revision of the pool has the name of this revision.
@@ -31,6 +35,10 @@ pub(crate) struct Revisions {
     since: HashMap<RevisionId, Duration>,
     /// The copies of objects that each of them contains, and what is known of these copies.
     copies: HashMap<RevisionId, Vec<Arc<str>>>,
+    /// What the machines of each of them refer to, if it contains copies.
+    references: HashMap<RevisionId, References>,
+    /// The objects of which each of them contains copies.
+    copied: HashMap<RevisionId, Vec<Copied>>,
     copies_shown: HashSet<Arc<str>>,
     copies_lost: HashSet<Arc<str>>,
     /// Whether contents must not be read now, because of the backoff after a failed read.
@@ -39,8 +47,8 @@ pub(crate) struct Revisions {
     taken: HashSet<RevisionId>,
     /// Contents that passes use.
     pub(super) contents: HashMap<RevisionId, Text>,
-    /// Generation and fingerprint of the template in the spec.
-    template: Option<(i64, Fingerprint)>,
+    /// The fingerprint of the template in the spec, and what it was computed for.
+    template: Option<(TemplateKey, Fingerprint)>,
     /// Generation and template hash that another controller had published in the status before vmpool took over.
     pub(super) elsewhere: Option<(i64, RevisionId)>,
 }
@@ -50,6 +58,7 @@ impl Revisions {
     pub(crate) fn record(&mut self, change: Change, uptime: Duration) {
         match change {
             Change::Stored(entry) => {
+                let entry = *entry;
                 self.since.insert(entry.stored.id.clone(), uptime);
                 self.objects.insert(entry.stored.id.clone(), entry.object);
                 // They were stored before the revision. The watch may not show this yet.
@@ -58,6 +67,10 @@ impl Revisions {
                     self.copies_lost.remove(copy);
                 }
                 self.copies.insert(entry.stored.id.clone(), entry.copies);
+                self.copied.insert(entry.stored.id.clone(), entry.copied);
+                if let Some(references) = entry.references {
+                    self.references.insert(entry.stored.id.clone(), references);
+                }
                 self.history.add(entry.stored);
             }
             Change::Taken(id) => {
@@ -68,6 +81,8 @@ impl Revisions {
                 self.since.remove(&id);
                 self.contents.remove(&id);
                 self.copies.remove(&id);
+                self.references.remove(&id);
+                self.copied.remove(&id);
                 self.history.remove(&id);
             }
         }
@@ -117,6 +132,38 @@ impl Revisions {
         self.copies.get(id).into_iter().flatten().any(|copy| self.copies_lost.contains(copy))
     }
 
+    /// What the machines of each revision refer to, if the revision contains copies.
+    pub(super) fn references(&self) -> BTreeMap<RevisionId, Arc<str>> {
+        self.references.iter().map(|(id, references)| (id.clone(), references.text.clone())).collect()
+    }
+
+    /// The objects of which this revision contains copies.
+    pub(super) fn copied(&self, id: &RevisionId) -> &[Copied] {
+        self.copied.get(id).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The copies that only the pool owns, among `owned`, and that no revision and no machine refers to.
+    pub(super) fn unused_copies(
+        &self,
+        owned: &[Arc<RevisionFacts>],
+        machines: impl FnOnce(&HashSet<&str>) -> HashSet<Arc<str>>,
+    ) -> Vec<ObjectId> {
+        let of_templates = self.references.values().flat_map(|references| &references.copies);
+        let needed: HashSet<&Arc<str>> = self.copies.values().flatten().chain(of_templates).collect();
+        let mut unused: Vec<&ObjectId> = owned
+            .iter()
+            .filter(|copy| copy.is_only_pin && !needed.contains(&copy.id.name))
+            .map(|copy| &copy.id)
+            .collect();
+        if unused.is_empty() {
+            return Vec::new();
+        }
+        let used = machines(&unused.iter().map(|copy| &*copy.name).collect());
+        unused.retain(|copy| !used.contains(&copy.name));
+        unused.sort();
+        unused.into_iter().cloned().collect()
+    }
+
     /// The identities, oldest first.
     pub(crate) fn ids(&self) -> Vec<RevisionId> {
         self.history.ids()
@@ -137,14 +184,17 @@ impl Revisions {
         self.history.resolve_named(content, usable.chain(std::iter::repeat_with(|| last.clone()).flatten()))
     }
 
-    /// The fingerprint of the template in the spec of the pool.
-    pub(super) fn fingerprint<P: Platform, R>(&mut self, pool: &PoolEntry<P, R>) -> Fingerprint {
-        let generation = pool.facts.generation;
-        match self.template {
-            Some((known, fingerprint)) if known == generation => fingerprint,
+    /// The fingerprint of the wanted template of the pool. `canonical` computes it if it is not known for this key.
+    pub(super) fn fingerprint(
+        &mut self,
+        key: TemplateKey,
+        canonical: impl FnOnce() -> Fingerprint,
+    ) -> Fingerprint {
+        match &self.template {
+            Some((known, fingerprint)) if *known == key => *fingerprint,
             _ => {
-                let fingerprint = Fingerprint::of(&P::canonical(&P::template(&pool.object)));
-                self.template = Some((generation, fingerprint));
+                let fingerprint = canonical();
+                self.template = Some((key, fingerprint));
                 fingerprint
             }
         }

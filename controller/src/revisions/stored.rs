@@ -6,9 +6,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;
 use vmpool_engine::limits;
+use vmpool_engine::model::References;
 use vmpool_engine::revision::{Fingerprint, StoredRevision};
 use vmpool_engine::{ObjectId, Uid};
-use vmpool_platforms::{Pins, Platform, Revisions, Text, controller_of, slim_metadata};
+use vmpool_platforms::{Copied, Pins, Platform, Revisions, Text, controller_of, slim_metadata};
 
 use crate::cache::{Cached, Key};
 
@@ -40,15 +41,20 @@ pub(crate) struct RevisionFacts {
     pub(crate) id: ObjectId,
     /// The UID of its controller owner.
     pub(crate) owner: Option<Uid>,
+    /// Whether it is a copy of an object for the pool that owns it, and for no other owner.
+    pub(crate) is_only_pin: bool,
 }
 
 impl RevisionFacts {
-    pub(crate) fn read(object: &RevisionMetadata) -> Self {
+    pub(crate) fn read<P: Platform>(object: &RevisionMetadata) -> Self {
         let metadata = object.meta();
+        let owner = controller_of(metadata).map(|owner| owner.uid);
+        let is_alone = metadata.owner_references.as_ref().is_some_and(|owners| owners.len() == 1);
         let name = metadata.name.as_deref().unwrap_or_default();
         Self {
             id: ObjectId::new(name, metadata.uid.as_deref().unwrap_or_default()),
-            owner: controller_of(metadata).map(|owner| owner.uid),
+            is_only_pin: is_alone && owner.as_ref().is_some_and(|owner| P::Pins::is_pin(metadata, owner)),
+            owner,
         }
     }
 }
@@ -72,6 +78,10 @@ pub(crate) struct RevisionEntry {
     pub(crate) object: ObjectId,
     /// The names of the copies that its content contains.
     pub(crate) copies: Vec<Arc<str>>,
+    /// What its machines refer to, if its content contains copies.
+    pub(crate) references: Option<References>,
+    /// The objects of which its content contains copies.
+    pub(crate) copied: Vec<Copied>,
 }
 
 impl RevisionEntry {
@@ -96,6 +106,8 @@ impl RevisionEntry {
             stored,
             object: ObjectId::new(name, metadata.uid.as_deref().unwrap_or_default()),
             copies,
+            references: P::Pins::references(&data),
+            copied: P::Pins::copied(&data),
         })
     }
 }

@@ -11,6 +11,7 @@ mod image_platform;
 mod images;
 mod leaving;
 mod orphans;
+mod pin_policies;
 mod pins;
 mod pools;
 mod pruned;

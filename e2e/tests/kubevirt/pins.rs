@@ -8,7 +8,8 @@ use vmpool_api::instancetype::API_VERSION;
 use crate::Unknown;
 use crate::world::{World, condition, text, with_world};
 
-fn spec(replicas: usize) -> Value {
+/// The spec of a pool that names instance type `small` and preference `linux` of its namespace.
+pub(crate) fn spec(replicas: usize) -> Value {
     json!({
         "replicas": replicas,
         "selector": { "matchLabels": { "farm": "render" } },
@@ -27,14 +28,16 @@ fn spec(replicas: usize) -> Value {
     })
 }
 
-async fn write(world: &World<'_>, kind: &str, name: &str, spec: Value) -> Result<Value> {
+/// Creates or replaces an instance type or a preference.
+pub(crate) async fn write(world: &World<'_>, kind: &str, name: &str, spec: Value) -> Result<Value> {
     let metadata = json!({ "name": name });
     let object = json!({ "apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec });
     let written = world.place.write(&object, Unknown::Refused).await?;
     written.map_err(|status| anyhow::anyhow!("{}", status.message))
 }
 
-async fn small(world: &World<'_>, memory: &str) -> Result<Value> {
+/// Creates or replaces instance type `small`.
+pub(crate) async fn small(world: &World<'_>, memory: &str) -> Result<Value> {
     let spec = json!({ "cpu": { "guest": 2 }, "memory": { "guest": memory } });
     write(world, "VirtualMachineInstancetype", "small", spec).await
 }

@@ -32,6 +32,9 @@ pub struct VirtualMachinePoolSpec {
     /// Replaces machines that fail to start. Without it the controller replaces no machines; an empty object enables it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autohealing: Option<VirtualMachinePoolAutohealing>,
+    /// How machines get the instance type and the preference that virtualMachineTemplate names. With Pin, all machines of a revision use one copy of each. With Expand, the controller writes both into the machines, which then name neither. With PerMember, KubeVirt makes a copy for each machine when it first sees the machine. It cannot change while the pool has machines. Without it Pin.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "instancetypePolicy")]
+    pub instancetype_policy: Option<String>,
     /// The longest time for which a machine can be protected, a duration from 1m to 720h. The default is 24h. It overrides the annotation vmpool.dev/max-protection.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "maxProtection")]
     pub max_protection: Option<String>,

@@ -97,6 +97,7 @@ fn step(preview: &Preview, action: &Action) -> Option<Step> {
         | Action::OpenNameBlock { .. }
         | Action::StoreRevision { .. }
         | Action::PruneRevision { .. }
+        | Action::DeleteCopy { .. }
         | Action::PruneRecord { .. } => return None,
     };
     Some(Step { verb, object, why })

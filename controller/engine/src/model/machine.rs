@@ -67,6 +67,23 @@ impl Selectable {
     }
 }
 
+/// The objects outside the pool that a machine refers to. Machines of one revision share it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct References {
+    /// All references, in one spelling; empty if there are none.
+    pub text: Arc<str>,
+    /// The names of the pinned copies among them.
+    pub copies: Vec<Arc<str>>,
+}
+
+impl References {
+    /// Without references.
+    pub fn none() -> Arc<Self> {
+        static NONE: LazyLock<Arc<References>> = LazyLock::new(Arc::default);
+        NONE.clone()
+    }
+}
+
 /// The instance of a machine, on a platform where it is an object of its own: it exists from a start of the guest to its
 /// end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,6 +167,8 @@ pub struct Machine {
     pub problem: Option<Arc<str>>,
     /// What its annotations say about protection; `None` if they say nothing.
     pub protection: Option<Arc<Protection>>,
+    /// What it refers to outside the pool, such as pinned copies.
+    pub references: Arc<References>,
 }
 
 impl Machine {
@@ -180,6 +199,7 @@ impl Machine {
             start_health: StartHealth::default(),
             problem: None,
             protection: None,
+            references: References::none(),
         }
     }
 

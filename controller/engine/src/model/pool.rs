@@ -251,6 +251,15 @@ pub struct Unresolved {
     pub message: String,
 }
 
+/// How a pinned copy differs from the object that it was made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinReport {
+    /// The reason in the condition: one CamelCase word of the platform.
+    pub reason: &'static str,
+    /// A sentence with the object, and what to do.
+    pub message: String,
+}
+
 /// The revision that a pool requests, as its spec or an annotation contains it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestedRevision {
@@ -278,6 +287,16 @@ pub struct CurrentRevision {
     /// Whether the pool lost a copy of an object that the template refers to, because a client deleted the copy, or
     /// removed the pool from its owners. Storing the revision again restores the copy.
     pub copies_lost: bool,
+    /// Whether the cluster does not let machines share copies of objects, so that the controller writes the objects into the
+    /// machines.
+    pub pins_unavailable: bool,
+    /// How the copies of this revision differ from the objects as they are now; `None` if they do not, or this is unknown.
+    pub pins_outdated: Option<PinReport>,
+    /// What machines of the stored revisions refer to, in the spelling of [`References::text`](super::References). Revisions
+    /// without copies are absent, because the platform may complete the references of their machines.
+    pub references: BTreeMap<RevisionId, Arc<str>>,
+    /// Copies of objects that the pool owns and that no stored revision and no machine refers to.
+    pub unused_copies: Vec<ObjectId>,
     /// The parts of the templates of the stored revisions, if the controller restarts machines.
     pub template_parts: BTreeMap<RevisionId, TemplateParts>,
 }
@@ -292,6 +311,10 @@ impl CurrentRevision {
             held: false,
             same_template: Vec::new(),
             copies_lost: false,
+            pins_unavailable: false,
+            pins_outdated: None,
+            references: BTreeMap::new(),
+            unused_copies: Vec::new(),
             template_parts: BTreeMap::new(),
         }
     }
@@ -359,6 +382,8 @@ pub struct Pool<R = CurrentRevision> {
     pub invalid_settings: Vec<String>,
     /// Why machines cannot be created from the current template, or updated to it.
     pub unresolved: Option<Unresolved>,
+    /// What annotations of the pool add to its template. A change of it is a change of the template.
+    pub template_variant: Option<Arc<str>>,
 }
 
 impl<R> Pool<R> {
@@ -390,6 +415,7 @@ impl<R> Pool<R> {
             validation_errors: Vec::new(),
             invalid_settings: Vec::new(),
             unresolved: None,
+            template_variant: None,
         }
     }
 
@@ -435,6 +461,7 @@ impl<R> Pool<R> {
             validation_errors,
             invalid_settings,
             unresolved,
+            template_variant,
         } = self;
         Pool {
             id,
@@ -462,6 +489,7 @@ impl<R> Pool<R> {
             validation_errors,
             invalid_settings,
             unresolved,
+            template_variant,
         }
     }
 }

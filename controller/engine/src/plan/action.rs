@@ -164,6 +164,11 @@ pub enum Action {
         /// The identity.
         revision: RevisionId,
     },
+    /// Delete a copy of an object that no revision and no machine refers to.
+    DeleteCopy {
+        /// The copy.
+        copy: ObjectId,
+    },
     /// Remove finished entries from the removal record.
     PruneRecord {
         /// Accepted targets that are deleted or released. Apply confirms each with a live read.
@@ -279,9 +284,10 @@ impl Action {
             Self::RecordRevision { .. } | Self::EndRestart { .. } => Stage::RecordRevision,
             Self::AnnotateDisk { .. } | Self::DeleteDisk { .. } => Stage::CollectDisks,
             Self::ExpandDisk { .. } => Stage::ExpandDisks,
-            Self::PruneRecord { .. } | Self::PruneRevision { .. } | Self::RemovePoolFinalizer => {
-                Stage::CleanUp
-            }
+            Self::PruneRecord { .. }
+            | Self::PruneRevision { .. }
+            | Self::DeleteCopy { .. }
+            | Self::RemovePoolFinalizer => Stage::CleanUp,
         }
     }
 
@@ -306,6 +312,7 @@ impl Action {
             | Self::DeleteDisk { disk, .. } => &disk.name,
             Self::CreateDisk { disk, .. } => &disk.name,
             Self::Create { draft } => &draft.name,
+            Self::DeleteCopy { copy } => &copy.name,
             Self::OpenNameBlock { .. }
             | Self::StoreRevision { .. }
             | Self::AddPoolFinalizer
@@ -327,7 +334,7 @@ impl Action {
             | Self::EndRestart { .. }
             | Self::ShortenProtection { .. }
             | Self::PruneRecord { .. } => FailureReason::FailedRepair,
-            Self::PruneRevision { .. } => FailureReason::FailedRevisionPruning,
+            Self::PruneRevision { .. } | Self::DeleteCopy { .. } => FailureReason::FailedRevisionPruning,
             Self::CreateDisk { .. }
             | Self::Repoint { .. }
             | Self::Detach { .. }

@@ -66,7 +66,8 @@ impl Plan {
             | Action::AnnotateDisk { .. }
             | Action::ExpandDisk { .. }
             | Action::StoreRevision { .. }
-            | Action::PruneRevision { .. } => false,
+            | Action::PruneRevision { .. }
+            | Action::DeleteCopy { .. } => false,
         })
     }
 

@@ -13,6 +13,7 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     }
     store(observed, plan);
     prune(observed, plan);
+    delete_copies(observed, plan);
 }
 
 /// The controller stores a revision before it writes it to any machine. This fixes its identity, and the revision is
@@ -61,6 +62,26 @@ fn prune(observed: &Observed<'_>, plan: &mut Plan) {
     let unneeded = unneeded(observed, Some(&pool.revision.id));
     let Some(surplus @ 1..) = unneeded.len().checked_sub(limit) else { return };
     delete(observed, plan, unneeded, surplus);
+}
+
+/// Deletes the copies of objects that nothing refers to. As with revisions, a machine may still appear that does.
+fn delete_copies(observed: &Observed<'_>, plan: &mut Plan) {
+    let unused = &observed.pool.revision.unused_copies;
+    let refers = |action: &Action| matches!(action, Action::Create { .. } | Action::StoreRevision { .. });
+    if unused.is_empty() || plan.actions.iter().any(refers) || !observed.unconfirmed_creates.is_empty() {
+        return;
+    }
+    if let Some(left) = observed.memory.rollout_attempts.next_confirmed(observed.uptime) {
+        return plan.requeue_in(left);
+    }
+    plan.wants.clean_up = true;
+    match observed.memory.cleaning_up.batch_size(observed.uptime) {
+        Ok(width) => {
+            let deleted = unused.iter().take(width).map(|copy| Action::DeleteCopy { copy: copy.clone() });
+            plan.actions.extend(deleted);
+        }
+        Err(left) => plan.back_off(Stage::CleanUp, left),
+    }
 }
 
 /// Deletes the revisions of a deleted pool that no machine refers to.

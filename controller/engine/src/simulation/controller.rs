@@ -293,6 +293,8 @@ impl Controller {
                 api.store(revision);
                 Ok(())
             }
+            // The model has no copies.
+            Action::DeleteCopy { .. } => Ok(()),
             Action::PruneRevision { revision } => {
                 api.prune(revision, false)?;
                 Ok(())

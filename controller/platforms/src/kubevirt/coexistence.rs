@@ -60,5 +60,13 @@ pub fn live_updates(installations: &[InstallationObject]) -> bool {
     !installations.is_empty() && installations.iter().all(is_live)
 }
 
+/// Whether KubeVirt writes instance types and preferences into machines, and deletes the copies that they name.
+pub fn expands_references(installations: &[InstallationObject]) -> bool {
+    let expands = |installation: &InstallationObject| {
+        matches!(installation.reference_policy.as_deref(), Some("expand" | "expandAll"))
+    };
+    installations.iter().any(expands)
+}
+
 #[cfg(test)]
 mod tests;

@@ -7,8 +7,8 @@ use vmpool_api::kubevirt::annotations;
 use vmpool_api::kubevirt::values::{PrintableStatus, RunStrategy, SortPolicy, StatePreservation};
 use vmpool_engine::limits;
 use vmpool_engine::model::{
-    Activity, Autohealing, Finalizer, Instance, Membership, Naming, Preservation, RequestedRevision,
-    Restarts, Rollout, ScaleDownPolicy, Selectable, StartHealth, StatusScope,
+    Activity, Autohealing, Finalizer, Instance, Membership, Naming, Preservation, References,
+    RequestedRevision, Restarts, Rollout, ScaleDownPolicy, Selectable, StartHealth, StatusScope,
 };
 use vmpool_engine::protection::{self, Protection};
 use vmpool_engine::removal::RemovalRecord;
@@ -16,9 +16,9 @@ use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, ObjectId, ParsedPool, Pool};
 
 use super::objects::{Finalizers, InstanceObject, MachineObject, PoolObject};
-use super::publish;
 use super::read::{self, MachineFacts, PoolFacts, Readiness, ScaleInMode, Selection, Settings, Update};
 use super::selectors::MachineSelector;
+use super::{pins, publish};
 use crate::intern;
 use crate::intern::Table;
 
@@ -43,6 +43,14 @@ pub(super) fn pool(object: &PoolObject) -> ParsedPool {
     let annotations_of_pool = object.metadata.annotations.as_ref();
     let max_protection =
         protection::maximum(&settings.max_protection, annotations_of_pool, &mut invalid_settings);
+    let policy =
+        object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::INSTANCETYPE_POLICY));
+    invalid_settings.extend(policy.and_then(|policy| {
+        pins::policy::error(
+            &policy.as_str().into(),
+            &format!("annotation {}", annotations::INSTANCETYPE_POLICY),
+        )
+    }));
     invalid_settings.truncate(limits::VALIDATION_ERRORS);
     let text = object.metadata.annotations.as_ref().and_then(|map| map.get(annotations::SCALE_IN_TARGETS));
     let record = RemovalRecord::parse(text.map(String::as_str).unwrap_or_default()).unwrap_or_else(|error| {
@@ -106,6 +114,7 @@ pub(super) fn pool(object: &PoolObject) -> ParsedPool {
         status_scope: StatusScope::FailureAndPause,
         validation_errors,
         invalid_settings,
+        template_variant: policy.map(|policy| intern(limits::clip(policy))),
         ..Pool::new(id, &namespace, RequestedRevision::default())
     }
 }
@@ -132,6 +141,7 @@ fn selection(policy: Selection) -> (ScaleDownPolicy, vmpool_engine::model::Selec
 /// A machine.
 pub(super) fn machine(object: &MachineObject) -> Machine {
     static RECENT: Table<Selectable> = Table::new();
+    static REFERENCES: Table<References> = Table::new();
     let facts = read::machine(object);
     let MachineFacts { id, created, terminating, owner, labels, inner_labels, node_selector, .. } = &facts;
     let Finalizers { position, dependents_first, .. } = facts.finalizers;
@@ -160,6 +170,7 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
         discards_storage: facts.terminating && dependents_first,
         selectable: RECENT.get(&selectable, || Arc::new(selectable.clone())),
         start_health: start_health(&facts),
+        references: REFERENCES.get(&object.references, || Arc::new(object.references.clone())),
         protection: Protection::read(object.metadata.annotations.as_ref()),
         ..Machine::blank(id.clone())
     }

@@ -3,18 +3,29 @@
 //! A copy is a ControllerRevision that the pool owns. The content of a revision contains it as well, beside the template,
 //! so that a later revision with the same template uses the same copy, and a lost copy can be made again.
 
+pub mod policy;
 mod resolve;
+pub mod source;
+
+use std::fmt::Write as _;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use vmpool_api::kubevirt::labels::POOL_UID;
-use vmpool_engine::ObjectId;
-use vmpool_engine::model::Unresolved;
-use vmpool_instancetype::model::Family;
+use vmpool_engine::model::{References, Unresolved};
+use vmpool_engine::{ObjectId, limits};
+use vmpool_instancetype::expand::expand;
+use vmpool_instancetype::fields::Location;
+use vmpool_instancetype::model::{Family, Instancetype, Kind, Object, Preference, Types};
+use vmpool_instancetype::start::Settings;
 use vmpool_instancetype::stash;
 
 use super::keys::{API_VERSION, MACHINE_KIND, owner};
 use crate::{Existing, Found, Resolution};
-use resolve::{FAMILIES, Open};
+use policy::Policy;
+pub use resolve::Problem;
+use resolve::{EXPANDED, FAMILIES};
+pub(super) use resolve::{Open, Resolved, Scope, objects as resolve_machine, read, refused};
 
 /// The field of the content of a revision with the pins. Pools do not have it.
 pub const FIELD: &str = "vmpoolPins";
@@ -34,20 +45,43 @@ pub const REASONS: [&str; 6] = [
 
 /// Whether the template in the spec of a pool names an instance type or a preference, and the pool pins them.
 pub fn has_references(spec: &Value) -> bool {
+    has_matchers(spec) && Policy::of(spec) != Policy::PerMember
+}
+
+fn has_matchers(spec: &Value) -> bool {
     let machine = &spec[TEMPLATE]["spec"];
     FAMILIES.iter().any(|family| machine[family.field()].is_object())
 }
 
+/// The policy, as a part of the canonical form of a template. A template that names nothing has none, and the default is
+/// no part, because revisions of earlier versions do not contain it.
+pub fn canonical_policy(spec: &Value) -> Option<&'static str> {
+    let policy = Policy::of(spec);
+    (policy != Policy::default() && has_matchers(spec)).then(|| policy.as_str())
+}
+
+/// Replaces the policy [`Policy::Pin`] by [`Policy::Expand`], if the template in the spec names anything. Returns whether it
+/// did.
+pub fn write_out(spec: &mut Value) -> bool {
+    let is_pinned = has_references(spec) && Policy::of(spec) == Policy::Pin;
+    if is_pinned {
+        spec[policy::FIELD] = Policy::Expand.as_str().into();
+    }
+    is_pinned
+}
+
 /// The spec of a pool with the pins of its template.
 pub fn resolve(pool: &ObjectId, namespace: &str, spec: &Value, found: &Found) -> Resolution {
-    match resolve::pins(pool, namespace, &spec[TEMPLATE], found) {
+    match resolve::pins(pool, namespace, (&spec[TEMPLATE], Policy::of(spec)), found) {
         Ok(pins) => {
             let mut spec = spec.clone();
             spec[FIELD] = pins;
             Resolution::Resolved(spec)
         }
         Err(Open::Needs(reference)) => Resolution::Needs(reference),
-        Err(Open::Unresolved(reason, message)) => Resolution::Unresolved(Unresolved { reason, message }),
+        Err(Open::Unresolved(Problem { reason, message, .. })) => {
+            Resolution::Unresolved(Unresolved { reason, message })
+        }
     }
 }
 
@@ -122,6 +156,10 @@ fn with_owners(live: &Value, owners: &[Value]) -> Value {
 /// Writes the pinned matchers into the spec of a machine. `pins` is the field of the content of a revision; null changes
 /// nothing.
 pub fn apply(spec: &mut Value, pins: &Value) {
+    if let Some(expanded) = pins.get(EXPANDED) {
+        spec.clone_from(expanded);
+        return;
+    }
     let Some(spec) = spec.as_object_mut() else { return };
     for family in FAMILIES {
         let Some(pin) = pins.get(family.field()) else { continue };
@@ -139,13 +177,69 @@ pub fn apply(spec: &mut Value, pins: &Value) {
     }
 }
 
-/// What machines get from their instance type and preference: the pinned specs, or else the matchers.
+/// What the spec of a machine refers to. Its kinds are normalized, because KubeVirt completes them.
+pub fn references(spec: &Value) -> References {
+    let (mut text, mut copies) = (String::new(), Vec::new());
+    for family in FAMILIES {
+        let matcher = &spec[family.field()];
+        if !matcher.is_object() {
+            continue;
+        }
+        let part = |field: &str| matcher[field].as_str().unwrap_or_default();
+        let kind = Kind::of_matcher(family, part("kind")).map_or_else(|_| part("kind"), |kind| kind.as_str());
+        let revision = part("revisionName");
+        let _ = write!(text, "{kind}/{}@{revision} ", part("name"));
+        let is_new = !copies.iter().any(|known: &Arc<str>| **known == *revision);
+        if is_new && !revision.is_empty() && revision.len() <= limits::NAME {
+            copies.push(revision.into());
+        }
+    }
+    References { text: limits::clip(&text).into(), copies }
+}
+
+/// What machines from the content of a revision refer to; `None` if it has no copies.
+pub fn references_of(content: &Value) -> Option<References> {
+    let pins = content.get(FIELD).filter(|pins| pins.is_object())?;
+    let mut spec = content[TEMPLATE]["spec"].clone();
+    apply(&mut spec, pins);
+    Some(references(&spec))
+}
+
+/// The copy of an object that a template names, in the content of a revision: apiVersion, kind, metadata and spec. Null if
+/// the revision has none.
+fn copied(content: &Value, family: Family) -> &Value {
+    let pin = &content[FIELD][family.field()];
+    if pin["data"].is_object() { &pin["data"] } else { &pin["revision"]["data"] }
+}
+
+/// What machines get from their instance type and preference: the copied specs, or else the matchers.
 pub fn effective(content: &Value) -> Value {
     let part = |family: Family| {
-        let spec = &content[FIELD][family.field()]["revision"]["data"]["spec"];
+        let spec = &copied(content, family)["spec"];
         if spec.is_null() { content[TEMPLATE]["spec"][family.field()].clone() } else { spec.clone() }
     };
     FAMILIES.map(|family| (family.field().to_owned(), part(family))).into_iter().collect::<Map<_, _>>().into()
+}
+
+/// The `virtualMachineTemplate` in the content of a revision, with instance type and preference written out; `None` if the
+/// revision has no copies of what its template names.
+pub fn expanded(content: &Value) -> Option<Value> {
+    let pins = content.get(FIELD).filter(|pins| pins.is_object())?;
+    let mut template = content[TEMPLATE].clone();
+    apply(&mut template["spec"], pins);
+    if pins.get(EXPANDED).is_some() {
+        return Some(template);
+    }
+    let mut types = Types::default();
+    for family in FAMILIES {
+        let Value::Object(_) = template["spec"][family.field()] else { continue };
+        let object = Object::read(copied(content, family).clone()).ok()?;
+        match family {
+            Family::Instancetype => types.instancetype = Some(Instancetype::new(object).ok()?),
+            Family::Preference => types.preference = Some(Preference::new(object).ok()?),
+        }
+    }
+    expand(&template, &types, &Settings::default(), Location::Pool).ok()
 }
 
 #[cfg(test)]

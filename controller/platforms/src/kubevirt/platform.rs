@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
-use vmpool_engine::model::{DiskDraft, Draft, Instance, Published};
+use vmpool_api::kubevirt::annotations::INSTANCETYPE_POLICY;
+use vmpool_api::kubevirt::labels::POOL_UID;
+use vmpool_engine::model::{DiskDraft, Draft, Instance, PinReport, Published, References};
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::{RevisionId, TemplateParts};
-use vmpool_engine::{Machine, ObjectId, ParsedPool, Status};
+use vmpool_engine::{Machine, ObjectId, ParsedPool, Status, Uid};
 use vmpool_instancetype::stash;
 
 use super::coexistence::{self, PoolLoop};
@@ -17,13 +19,14 @@ use super::machine::{self, Template};
 use super::objects::{
     ClaimObject, DataVolumeObject, InstallationObject, InstanceObject, MachineObject, PoolObject,
 };
+use super::pins::policy;
 use super::read::{self, settings};
 use super::release::{self, Target};
 use super::restart::{self, Restart};
 use super::{facts, keys, pins, publish, revision, storage, template, update};
 use crate::{
-    ApiObject, Existing, Finalizers, Found, Instances, NoDisks, OtherController, PatchBody, Pins, Platform,
-    Resolution, RestartRequest, Revisions, StatusFields, Storage, controller_of,
+    ApiObject, Copied, Existing, Finalizers, Found, Instances, NoDisks, OtherController, PatchBody, Pins,
+    Platform, Resolution, RestartRequest, Revisions, SourceVisitor, StatusFields, Storage, controller_of,
 };
 
 /// The field of the spec of a pool that contains the template of its machines.
@@ -59,11 +62,17 @@ impl Platform for KubeVirt {
         if let Some(spec) = spec.as_object_mut() {
             spec.remove(pins::FIELD);
         }
+        let annotations = pool.metadata.annotations.as_ref();
+        policy::complete(&mut spec, annotations.and_then(|map| map.get(INSTANCETYPE_POLICY)));
         spec
     }
-    /// Of the spec, only the template of the machines counts.
+    /// Of the spec, only what machines are created from counts.
     fn canonical(spec: &Value) -> Value {
-        json!({ (TEMPLATE): template::canonical(&spec[TEMPLATE]) })
+        let mut canonical = json!({ (TEMPLATE): template::canonical(&spec[TEMPLATE]) });
+        if let Some(policy) = pins::canonical_policy(spec) {
+            canonical[policy::FIELD] = policy.into();
+        }
+        canonical
     }
     fn machine(pool: &PoolObject, spec: &Value, draft: &Draft) -> Value {
         let id = facts::id(&pool.metadata);
@@ -153,13 +162,19 @@ impl Revisions<PoolObject> for KubeVirt {
         revision::revision(namespace, &id, name, pool.metadata.generation.unwrap_or_default(), spec)
     }
     fn parts(spec: &Value) -> Option<TemplateParts> {
-        Some(template::parts(&spec[TEMPLATE], &pins::effective(spec)))
+        Some(match pins::expanded(spec) {
+            Some(expanded) => template::parts(&expanded, &Value::Null),
+            None => template::parts(&spec[TEMPLATE], &pins::effective(spec)),
+        })
     }
 }
 
 impl Pins<PoolObject, MachineObject> for KubeVirt {
     fn has_references(spec: &Value) -> bool {
         pins::has_references(spec)
+    }
+    fn write_out(spec: &mut Value) -> bool {
+        pins::write_out(spec)
     }
     fn resolve(pool: &PoolObject, spec: &Value, found: &Found) -> Resolution {
         let namespace = pool.metadata.namespace.as_deref().unwrap_or_default();
@@ -174,8 +189,27 @@ impl Pins<PoolObject, MachineObject> for KubeVirt {
     fn existing(pool: &ObjectId, pin: &Value, live: &Value) -> Existing {
         pins::existing(pool, pin, live)
     }
-    fn used_by(machine: &MachineObject) -> &[String] {
-        &machine.copies
+    fn references(spec: &Value) -> Option<References> {
+        pins::references_of(spec)
+    }
+    fn each_source(visitor: &mut impl SourceVisitor) {
+        pins::source::each(visitor);
+    }
+    fn copied(spec: &Value) -> Vec<Copied> {
+        pins::source::all(spec)
+    }
+    fn outdated(copy: &Copied, original: Option<&Value>) -> Option<PinReport> {
+        pins::source::outdated(copy, original)
+    }
+    fn is_pin(metadata: &ObjectMeta, pool: &Uid) -> bool {
+        let labels = metadata.labels.as_ref();
+        labels.is_some_and(|labels| {
+            labels.contains_key(stash::labels::KIND)
+                && labels.get(POOL_UID).is_some_and(|uid| **uid == *pool.as_str())
+        })
+    }
+    fn used_by(machine: &MachineObject) -> &[Arc<str>] {
+        &machine.references.copies
     }
     fn keep(live: &Value, machine: &ObjectId) -> Option<Value> {
         pins::keep(live, machine)
@@ -205,6 +239,9 @@ impl OtherController for KubeVirt {
             PoolLoop::Off => None,
             PoolLoop::MayRun(why) => Some(why),
         }
+    }
+    fn expands_references(installations: &[InstallationObject]) -> bool {
+        coexistence::expands_references(installations)
     }
     fn updates_live(installations: &[InstallationObject]) -> bool {
         coexistence::live_updates(installations)

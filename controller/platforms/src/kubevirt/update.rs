@@ -110,10 +110,13 @@ fn spec(
     let (mut base, to_spec) = (from.map_or(json!({}), numbered), numbered(to));
     let mut wanted = match from {
         Some(_) => SPEC.keep_live(live, &base, &to_spec, template::is_same),
-        None => to_spec,
+        None => to_spec.clone(),
     };
     run_strategy::remove(&mut wanted);
     machine::label_instance(&mut wanted, revision);
+    if to.pins.is_object() {
+        restore_references(live, &mut base, &mut wanted, &to_spec);
+    }
     keep_identity(live, &mut base, &mut wanted);
     variants::replace(live, &mut base, &wanted);
     let mut patch = match SPEC.patch(live, Some(&base), &wanted) {
@@ -124,6 +127,20 @@ fn spec(
     patch.extend(strategy);
     forget_pins(live, &wanted, &mut patch);
     (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+/// Makes the references to instance type and preference those of the wanted template, also if a user changed them: all
+/// machines of a revision use the same copies.
+fn restore_references(live: &Value, base: &mut Value, wanted: &mut Value, to: &Value) {
+    for field in ["instancetype", "preference"] {
+        for (spec, value) in [(&mut *base, &live[field]), (&mut *wanted, &to[field])] {
+            let Some(spec) = spec.as_object_mut() else { continue };
+            match value {
+                Value::Null => spec.remove(field),
+                value => spec.insert(field.to_owned(), value.clone()),
+            };
+        }
+    }
 }
 
 /// Makes both templates agree with the firmware identity of the machine.

@@ -24,7 +24,7 @@ pub use instances::{Instances, NoInstances, RestartRequest};
 pub use no_object::NoObject;
 pub use of::{AttachmentOf, ClaimOf, DiskOf, InstanceOf, VolumeOf};
 pub use other_controller::{NoOtherController, OtherController};
-pub use pins::{Existing, Found, NoPins, Pins, Reference, Resolution};
+pub use pins::{Copied, Existing, Found, NoPins, Pins, Reference, Resolution, Source, SourceVisitor};
 pub use platform::{PatchBody, Platform, StatusFields};
 pub use revisions::Revisions;
 pub use storage::{NoStorage, Storage};

@@ -18,6 +18,12 @@ pub trait OtherController: Send + Sync + 'static {
     fn updates_live(_: &[Self::Installation]) -> bool {
         false
     }
+
+    /// Whether the platform replaces the references of machines to copies of objects by the contents of these, so that
+    /// machines cannot share a copy.
+    fn expands_references(_: &[Self::Installation]) -> bool {
+        false
+    }
 }
 
 /// For platforms where the switch between the controllers is not visible in the cluster.

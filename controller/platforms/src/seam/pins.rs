@@ -1,10 +1,14 @@
 //! Objects outside the pool that a template refers to, and the copies of them that the controller pins.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
-use vmpool_engine::ObjectId;
-use vmpool_engine::model::Unresolved;
+use vmpool_engine::model::{PinReport, References, Unresolved};
+use vmpool_engine::{ObjectId, Uid};
+
+use super::ApiObject;
 
 /// A stored object that a template refers to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +47,34 @@ pub enum Existing {
     Other,
 }
 
+/// A kind of objects that templates refer to and that the controller watches.
+pub trait Source: ApiObject {
+    /// Whether objects of this kind are in namespaces.
+    const IS_NAMESPACED: bool;
+
+    /// What identifies it, and what is copied.
+    fn content(&self) -> Value;
+}
+
+/// Visits the kinds of a platform.
+pub trait SourceVisitor {
+    /// Visits one kind.
+    fn visit<K: Source>(&mut self);
+}
+
+/// An object that was copied, as it was then.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Copied {
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace; empty for an object without one.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// What identifies it, and what was copied.
+    pub content: Value,
+}
+
 /// Copies of the objects that templates refer to.
 ///
 /// The controller makes them once for each revision, before it stores the revision, so that all machines of a revision
@@ -51,6 +83,10 @@ pub enum Existing {
 pub trait Pins<Pool, Machine>: Send + Sync + 'static {
     /// Whether a template refers to objects that the controller pins. If not, the controller calls no other function.
     fn has_references(template: &Value) -> bool;
+
+    /// Changes a template so that the controller writes the objects into the machines instead of pinning them. Returns
+    /// whether that changed anything.
+    fn write_out(template: &mut Value) -> bool;
 
     /// Resolves the references of a template. The controller reads what is needed and calls the function again.
     fn resolve(pool: &Pool, template: &Value, found: &Found) -> Resolution;
@@ -65,8 +101,23 @@ pub trait Pins<Pool, Machine>: Send + Sync + 'static {
     /// Compares an existing object with a pin of the same name.
     fn existing(pool: &ObjectId, pin: &Value, live: &Value) -> Existing;
 
+    /// What machines that are created from this template refer to; `None` if the template contains no copies.
+    fn references(template: &Value) -> Option<References>;
+
+    /// Visits the kinds of objects that are copied.
+    fn each_source(visitor: &mut impl SourceVisitor);
+
+    /// The objects of which the template contains copies that the controller made.
+    fn copied(template: &Value) -> Vec<Copied>;
+
+    /// How a copy differs from the original; `None` if it does not. An original that is gone is `None`.
+    fn outdated(copy: &Copied, original: Option<&Value>) -> Option<PinReport>;
+
+    /// Whether an object is a pin of the pool with this UID.
+    fn is_pin(metadata: &ObjectMeta, pool: &Uid) -> bool;
+
     /// The names of the pins that a machine refers to.
-    fn used_by(machine: &Machine) -> &[String];
+    fn used_by(machine: &Machine) -> &[Arc<str>];
 
     /// The JSON patch that makes a machine, which the pool releases, a further owner of a pin, so that the pin stays when the
     /// pool is deleted; `None` if the object is no pin or has this owner. It fails if the object has changed.
@@ -81,6 +132,9 @@ impl<Pool, Machine> Pins<Pool, Machine> for NoPins {
     fn has_references(_: &Value) -> bool {
         false
     }
+    fn write_out(_: &mut Value) -> bool {
+        false
+    }
     fn resolve(_: &Pool, template: &Value, _: &Found) -> Resolution {
         Resolution::Resolved(template.clone())
     }
@@ -93,7 +147,20 @@ impl<Pool, Machine> Pins<Pool, Machine> for NoPins {
     fn existing(_: &ObjectId, _: &Value, _: &Value) -> Existing {
         Existing::Other
     }
-    fn used_by(_: &Machine) -> &[String] {
+    fn references(_: &Value) -> Option<References> {
+        None
+    }
+    fn each_source(_: &mut impl SourceVisitor) {}
+    fn copied(_: &Value) -> Vec<Copied> {
+        Vec::new()
+    }
+    fn outdated(_: &Copied, _: Option<&Value>) -> Option<PinReport> {
+        None
+    }
+    fn is_pin(_: &ObjectMeta, _: &Uid) -> bool {
+        false
+    }
+    fn used_by(_: &Machine) -> &[Arc<str>] {
         &[]
     }
     fn keep(_: &Value, _: &ObjectId) -> Option<Value> {

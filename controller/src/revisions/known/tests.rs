@@ -10,7 +10,7 @@ struct Shown(HashMap<&'static str, &'static str>);
 impl ledger::Cache<RevisionFacts> for Shown {
     fn get(&self, name: &str) -> Option<Seen<RevisionFacts>> {
         let owner = self.0.get(name).map(|owner| Uid::from(*owner))?;
-        let facts = RevisionFacts { id: ObjectId::new(name, "uid"), owner: Some(owner) };
+        let facts = RevisionFacts { id: ObjectId::new(name, "uid"), owner: Some(owner), is_only_pin: true };
         Some(Seen { facts: Arc::new(facts), version: 1 })
     }
     fn saw_deleted(&self, _: &Uid) -> bool {
@@ -29,7 +29,14 @@ fn shown(owners: &[(&'static str, &'static str)]) -> Shown {
 fn stored() -> Change {
     let content = Fingerprint::of(&json!({}));
     let stored = StoredRevision { id: "r".into(), number: 1, content, parts: None };
-    Change::Stored(RevisionEntry { stored, object: ObjectId::new("r", "uid-r"), copies: vec!["copy".into()] })
+    let references = References { text: "both".into(), copies: vec!["named".into()] };
+    Change::Stored(Box::new(RevisionEntry {
+        stored,
+        object: ObjectId::new("r", "uid-r"),
+        copies: vec!["copy".into()],
+        references: Some(references),
+        copied: Vec::new(),
+    }))
 }
 
 fn revisions() -> Revisions {
@@ -64,4 +71,45 @@ fn a_copy_is_lost_if_the_list_of_a_new_leader_does_not_contain_it() {
     assert!(!revisions.lost_copies(&"r".into()));
     revisions.copies_listed(&HashSet::from(["r".into()]));
     assert!(revisions.lost_copies(&"r".into()));
+}
+
+#[test]
+fn a_copy_is_unused_if_no_revision_and_no_machine_refers_to_it() {
+    let copy = |name: &str, is_only_pin| {
+        Arc::new(RevisionFacts { id: ObjectId::new(name, "uid"), owner: Some("pool".into()), is_only_pin })
+    };
+    let owned = [
+        copy("copy", true),
+        copy("named", true),
+        copy("of-a-machine", true),
+        copy("shared", false),
+        copy("unused", true),
+    ];
+    let mut revisions = revisions();
+    let unused = |revisions: &Revisions| {
+        revisions
+            .unused_copies(&owned, |asked| {
+                assert!(!asked.contains("shared"), "a machine that the pool released is an owner, too");
+                HashSet::from(["of-a-machine".into()])
+            })
+            .iter()
+            .map(|copy| copy.name.to_string())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(unused(&revisions), ["unused"]);
+    assert_eq!(revisions.references(), [("r".into(), "both".into())].into());
+    // When the revision is deleted, then its copies are unused, too.
+    revisions.record(Change::Gone("r".into()), Duration::ZERO);
+    assert_eq!(unused(&revisions), ["copy", "named", "unused"]);
+    assert!(revisions.references().is_empty());
+}
+
+#[test]
+fn machines_are_read_only_if_a_copy_seems_to_be_unused() {
+    let owned = [Arc::new(RevisionFacts {
+        id: ObjectId::new("copy", "uid"),
+        owner: Some("pool".into()),
+        is_only_pin: true,
+    })];
+    assert_eq!(revisions().unused_copies(&owned, |_| panic!("it is used")), []);
 }

@@ -164,3 +164,38 @@ fn pruning_keeps_to_its_pace() {
     world.uptime += std::time::Duration::from_secs(1);
     assert_eq!(pruned(&world), ["a"]);
 }
+
+fn with_unused_copy(world: World) -> World {
+    world.pool(|pool| pool.revision.unused_copies = vec![crate::ObjectId::new("copy", "uid-of-copy")])
+}
+
+fn deletes_copy(world: &World) -> bool {
+    world.plan().actions.iter().any(|action| matches!(action, Action::DeleteCopy { .. }))
+}
+
+#[rstest]
+#[case::nothing_refers_to_it(World::desiring(1).with_machines(1), true)]
+#[case::this_pass_makes_machines(World::desiring(2).with_machines(1), false)]
+#[case::a_machine_may_appear(World::desiring(2).with_machines(1).with_unconfirmed([1]), false)]
+#[case::its_revision_may_be_stored_again(
+    World::desiring(1).with_machines(1).pool(|pool| pool.revision.stored = false), false
+)]
+#[case::the_pool_cannot_be_read(
+    World::desiring(1).with_machines(1).pool(|pool| pool.validation_errors.push("odd".into())), false
+)]
+fn an_unused_copy_is_deleted_if(#[case] world: World, #[case] expected: bool) {
+    assert!(!deletes_copy(&world), "there is none");
+    assert_eq!(deletes_copy(&with_unused_copy(world)), expected);
+}
+
+#[test]
+fn an_unused_copy_stays_while_a_machine_was_written_to_without_an_answer() {
+    let mut world = with_unused_copy(World::desiring(1).with_machines(1));
+    let machine = world.machines[0].id.uid.clone();
+    let unconfirmed = crate::plan::UpdateOutcome::Unconfirmed;
+    world.memory.rollout_attempts.record(&machine, &"a".into(), unconfirmed, UPTIME);
+    assert!(!deletes_copy(&world));
+    world.uptime += REQUEST_TIMEOUT;
+    world.memory.rollout_attempts.observe([].iter(), world.uptime);
+    assert!(deletes_copy(&world));
+}

@@ -1,7 +1,7 @@
 //! The evaluation of a request: which rules apply to what it changes, in the order in which KubeVirt reports them.
 
 use serde_json::Value;
-use vmpool_api::kubevirt::annotations::SCALE_IN_TARGETS;
+use vmpool_api::kubevirt::annotations::{INSTANCETYPE_POLICY, SCALE_IN_TARGETS};
 use vmpool_engine::admission::count::{self, Change, Count, Terms};
 use vmpool_engine::admission::{Found, Lookup, Outcome, Request, Users, Verdict, record};
 
@@ -49,6 +49,13 @@ pub(super) fn begin<'a>(users: &Users, request: Request<'a>) -> Evaluation<'a> {
     }
     let mut findings = Findings::default();
     settings::max_protection(old, new, &mut findings);
+    let policies = |pool: Pool<'a>| (pool.annotation(INSTANCETYPE_POLICY), pool.part("instancetypePolicy"));
+    if old.is_none_or(|old| policies(old) != policies(new)) {
+        settings::policy(new, &mut findings);
+        if let Some(old) = old {
+            settings::changed_policy(new, old, &mut findings);
+        }
+    }
     if old.is_some_and(|old| old.spec() == new.spec()) {
         return Evaluation::Decided(findings.verdict());
     }

@@ -34,6 +34,7 @@ rules! {
     HealingTime "K23" Invalid Part "minFailingToStartDuration is not negative";
     ReservedKeys "K24" Invalid Template "Labels and annotations of machines do not use the prefix vmpool.dev, except vmpool.dev/refresh-instancetype";
     MaxProtection "K25" Invalid Part "maxProtection is a duration from 1m to 720h";
+    PolicyChanged "K26" Invalid Update "instancetypePolicy does not change while the pool has machines";
     EmptiedPool "W17" Warning Update "replicas does not go to zero";
     LongName "K30" Warning Create "The name of a pool has at most 52 characters";
     UnknownField "K31" Warning Part "The spec has no fields that vmpool does not know, except in the machine template";

@@ -1,18 +1,21 @@
 //! Rules about the settings of a pool: replicas, disruption budget, strategies and autohealing.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use vmpool_api::GoDuration;
+use vmpool_api::kubevirt::annotations::INSTANCETYPE_POLICY;
 use vmpool_api::kubevirt::values::{SortPolicy, StatePreservation};
 use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
 
+use super::super::pins::policy::{self, Policy};
 use super::findings::Findings;
 use super::pool::Pool;
 use super::rule::Rule;
 use crate::value::{at, field};
 
 /// The fields of the spec that this version of vmpool knows.
-const KNOWN: [&str; 10] = [
+const KNOWN: [&str; 11] = [
     "autohealing",
+    "instancetypePolicy",
     MAX_PROTECTION_FIELD,
     "maxUnavailable",
     "nameGeneration",
@@ -52,6 +55,42 @@ pub(super) fn max_protection(old: Option<Pool<'_>>, new: Pool<'_>, findings: &mu
         findings.refuse(Rule::MaxProtection, path, limit, reason, "use for example 24h, or remove it");
     }
 }
+
+/// The policy for instance types, in the spec or in the annotation.
+pub(super) fn policy(pool: Pool<'_>, findings: &mut Findings) {
+    let annotation = pool.annotation(INSTANCETYPE_POLICY);
+    let path = format!("metadata.annotations[{INSTANCETYPE_POLICY}]");
+    for (path, value) in [(POLICY.to_owned(), pool.part(policy::FIELD)), (path, annotation)] {
+        if policy::error(value, policy::FIELD).is_some() {
+            let way_out = "supported values: \"Pin\", \"Expand\", \"PerMember\"";
+            findings.refuse(
+                Rule::UnknownWord,
+                path,
+                value,
+                "there is no such policy for instance types",
+                way_out,
+            );
+        }
+    }
+}
+
+/// A change of the policy while machines exist.
+pub(super) fn changed_policy(new: Pool<'_>, old: Pool<'_>, findings: &mut Findings) {
+    let of = |pool: Pool<'_>| {
+        let mut spec = json!({ (policy::FIELD): pool.part(policy::FIELD) });
+        let annotation = pool.annotation(INSTANCETYPE_POLICY).as_str().map(str::to_owned);
+        policy::complete(&mut spec, annotation.as_ref());
+        Policy::of(&spec)
+    };
+    let machines = at(old.0, &["status", "replicas"]).as_u64().unwrap_or_default();
+    if machines > 0 && of(new) != of(old) {
+        let reason = "instancetypePolicy cannot change while the pool has machines";
+        let way_out = "set replicas to 0 first, or create another pool";
+        findings.refuse(Rule::PolicyChanged, POLICY, new.part(policy::FIELD), reason, way_out);
+    }
+}
+
+const POLICY: &str = "spec.instancetypePolicy";
 
 pub(super) fn replicas(pool: Pool<'_>, findings: &mut Findings) {
     let value = pool.part("replicas");

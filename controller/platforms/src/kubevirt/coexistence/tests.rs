@@ -59,3 +59,17 @@ fn running_machines_are_updated_if_the_strategy_says_so(#[case] strategy: Value,
     assert_eq!(live_updates(&[installation(&edit)]), expected);
     assert!(!live_updates(&[]));
 }
+
+#[rstest]
+#[case::the_default(json!(null), false)]
+#[case::reference(json!("reference"), false)]
+#[case::expand(json!("expand"), true)]
+#[case::expand_all(json!("expandAll"), true)]
+fn references_are_expanded_if_the_policy_of_the_cluster_says_so(
+    #[case] policy: Value,
+    #[case] expected: bool,
+) {
+    let edit = json!({ "spec": { "configuration": { "instancetype": { "referencePolicy": policy } } } });
+    assert_eq!(expands_references(&[installation(&json!({})), installation(&edit)]), expected);
+    assert!(!expands_references(&[]));
+}

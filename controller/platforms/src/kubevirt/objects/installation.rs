@@ -19,6 +19,8 @@ pub struct InstallationObject {
     pub(in super::super) controller_flags: BTreeMap<String, String>,
     /// `spec.configuration.vmRolloutStrategy`.
     pub(in super::super) rollout_strategy: Option<String>,
+    /// `spec.configuration.instancetype.referencePolicy`.
+    pub(in super::super) reference_policy: Option<String>,
     pub(in super::super) phase: String,
     pub(in super::super) observed_generation: Option<i64>,
 }
@@ -61,6 +63,15 @@ struct Flags {
 struct Configuration {
     #[serde(deserialize_with = "lenient")]
     vm_rollout_strategy: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    instancetype: ReferenceSettings,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ReferenceSettings {
+    #[serde(deserialize_with = "lenient")]
+    reference_policy: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -79,6 +90,7 @@ impl From<Wire> for InstallationObject {
             metadata,
             controller_flags: spec.customize_components.flags.controller,
             rollout_strategy: spec.configuration.vm_rollout_strategy,
+            reference_policy: spec.configuration.instancetype.reference_policy,
             phase: status.phase,
             observed_generation: status.observed_generation,
         }

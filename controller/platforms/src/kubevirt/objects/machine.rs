@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use vmpool_engine::limits;
+use vmpool_engine::model::References;
 
 use super::super::labels::Labels;
+use super::super::pins;
 use super::metadata::{Finalizers, slim};
 use crate::decode::{lenient, lenient_list};
 use crate::slim_metadata;
@@ -27,8 +29,8 @@ pub struct MachineObject {
     pub(in super::super) run_strategy: Option<String>,
     pub(in super::super) running: Option<bool>,
     pub(in super::super) storage: Storage,
-    /// Names of the ControllerRevisions with the copies of its instance type and its preference.
-    pub(in super::super) copies: Vec<String>,
+    /// Its instance type and its preference.
+    pub(in super::super) references: References,
     pub(in super::super) status: MachineStatus,
 }
 
@@ -96,10 +98,8 @@ struct WireSpec {
     run_strategy: Option<String>,
     #[serde(deserialize_with = "lenient")]
     running: Option<bool>,
-    #[serde(deserialize_with = "lenient")]
-    instancetype: Matcher,
-    #[serde(deserialize_with = "lenient")]
-    preference: Matcher,
+    instancetype: Value,
+    preference: Value,
     #[serde(deserialize_with = "lenient_list")]
     data_volume_templates: Vec<WireTemplate<Named>>,
     #[serde(deserialize_with = "lenient")]
@@ -144,13 +144,6 @@ struct Volume {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Matcher {
-    #[serde(deserialize_with = "lenient")]
-    revision_name: String,
-}
-
-#[derive(Default, Deserialize)]
 #[serde(default)]
 struct Named {
     #[serde(deserialize_with = "lenient")]
@@ -188,7 +181,7 @@ impl From<Wire> for MachineObject {
                 ),
                 data_volumes: names(inner.volumes.into_iter().map(|volume| volume.data_volume.name)),
             },
-            copies: names([instancetype.revision_name, preference.revision_name].into_iter()),
+            references: pins::references(&json!({ "instancetype": instancetype, "preference": preference })),
             status,
         }
     }

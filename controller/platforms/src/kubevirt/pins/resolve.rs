@@ -1,27 +1,49 @@
 //! Resolving the matchers of a machine template.
 
+use std::fmt::Display;
+
 use serde_json::{Map, Value, json};
 use vmpool_api::kubevirt::{POOL_API_VERSION, labels::POOL_UID};
 use vmpool_engine::ObjectId;
 use vmpool_instancetype::apply::ApplyError;
 use vmpool_instancetype::expand::{self, ExpandError};
-use vmpool_instancetype::fields::Location;
+use vmpool_instancetype::fields::{Cause, CauseReason, Location};
 use vmpool_instancetype::inference::{self, Inferred, Lookup, Source, Step};
 use vmpool_instancetype::model::{Family, GROUP, Instancetype, Matcher, Object, Preference, Types, VERSION};
 use vmpool_instancetype::start::Settings;
 use vmpool_instancetype::stash::{self, Acceptance, Owner, Stash, Wanted};
+use vmpool_instancetype::status_ref::{self, StatusRef};
 use vmpool_instancetype::validation;
 
 use super::super::keys::POOL_KIND;
+use super::policy::Policy;
 use crate::{Found, Reference};
+
+/// The field of the pins with the spec of machines in which instance type and preference are written out.
+pub(super) const EXPANDED: &str = "expanded";
 
 /// The matchers of a machine.
 pub(super) const FAMILIES: [Family; 2] = [Family::Instancetype, Family::Preference];
 
-/// Why resolving did not end with pins.
-pub(super) enum Open {
+/// Why resolving did not end.
+pub(in super::super) enum Open {
     Needs(Reference),
-    Unresolved(&'static str, String),
+    Unresolved(Problem),
+}
+
+/// Why the matchers of a machine cannot be resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The reason, one of those that the pins of a pool have.
+    pub reason: &'static str,
+    /// What is wrong, and what to do.
+    pub message: String,
+    /// The fields, for a response.
+    pub causes: Vec<Cause>,
+}
+
+fn problem(reason: &'static str, cause: Cause) -> Open {
+    Open::Unresolved(Problem { reason, message: cause.message.clone(), causes: vec![cause] })
 }
 
 fn not_found(family: Family) -> &'static str {
@@ -31,85 +53,158 @@ fn not_found(family: Family) -> &'static str {
     }
 }
 
-/// The pins of a machine template.
-pub(super) fn pins(pool: &ObjectId, namespace: &str, template: &Value, found: &Found) -> Result<Value, Open> {
-    let mut machine = template.clone();
-    let mut pins = Map::new();
-    let mut types = Types::default();
+/// A matcher that was resolved.
+struct Part {
+    family: Family,
+    /// The beginning of the pin: what inference changed.
+    pin: Value,
+    /// The matcher and its object; `None` if inference removed the matcher.
+    object: Option<(Matcher, Object)>,
+    /// Whether the object is from a ControllerRevision that the machine names.
+    is_copy: bool,
+}
+
+/// A machine whose matchers were resolved.
+pub(in super::super) struct Resolved {
+    /// The machine, with what was inferred.
+    pub(in super::super) machine: Value,
+    /// The objects that its matchers name.
+    pub(in super::super) types: Types,
+    parts: Vec<Part>,
+}
+
+/// Where a machine stands.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Scope<'a> {
+    pub(in super::super) namespace: &'a str,
+    pub(in super::super) location: Location,
+}
+
+/// Resolves the matchers of a machine: infers them, and finds the objects that they name.
+pub(in super::super) fn objects(machine: &Value, scope: Scope<'_>, found: &Found) -> Result<Resolved, Open> {
+    let mut machine = machine.clone();
+    let (mut types, mut parts) = (Types::default(), Vec::new());
     for family in FAMILIES {
-        let Some(mut pin) = inferred(&mut machine, namespace, family, found)? else { continue };
+        let Some(pin) = inferred(&mut machine, scope, family, found)? else { continue };
         let matcher = Matcher::of_machine(&machine, family)
-            .map_err(|error| Open::Unresolved(not_found(family), error.to_string()))?;
+            .map_err(|error| problem(not_found(family), error.into()))?;
+        let mut part = Part { family, pin, object: None, is_copy: false };
         if let Some(matcher) = matcher {
-            let (object, revision) = if matcher.revision_name.is_empty() {
-                let object = live(&matcher, namespace, family, found)?;
-                let revision = pinned(pool, namespace, &object, family)?;
-                (object, Some(revision))
-            } else {
-                (named(&matcher, namespace, family, found)?, None)
+            let status = StatusRef::of_machine(&machine, family)
+                .map_err(|error| problem(not_found(family), error.into()))?;
+            let copy = match status_ref::reference(&matcher, status.as_ref()) {
+                Some(reference) => named(&machine, (&matcher, &reference), scope, family, found)?,
+                None => None,
             };
-            match revision {
-                Some(revision) => {
+            part.is_copy = copy.is_some();
+            let object = match copy {
+                Some(object) => object,
+                None => live(&matcher, scope, family, found)?,
+            };
+            let unreadable = |error: &dyn Display| {
+                problem(not_found(family), cause(scope, family, "name", error.to_string()))
+            };
+            match family {
+                Family::Instancetype => {
+                    let read = Instancetype::new(object.clone()).map_err(|error| unreadable(&error))?;
+                    types.instancetype = Some(read);
+                }
+                Family::Preference => {
+                    let read = Preference::new(object.clone()).map_err(|error| unreadable(&error))?;
+                    types.preference = Some(read);
+                }
+            }
+            part.object = Some((matcher, object));
+        }
+        parts.push(part);
+    }
+    Ok(Resolved { machine, types, parts })
+}
+
+/// The problem that keeps a machine from being expanded.
+pub(in super::super) fn refused(error: &ExpandError, location: Location) -> Problem {
+    let reason = match error {
+        ExpandError::Requirements(_) => "RequirementsNotMet",
+        ExpandError::Apply(ApplyError::Topology(_) | ApplyError::Conflicts(_) | ApplyError::Malformed(_))
+        | ExpandError::InvalidMatcher(_)
+        | ExpandError::NotInferred { .. }
+        | ExpandError::UnknownKind(_)
+        | ExpandError::NotFound { .. }
+        | ExpandError::NotNamed { .. } => "InstancetypeConflict",
+    };
+    Problem { reason, message: error.to_string(), causes: error.causes(location) }
+}
+
+/// The pins of a machine template.
+pub(super) fn pins(
+    pool: &ObjectId,
+    namespace: &str,
+    (template, policy): (&Value, Policy),
+    found: &Found,
+) -> Result<Value, Open> {
+    let scope = Scope { namespace, location: Location::Pool };
+    // The template of a pool has no status.
+    let machine = json!({ "metadata": template["metadata"], "spec": template["spec"] });
+    let Resolved { machine, types, parts } = objects(&machine, scope, found)?;
+    let mut pins = Map::new();
+    for Part { family, mut pin, object, is_copy } in parts {
+        match object {
+            // The template names the copy itself.
+            Some((matcher, _)) if is_copy => pin["matcher"] = matcher.to_json(),
+            Some((matcher, object)) => {
+                let mut revision = pinned(pool, scope, &object, family)?;
+                if policy == Policy::Expand {
+                    pin["data"] = revision["data"].take();
+                } else {
                     let name = revision["metadata"]["name"].as_str().unwrap_or_default();
                     pin["matcher"] = matcher.pinned(name).to_json();
                     pin["revision"] = revision;
                 }
-                // The template names the copy itself.
-                None => pin["matcher"] = matcher.to_json(),
             }
-            let unreadable = |error| Open::Unresolved(not_found(family), format!("{error}"));
-            match family {
-                Family::Instancetype => {
-                    types.instancetype = Some(Instancetype::new(object).map_err(unreadable)?);
-                }
-                Family::Preference => types.preference = Some(Preference::new(object).map_err(unreadable)?),
-            }
+            None => {}
         }
         pins.insert(family.field().to_owned(), pin);
     }
-    match expand::check(&machine, &types, &Settings::default(), Location::Pool) {
-        Ok(_) => Ok(pins.into()),
-        Err(error) => {
-            let reason = match &error {
-                ExpandError::Requirements(_) => "RequirementsNotMet",
-                ExpandError::Apply(
-                    ApplyError::Topology(_) | ApplyError::Conflicts(_) | ApplyError::Malformed(_),
-                )
-                | ExpandError::InvalidMatcher(_)
-                | ExpandError::NotInferred { .. }
-                | ExpandError::UnknownKind(_)
-                | ExpandError::NotFound { .. }
-                | ExpandError::NotNamed { .. } => "InstancetypeConflict",
-            };
-            Err(Open::Unresolved(reason, error.to_string()))
+    let settings = Settings::default();
+    let checked = match policy {
+        Policy::Expand => expand::expand(&machine, &types, &settings, Location::Pool).map(Some),
+        Policy::Pin | Policy::PerMember => {
+            expand::check(&machine, &types, &settings, Location::Pool).map(|_| None)
         }
-    }
+    };
+    let expanded = checked.map_err(|error| Open::Unresolved(refused(&error, Location::Pool)))?;
+    pins.extend(expanded.map(|mut machine| (EXPANDED.to_owned(), machine["spec"].take())));
+    Ok(pins.into())
+}
+
+fn cause(scope: Scope<'_>, family: Family, field: &str, message: String) -> Cause {
+    let field = scope.location.matcher_field(family, field);
+    Cause { reason: CauseReason::FieldValueNotFound, message, field }
 }
 
 /// Validates a matcher, and replaces it by what its volume names. The result is the beginning of the pin; `None` if the
-/// template has no such matcher.
+/// machine has no such matcher.
 fn inferred(
     machine: &mut Value,
-    namespace: &str,
+    scope: Scope<'_>,
     family: Family,
     found: &Found,
 ) -> Result<Option<Value>, Open> {
-    let failed = |reason: &'static str| move |error: String| Open::Unresolved(reason, error);
     let matcher =
-        Matcher::of_machine(machine, family).map_err(|error| failed(not_found(family))(error.to_string()))?;
+        Matcher::of_machine(machine, family).map_err(|error| problem(not_found(family), error.into()))?;
     let Some(matcher) = matcher else { return Ok(None) };
-    let causes = validation::matcher(family, &matcher, None, Location::Pool);
-    if let Some(cause) = causes.first() {
-        return Err(Open::Unresolved(not_found(family), cause.to_string()));
+    let causes = validation::matcher(family, &matcher, None, scope.location);
+    if let Some(first) = causes.first() {
+        let (reason, message) = (not_found(family), first.to_string());
+        return Err(Open::Unresolved(Problem { reason, message, causes }));
     }
-    let step = inference::infer(machine, namespace, family)
-        .map_err(|error| failed("InferenceFailed")(error.to_string()))?;
+    let failed = |error: String| problem("InferenceFailed", cause(scope, family, "inferFromVolume", error));
+    let step =
+        inference::infer(machine, scope.namespace, family).map_err(|error| failed(error.to_string()))?;
     let Some(mut step) = step else { return Ok(Some(json!({}))) };
     let inferred = loop {
         match step {
-            Step::Done(result) => {
-                break result.map_err(|error| failed("InferenceFailed")(error.to_string()))?;
-            }
+            Step::Done(result) => break result.map_err(|error| failed(error.to_string()))?,
             Step::Lookup(inference) => {
                 let object = read(&place(inference.lookup()), found)?;
                 step = inference.found(object);
@@ -118,8 +213,7 @@ fn inferred(
     };
     let memory = |machine: &Value| machine.pointer("/spec/template/spec/domain/memory").is_some();
     let had_memory = memory(machine);
-    inference::write(machine, family, &inferred)
-        .map_err(|error| failed("InferenceFailed")(error.to_string()))?;
+    inference::write(machine, family, &inferred).map_err(|error| failed(error.to_string()))?;
     if let Inferred::Removed(_) = inferred {
         return Ok(Some(json!({ "matcher": null })));
     }
@@ -128,7 +222,7 @@ fn inferred(
 }
 
 /// The object that was read.
-fn read<'a>(reference: &Reference, found: &'a Found) -> Result<Option<&'a Value>, Open> {
+pub(in super::super) fn read<'a>(reference: &Reference, found: &'a Found) -> Result<Option<&'a Value>, Open> {
     if !is_segment(&reference.name) {
         return Ok(None);
     }
@@ -159,46 +253,57 @@ fn place(lookup: &Lookup) -> Reference {
 }
 
 /// The live object that a matcher names.
-fn live(matcher: &Matcher, namespace: &str, family: Family, found: &Found) -> Result<Object, Open> {
-    let failed = |message: String| Open::Unresolved(not_found(family), message);
-    let kind = matcher.kind(family).map_err(|error| failed(error.to_string()))?;
-    let scope = if kind.is_cluster() { String::new() } else { format!("/namespaces/{namespace}") };
-    let collection = format!("/apis/{GROUP}/{VERSION}{scope}/{}", kind.plural());
+fn live(matcher: &Matcher, scope: Scope<'_>, family: Family, found: &Found) -> Result<Object, Open> {
+    let failed =
+        |field: &str, message: String| problem(not_found(family), cause(scope, family, field, message));
+    let kind = matcher.kind(family).map_err(|error| failed("kind", error.to_string()))?;
+    let path = if kind.is_cluster() { String::new() } else { format!("/namespaces/{}", scope.namespace) };
+    let collection = format!("/apis/{GROUP}/{VERSION}{path}/{}", kind.plural());
     let reference = Reference { kind: kind.as_str(), collection, name: matcher.name.clone() };
     let object = read(&reference, found)?.ok_or_else(|| {
         let name = &matcher.name;
-        failed(format!("{kind} {name:?} does not exist; create it, or name another one in the template"))
+        failed("name", format!("{kind} {name:?} does not exist; create it, or name another one"))
     })?;
-    Object::read(object.clone()).map_err(|error| failed(error.to_string()))
+    Object::read(object.clone()).map_err(|error| failed("name", error.to_string()))
 }
 
-/// The object in the ControllerRevision that a matcher names itself.
-fn named(matcher: &Matcher, namespace: &str, family: Family, found: &Found) -> Result<Object, Open> {
-    let failed = |message: String| Open::Unresolved("RevisionMismatch", message);
+/// The object in the ControllerRevision that a machine names. `None` if its status names one of another object, because the
+/// matcher has changed.
+fn named(
+    machine: &Value,
+    (matcher, reference): (&Matcher, &status_ref::Reference),
+    scope: Scope<'_>,
+    family: Family,
+    found: &Found,
+) -> Result<Option<Object>, Open> {
+    let failed = |message: String| problem("RevisionMismatch", cause(scope, family, "revisionName", message));
     let kind = matcher.kind(family).map_err(|error| failed(error.to_string()))?;
-    let revision = &matcher.revision_name;
-    let reference = Reference {
+    let revision = &reference.revision;
+    let place = Reference {
         kind: "ControllerRevision",
-        collection: format!("/apis/apps/v1/namespaces/{namespace}/controllerrevisions"),
+        collection: format!("/apis/apps/v1/namespaces/{}/controllerrevisions", scope.namespace),
         name: revision.clone(),
     };
-    let Some(stored) = read(&reference, found)? else {
+    let Some(stored) = read(&place, found)? else {
         let message =
             format!("ControllerRevision {revision:?} does not exist; correct or remove revisionName");
-        return Err(Open::Unresolved(not_found(family), message));
+        return Err(problem(not_found(family), cause(scope, family, "revisionName", message)));
     };
     let stash = Stash::read(stored).map_err(|error| failed(error.to_string()))?;
     let decoded = stash::decode(&stash, kind, &matcher.name).map_err(|error| failed(error.to_string()))?;
-    let wanted = Wanted { kind, name: &matcher.name, by_spec: true, by_status: false, machine_uid: "" };
+    let by_spec = reference.by_spec;
+    let machine_uid = machine["metadata"]["uid"].as_str().unwrap_or_default();
+    let wanted = Wanted { kind, name: &matcher.name, by_spec, by_status: !by_spec, machine_uid };
     match stash::accept(&stash, &decoded, &wanted) {
-        Ok(Acceptance::Use | Acceptance::Upgrade) => Ok(decoded.object),
+        Ok(Acceptance::Use | Acceptance::Upgrade) => Ok(Some(decoded.object)),
+        Ok(Acceptance::Stale) if !by_spec => Ok(None),
         Ok(Acceptance::Stale) => Err(failed(format!("ControllerRevision {revision:?} is of another object"))),
         Err(error) => Err(failed(error.to_string())),
     }
 }
 
 /// The ControllerRevision with the copy of an object.
-fn pinned(pool: &ObjectId, namespace: &str, object: &Object, family: Family) -> Result<Value, Open> {
+fn pinned(pool: &ObjectId, scope: Scope<'_>, object: &Object, family: Family) -> Result<Value, Open> {
     let owner = Owner {
         api_version: POOL_API_VERSION.to_owned(),
         kind: POOL_KIND.to_owned(),
@@ -206,15 +311,15 @@ fn pinned(pool: &ObjectId, namespace: &str, object: &Object, family: Family) -> 
         uid: pool.uid.as_str().to_owned(),
         controller: true,
     };
+    let failed = |message: String| problem(not_found(family), cause(scope, family, "name", message));
     let name = &object.identity.name;
     if name.len() > validation::LONGEST_NAME {
         let (kind, most) = (object.kind, validation::LONGEST_NAME);
-        let message =
-            format!("the name of {kind} {name:?} has more than {most} characters, so it cannot be pinned");
-        return Err(Open::Unresolved(not_found(family), message));
+        return Err(failed(format!(
+            "the name of {kind} {name:?} has more than {most} characters, so it cannot be pinned"
+        )));
     }
-    let mut stash = Stash::of(object, owner, namespace)
-        .map_err(|error| Open::Unresolved(not_found(family), error.to_string()))?;
+    let mut stash = Stash::of(object, owner, scope.namespace).map_err(|error| failed(error.to_string()))?;
     stash.labels.insert(POOL_UID.to_owned(), pool.uid.as_str().to_owned());
     Ok(stash.to_json())
 }

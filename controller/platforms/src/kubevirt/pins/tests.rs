@@ -261,3 +261,135 @@ fn a_released_machine_becomes_a_further_owner_of_its_pins() {
         "KubeVirt's own copies stay as they are"
     );
 }
+
+fn with_policy(policy: &str) -> Value {
+    let mut spec = both();
+    spec[policy::FIELD] = json!(policy);
+    spec
+}
+
+/// The spec of a machine that is created from the content of a revision.
+fn machine(content: &Value) -> Value {
+    let mut machine = content[TEMPLATE]["spec"].clone();
+    apply(&mut machine, &content[FIELD]);
+    machine
+}
+
+fn cluster() -> [(&'static str, Value); 2] {
+    let devices =
+        json!({ "devices": { "preferredInputBus": "virtio", "preferredAutoattachInputDevice": true } });
+    [(SMALL, instancetype(3, "2048Mi")), (LINUX, preference(&devices))]
+}
+
+#[test]
+fn the_policy_expand_writes_type_and_preference_into_machines_and_stores_no_copies() {
+    let content = resolved(&with_policy("Expand"), &cluster());
+    assert!(objects(&content).is_empty(), "{content}");
+    let machine = machine(&content);
+    assert_eq!((machine.get("instancetype"), machine.get("preference")), (None, None));
+    let domain = &machine["template"]["spec"]["domain"];
+    assert_eq!(domain["memory"]["guest"], "2048Mi");
+    assert_eq!(domain["cpu"]["sockets"], 2);
+    assert_eq!(domain["devices"]["inputs"][0]["bus"], "virtio");
+    assert_eq!(domain["devices"].get("interfaces"), None, "general defaults are KubeVirt's");
+    assert_eq!(content[TEMPLATE], both()[TEMPLATE], "the template itself stays as the user wrote it");
+}
+
+#[test]
+fn pinned_and_expanded_machines_start_the_same_instance() {
+    let pinned = expanded(&resolved(&both(), &cluster())).unwrap();
+    let content = resolved(&with_policy("Expand"), &cluster());
+    assert_eq!(expanded(&content).unwrap(), pinned);
+    assert_eq!(machine(&content), pinned["spec"]);
+    assert_eq!(expanded(&both()), None, "nothing is copied yet");
+}
+
+#[test]
+fn the_policy_per_member_leaves_the_matchers_to_kubevirt() {
+    assert!(!has_references(&with_policy("PerMember")));
+    assert!(has_references(&with_policy("Expand")));
+    assert!(has_references(&with_policy("unknown")), "it counts as Pin");
+}
+
+#[test]
+fn where_the_cluster_expands_pins_are_written_out() {
+    let mut spec = both();
+    assert!(write_out(&mut spec));
+    assert_eq!(spec, with_policy("Expand"));
+    for mut other in [with_policy("Expand"), with_policy("PerMember"), super::tests::spec(&json!({}))] {
+        let before = other.clone();
+        assert!(!write_out(&mut other));
+        assert_eq!(other, before);
+    }
+}
+
+#[test]
+fn a_change_of_the_policy_is_a_change_of_a_template_with_matchers() {
+    assert_eq!(canonical_policy(&both()), None, "revisions of earlier versions have no policy");
+    assert_eq!(canonical_policy(&with_policy("Pin")), None);
+    assert_eq!(canonical_policy(&with_policy("Expand")), Some("Expand"));
+    let without = json!({ (policy::FIELD): "Expand", (TEMPLATE): { "spec": {} } });
+    assert_eq!(canonical_policy(&without), None);
+}
+
+#[test]
+fn the_annotation_gives_the_policy_if_the_spec_has_none() {
+    let completed = |mut spec: Value, annotation: Option<&str>| {
+        policy::complete(&mut spec, annotation.map(str::to_owned).as_ref());
+        spec
+    };
+    assert_eq!(completed(both(), Some("Expand")), with_policy("Expand"));
+    assert_eq!(completed(with_policy("PerMember"), Some("Expand")), with_policy("PerMember"));
+    assert_eq!(completed(both(), Some("expand")), both());
+    assert_eq!(completed(both(), None), both());
+}
+
+#[test]
+fn references_are_compared_with_normalized_kinds() {
+    let of = |kind: Value| {
+        references(&json!({ "instancetype": { "name": "small", "kind": kind, "revisionName": "r" } }))
+    };
+    let expected = of(json!(null));
+    assert_eq!(&*expected.text, "VirtualMachineClusterInstancetype/small@r ");
+    assert_eq!(expected.copies, ["r".into()]);
+    assert_eq!(of(json!("virtualmachineclusterinstancetypes")), expected, "KubeVirt completes an empty kind");
+    assert_ne!(of(json!("VirtualMachineInstancetype")), expected);
+    assert_eq!(references(&json!({ "preference": null })), References::default());
+}
+
+#[test]
+fn machines_refer_to_what_their_revision_says() {
+    let content = resolved(&both(), &cluster());
+    assert_eq!(references_of(&content), Some(references(&machine(&content))));
+    assert_eq!(references_of(&resolved(&with_policy("Expand"), &cluster())), Some(References::default()));
+    assert_eq!(references_of(&both()), None, "KubeVirt completes the references of these machines");
+}
+
+#[rstest]
+#[case::the_same(instancetype(3, "2048Mi"), None)]
+#[case::another_spelling(instancetype(4, "2Gi"), None)]
+#[case::another_size(instancetype(4, "4Gi"), Some("SpecChanged"))]
+#[case::created_again(recreated("4Gi"), Some("Recreated"))]
+#[case::created_again_with_the_same_spec(recreated("2Gi"), None)]
+#[case::gone(Value::Null, Some("Deleted"))]
+fn a_copy_is_outdated_if_its_original_differs(#[case] live: Value, #[case] expected: Option<&str>) {
+    for policy in ["Pin", "Expand"] {
+        let content = resolved(&with_policy(policy), &cluster());
+        let copies = source::all(&content);
+        let named: Vec<_> = copies.iter().map(|copy| (&*copy.kind, &*copy.namespace, &*copy.name)).collect();
+        let preference = ("VirtualMachinePreference", NAMESPACE, "linux");
+        assert_eq!(named, [("VirtualMachineClusterInstancetype", "", "small"), preference]);
+        let report = source::outdated(&copies[0], Some(&live).filter(|live| !live.is_null()));
+        assert_eq!(report.as_ref().map(|report| report.reason), expected);
+        assert!(
+            report
+                .is_none_or(|report| report.message.contains("VirtualMachineClusterInstancetype small was "))
+        );
+    }
+}
+
+fn recreated(memory: &str) -> Value {
+    let mut object = instancetype(1, memory);
+    object["metadata"]["uid"] = json!("another-uid");
+    object
+}

@@ -7,6 +7,7 @@ use vmpool_engine::model::{Budget, ObjectId};
 use super::super::keys::LABEL_VALUE;
 use super::super::labels::Labels;
 use super::super::objects::{Finalizers, PoolObject};
+use super::super::pins::policy;
 use super::super::selectors::LabelSelector;
 use super::strategy::{self, Autohealing, Messages, NameGeneration, ScaleIn, ScaleInMode, Update};
 
@@ -111,6 +112,7 @@ fn read(spec: &Value, validation_errors: &mut Vec<String>) -> (Settings, Vec<Str
             .map_err(|error| validation_errors.push(format!("selector: {error}")))
             .ok(),
     };
+    messages.0.extend(policy::error(&spec[policy::FIELD], policy::FIELD));
     (settings, messages.0)
 }
 

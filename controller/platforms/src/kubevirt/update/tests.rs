@@ -466,3 +466,22 @@ proptest! {
         prop_assert!(result["spec"]["runStrategy"].is_null() || result["spec"]["running"].is_null());
     }
 }
+
+/// All machines of a revision use the same copies, so a matcher that a user changed is set back, unlike other edits.
+#[rstest]
+#[case::another_copy(json!({ "name": "small", "revisionName": "by-hand" }))]
+#[case::another_type(json!({ "name": "large" }))]
+#[case::none(Value::Null)]
+fn the_next_update_sets_a_changed_reference_back(#[case] by_hand: Value) {
+    let content = template(&json!({ "spec": { "instancetype": { "name": "small" } } }));
+    let next = merged(content.clone(), &inner(&json!({ "hostname": "h" })));
+    let pins = json!({ "instancetype": { "matcher": { "name": "small", "revisionName": "pin" } } });
+    let pinned = |content| Template { pins: &pins, ..of(content) };
+    let mut live = fixtures::machine();
+    live["spec"]["instancetype"] = by_hand;
+    live["spec"]["preference"] = json!({ "name": "by-hand" });
+    let patch = update(&live, Some(pinned(&content)), pinned(&next), 0, "herd-2").unwrap();
+    let machine = merged(live, &patch);
+    assert_eq!(machine["spec"]["instancetype"], pins["instancetype"]["matcher"]);
+    assert_eq!(machine["spec"].get("preference"), None);
+}

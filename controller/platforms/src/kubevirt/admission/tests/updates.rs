@@ -1,7 +1,7 @@
 //! Rules about changes, and changes that are always allowed.
 
 use rstest::rstest;
-use vmpool_api::kubevirt::annotations::SCALE_IN_TARGETS;
+use vmpool_api::kubevirt::annotations::{INSTANCETYPE_POLICY, SCALE_IN_TARGETS};
 
 use super::*;
 
@@ -95,4 +95,36 @@ fn only_changed_names_and_labels_need_the_other_pools() {
     assert_eq!(lookups(Some(&old), &machine("/template/metadata/labels/tier", json!("a"))), 1);
     // A request that is rejected anyway reads nothing.
     assert_eq!(lookups(None, &machine("/runStrategy", Value::Null)), 0);
+}
+
+#[rstest]
+#[case::by_the_field(json!("Expand"), Value::Null, 2, false)]
+#[case::by_the_annotation(Value::Null, json!("PerMember"), 2, false)]
+#[case::without_machines(json!("Expand"), Value::Null, 0, true)]
+#[case::to_the_default(json!("Pin"), Value::Null, 2, true)]
+#[case::an_annotation_that_the_field_overrides(json!("Pin"), json!("Expand"), 2, true)]
+fn the_policy_for_instance_types_changes_only_without_machines(
+    #[case] field: Value,
+    #[case] annotation: Value,
+    #[case] machines: u64,
+    #[case] allowed: bool,
+) {
+    let old = with(pool(), "/status", json!({ "replicas": machines }));
+    let mut new = with(old.clone(), "/spec/instancetypePolicy", field);
+    if !annotation.is_null() {
+        new = with(new, "/metadata/annotations", json!({ INSTANCETYPE_POLICY: annotation }));
+    }
+    let expected: &[Rule] = if allowed { &[] } else { &[Rule::PolicyChanged] };
+    assert_eq!(refused(&update(&old, &new)), expected);
+    let deleting = with(new, "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+    assert_allowed(&update(&old, &deleting));
+}
+
+#[test]
+fn the_policy_for_instance_types_is_one_that_exists() {
+    let field = with(pool(), "/spec/instancetypePolicy", json!("Copy"));
+    assert_eq!(refused(&create(&field)), [Rule::UnknownWord]);
+    let annotation = with(pool(), "/metadata/annotations", json!({ INSTANCETYPE_POLICY: "pin" }));
+    assert_eq!(refused(&create(&annotation)), [Rule::UnknownWord]);
+    assert_allowed(&create(&with(pool(), "/spec/instancetypePolicy", json!("PerMember"))));
 }

@@ -1,0 +1,71 @@
+//! Conditions about pinned copies.
+
+use std::sync::Arc;
+
+use rstest::rstest;
+
+use super::{condition, shown};
+use crate::condition::{INSTANCETYPE_OUTDATED, MEMBERS_DRIFTED, PINNING_UNAVAILABLE};
+use crate::model::{PinReport, References};
+use crate::testing::{World, name};
+
+fn referring(world: World, number: u64, text: &str) -> World {
+    let references = Arc::new(References { text: text.into(), copies: Vec::new() });
+    world.edit(&name(number), |machine| machine.references = references)
+}
+
+/// Two machines of revision `r1`, whose machines refer to `pin`.
+fn world() -> World {
+    let world = World::desiring(2).with_machines(2);
+    let world = world.pool(|pool| pool.revision.references = [("r1".into(), "pin".into())].into());
+    referring(referring(world, 0, "pin"), 1, "pin")
+}
+
+#[rstest]
+#[case::none(world(), None)]
+#[case::one(
+    referring(world(), 1, "by hand"),
+    Some(
+        "True ReferencesChanged: 1 machine refers to another instance type or preference than the revision that was \
+          written to them: "
+    )
+)]
+#[case::its_revision_has_no_copies(referring(world(), 1, "x").pool(|pool| pool.revision.references.clear()), None)]
+#[case::it_leaves(referring(world(), 1, "x").edit(&name(1), |machine| machine.terminating = true), None)]
+#[case::another_revision(referring(world(), 1, "x").edit(&name(1), |machine| machine.written = Some("r0".into())), None)]
+fn machines_have_drifted_if_they_differ_from_what_was_written(
+    #[case] world: World,
+    #[case] expected: Option<&str>,
+) {
+    let found = condition(&shown(&world), MEMBERS_DRIFTED);
+    match expected {
+        None => assert_eq!(found, None),
+        Some(expected) => {
+            let found = found.unwrap();
+            assert!(found.starts_with(expected) && found.contains(&*name(1)), "{found}");
+        }
+    }
+}
+
+#[test]
+fn the_condition_names_ten_machines_at_most() {
+    let world = World::desiring(12).with_machines(12);
+    let world = world.pool(|pool| pool.revision.references = [("r1".into(), "pin".into())].into());
+    let found = condition(&shown(&world), MEMBERS_DRIFTED).unwrap();
+    assert!(found.contains("12 machines refer") && found.contains(" and 2 more;"), "{found}");
+}
+
+#[test]
+fn a_pool_shows_that_its_copies_are_outdated_or_impossible() {
+    let world = world();
+    assert_eq!(condition(&shown(&world), INSTANCETYPE_OUTDATED), None);
+    assert_eq!(condition(&shown(&world), PINNING_UNAVAILABLE), None);
+    let world = world.pool(|pool| {
+        pool.revision.pins_unavailable = true;
+        pool.revision.pins_outdated = Some(PinReport { reason: "Deleted", message: "it is gone".into() });
+    });
+    assert_eq!(condition(&shown(&world), INSTANCETYPE_OUTDATED).unwrap(), "True Deleted: it is gone");
+    assert!(
+        condition(&shown(&world), PINNING_UNAVAILABLE).unwrap().starts_with("True ClusterPolicyExpands: ")
+    );
+}

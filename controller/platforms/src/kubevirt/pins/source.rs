@@ -1,0 +1,113 @@
+//! Instance types and preferences as they are now, and how they differ from their copies.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use vmpool_api::instancetype::API_VERSION;
+use vmpool_api::kubevirt::annotations::REFRESH_INSTANCETYPE;
+use vmpool_engine::model::PinReport;
+use vmpool_instancetype::model::Object;
+use vmpool_instancetype::stash::{self, Outdated};
+
+use super::resolve::FAMILIES;
+use super::{FIELD, copied};
+use crate::{Copied, Source, SourceVisitor, slim_metadata};
+
+/// The fields of an instance type or a preference that vmpool reads.
+#[derive(Clone, Debug, Deserialize)]
+struct Facts {
+    #[serde(deserialize_with = "slim_metadata")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Value,
+}
+
+macro_rules! kinds {
+    ($($name:ident, $kind:literal, $plural:literal, $is_namespaced:literal;)+) => {
+        $(
+            #[derive(Clone, Debug, Deserialize)]
+            #[serde(from = "Facts")]
+            struct $name {
+                metadata: ObjectMeta,
+                spec: Value,
+            }
+
+            impl From<Facts> for $name {
+                fn from(Facts { mut metadata, spec }: Facts) -> Self {
+                    (metadata.labels, metadata.annotations) = (None, None);
+                    Self { metadata, spec }
+                }
+            }
+
+            crate::api_object!($name, "instancetype.kubevirt.io", "v1beta1", $kind, $plural);
+
+            impl Source for $name {
+                const IS_NAMESPACED: bool = $is_namespaced;
+
+                fn content(&self) -> Value {
+                    let ObjectMeta { name, namespace, uid, .. } = &self.metadata;
+                    json!({
+                        "apiVersion": API_VERSION,
+                        "kind": $kind,
+                        "metadata": { "name": name, "namespace": namespace, "uid": uid },
+                        "spec": self.spec,
+                    })
+                }
+            }
+        )+
+
+        /// Visits the four kinds.
+        pub fn each(visitor: &mut impl SourceVisitor) {
+            $(visitor.visit::<$name>();)+
+        }
+    };
+}
+
+kinds! {
+    Instancetype, "VirtualMachineInstancetype", "virtualmachineinstancetypes", true;
+    ClusterInstancetype, "VirtualMachineClusterInstancetype", "virtualmachineclusterinstancetypes", false;
+    Preference, "VirtualMachinePreference", "virtualmachinepreferences", true;
+    ClusterPreference, "VirtualMachineClusterPreference", "virtualmachineclusterpreferences", false;
+}
+
+/// The objects of which the content of a revision contains copies that the controller made. What a template pins itself, by a
+/// `revisionName`, is not compared.
+pub fn all(revision: &Value) -> Vec<Copied> {
+    let pins = &revision[FIELD];
+    let made = FAMILIES.into_iter().filter(|family| {
+        let pin = &pins[family.field()];
+        pin["revision"].is_object() || pin["data"].is_object()
+    });
+    made.filter_map(|family| {
+        let object = copied(revision, family);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let metadata = &object["metadata"];
+        Some(Copied {
+            kind: object["kind"].as_str()?.to_owned(),
+            namespace: text(&metadata["namespace"]),
+            name: text(&metadata["name"]),
+            content: object.clone(),
+        })
+    })
+    .collect()
+}
+
+/// How a copy differs from its original.
+pub fn outdated(copy: &Copied, original: Option<&Value>) -> Option<PinReport> {
+    let Copied { kind, name, .. } = copy;
+    let stashed = Object::read(copy.content.clone()).ok()?;
+    let live = original.map(|live| Object::read(live.clone())).transpose().ok()?;
+    let (reason, what) = match stash::outdated(&stashed, live.as_ref())? {
+        Outdated::Deleted => ("Deleted", "was deleted"),
+        Outdated::Recreated => ("Recreated", "was created again with another spec"),
+        Outdated::SpecChanged => ("SpecChanged", "was changed"),
+    };
+    let remedy = match original {
+        None => "create it again, or name another one, before you change the template".to_owned(),
+        Some(_) => {
+            format!("to use it as it is now, change annotation {REFRESH_INSTANCETYPE} of the template")
+        }
+    };
+    let message = format!("{kind} {name} {what}, and machines use the copy of their revision; {remedy}");
+    Some(PinReport { reason, message })
+}
