@@ -10,6 +10,9 @@ pub const CLAIM: &str = "claim";
 /// The name of the subresource for releases of claimed machines.
 pub const RELEASE: &str = "release";
 
+/// The name of the subresource with instance type and preference written out.
+pub const EXPAND: &str = "expand-spec";
+
 /// The served API groups.
 pub type Apis = &'static [RemovalApi];
 

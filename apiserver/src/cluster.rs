@@ -17,6 +17,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use vmpool_engine::ObjectId;
+use vmpool_platforms::Reference;
 use vmpool_platforms::removal::{Stored, StoredResource, instance_addresses};
 use vmpool_runtime::{Env, telemetry};
 
@@ -166,12 +167,12 @@ impl Cluster {
     }
 
     /// Reads the stored machine with this name, with spec and status.
-    pub(crate) async fn whole_machine(
+    pub(crate) async fn whole_machine<T: DeserializeOwned>(
         &self,
         stored: &Stored,
         namespace: &str,
         name: &str,
-    ) -> Result<Box<RawValue>, CallError> {
+    ) -> Result<T, CallError> {
         self.read(&path(&stored.machines, namespace), name, false).await
     }
 
@@ -196,6 +197,15 @@ impl Cluster {
                 }
                 result => return result,
             }
+        }
+    }
+
+    /// Reads an object that another one refers to; `None` if it does not exist.
+    pub(crate) async fn referenced(&self, reference: &Reference) -> Result<Option<Value>, CallError> {
+        match self.read(&reference.collection, &reference.name, false).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
         }
     }
 

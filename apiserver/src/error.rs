@@ -161,6 +161,24 @@ pub enum Error {
     /// Too many requests wait in this process.
     #[error("too many requests are in flight; try again later")]
     Overloaded,
+    /// A machine or a pool cannot be expanded.
+    #[error("{message}")]
+    NotExpanded {
+        /// The HTTP status.
+        code: StatusCode,
+        /// What is wrong, and what to do.
+        message: String,
+        /// The fields that are wrong.
+        causes: Vec<FieldCause>,
+    },
+    /// The pool has no such revision.
+    #[error(
+        "controllerrevisions.apps \"{revision}\" not found: the pool has no stored revision of this name"
+    )]
+    RevisionNotFound {
+        /// The requested name.
+        revision: String,
+    },
     /// A request to kube-apiserver failed, or this program has a bug.
     #[error("{0}")]
     Internal(String),
@@ -179,6 +197,17 @@ pub enum Error {
         /// The message, for users.
         message: String,
     },
+}
+
+/// A field that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldCause {
+    /// The reason, for programs.
+    pub reason: String,
+    /// What is wrong, and what to do.
+    pub message: String,
+    /// The path of the field.
+    pub field: String,
 }
 
 /// A protected target of a removal.
@@ -219,6 +248,7 @@ impl Error {
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::UnknownPath
             | Self::PoolNotFound { .. }
+            | Self::RevisionNotFound { .. }
             | Self::ClaimLost { .. }
             | Self::ClaimNotFound { .. } => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
@@ -237,6 +267,7 @@ impl Error {
             Self::RecordFull { .. } | Self::Overloaded => StatusCode::TOO_MANY_REQUESTS,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Timeout(_) | Self::ClaimTimeout(_) => StatusCode::GATEWAY_TIMEOUT,
+            Self::NotExpanded { code, .. } => *code,
             Self::Forwarded { code, .. } => {
                 StatusCode::from_u16(*code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
             }
@@ -248,7 +279,7 @@ impl Error {
         match self {
             Self::Unauthorized => "Unauthorized",
             Self::Forbidden(_) => "Forbidden",
-            Self::UnknownPath | Self::PoolNotFound { .. } => "NotFound",
+            Self::UnknownPath | Self::PoolNotFound { .. } | Self::RevisionNotFound { .. } => "NotFound",
             Self::MethodNotAllowed { .. } => "MethodNotAllowed",
             Self::NotAcceptable => "NotAcceptable",
             Self::UnsupportedMediaType => "UnsupportedMediaType",
@@ -256,7 +287,9 @@ impl Error {
             Self::IncompleteBody
             | Self::BadRequest(_)
             | Self::TargetNotFound { .. }
-            | Self::TargetNotInPool { .. } => "BadRequest",
+            | Self::TargetNotInPool { .. }
+            | Self::NotExpanded { code: StatusCode::BAD_REQUEST, .. } => "BadRequest",
+            Self::NotExpanded { code: StatusCode::UNPROCESSABLE_ENTITY, .. } => "Invalid",
             Self::Conflict { .. } | Self::MachineProtected { .. } => "Conflict",
             Self::NoMachineAvailable { .. } => "NoMachineAvailable",
             Self::ClaimLost { .. } => "ClaimLost",
@@ -264,7 +297,7 @@ impl Error {
             Self::ClaimNotFound { .. } => "ClaimNotFound",
             Self::Unavailable { .. } => "ServiceUnavailable",
             Self::RecordFull { .. } | Self::Overloaded => "TooManyRequests",
-            Self::Internal(_) => "InternalError",
+            Self::Internal(_) | Self::NotExpanded { .. } => "InternalError",
             Self::Timeout(_) | Self::ClaimTimeout(_) => "Timeout",
             Self::Forwarded { reason, .. } => reason,
         }
@@ -310,6 +343,15 @@ impl Error {
                 let causes = Some(targets.iter().map(cause).collect());
                 StatusDetails { causes, ..of_resource(&stored.pools, pool) }
             }
+            Self::NotExpanded { causes, .. } => {
+                let cause = |cause: &FieldCause| StatusCause {
+                    field: Some(cause.field.clone()),
+                    message: Some(cause.message.clone()),
+                    reason: Some(cause.reason.clone()),
+                };
+                StatusDetails { causes: Some(causes.iter().map(cause).collect()), ..StatusDetails::default() }
+            }
+            Self::RevisionNotFound { revision } => named("apps", "controllerrevisions", revision),
             Self::TargetNotFound { stored, target, .. } | Self::TargetNotInPool { stored, target, .. } => {
                 of_resource(&stored.machines, target)
             }

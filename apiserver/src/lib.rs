@@ -31,6 +31,7 @@ mod cluster;
 mod discovery;
 mod documents;
 mod error;
+mod expansion;
 mod forced;
 mod metrics;
 mod negotiation;

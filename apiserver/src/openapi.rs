@@ -4,9 +4,9 @@ mod names;
 mod schemas;
 
 use serde_json::{Value, json};
-use vmpool_platforms::removal::RemovalApi;
+use vmpool_platforms::removal::{ExpansionApi, RemovalApi};
 
-use crate::api::{CLAIM, RELEASE, REMOVAL};
+use crate::api::{CLAIM, EXPAND, RELEASE, REMOVAL};
 use names::{gvk, reference, schema_name};
 
 /// `/openapi/v3/apis/GROUP/VERSION`.
@@ -26,6 +26,20 @@ pub(crate) fn v3(api: &RemovalApi, enabled: bool) -> Value {
         document["paths"][format!("{pool}/{CLAIM}")] = write(api, api.claim_kind, claim, "201");
         let release = "release a claimed machine";
         document["paths"][format!("{pool}/{RELEASE}")] = write(api, api.release_kind, release, "200");
+        if let Some(expansion) = &api.expansion {
+            let namespace = format!("/apis/{group}/{version}/namespaces/{{namespace}}");
+            let ExpansionApi { machines, machine_kind, expand_machine, expand_pool, .. } = *expansion;
+            let machine = format!("{namespace}/{machines}/{{name}}/{EXPAND}");
+            document["paths"][machine] = expand(api, "get", (machine_kind, "a machine"));
+            document["paths"][format!("{pool}/{EXPAND}")] =
+                expand(api, "get", (api.kind, "the template of a pool"));
+            for (name, kind, what) in [
+                (expand_machine, machine_kind, "the machine in the body"),
+                (expand_pool, api.kind, "the pool in the body"),
+            ] {
+                document["paths"][format!("{namespace}/{name}")] = expand(api, "put", (kind, what));
+            }
+        }
         document["components"]["schemas"] = schemas::all(api);
     }
     document
@@ -122,6 +136,44 @@ fn write(api: &RemovalApi, kind: &str, description: &str, success: &str) -> Valu
         },
         "parameters": parameters(),
     })
+}
+
+/// A request for an object with instance type and preference written out.
+fn expand(api: &RemovalApi, method: &str, (kind, what): (&str, &str)) -> Value {
+    // The schema of the object is that of the cluster.
+    let object = json!({ "application/json": { "schema": {
+        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+    } } });
+    let is_put = method == "put";
+    let verb = if is_put { "replace" } else { "read" };
+    let mut operation = json!({
+        "tags": [tag(api)],
+        "description": format!("return {what} with instance type and preference written out; nothing is stored"),
+        "operationId": format!("{verb}Namespaced{kind}Expansion"),
+        "responses": {
+            "200": { "description": "done", "content": object },
+            "401": { "description": "Unauthorized" },
+        },
+        "x-kubernetes-action": method,
+        "x-kubernetes-group-version-kind": gvk(api, kind),
+    });
+    if is_put {
+        operation["requestBody"] = json!({ "content": object, "required": true });
+    }
+    let mut parameters = parameters();
+    if is_put && let Some(parameters) = parameters.as_array_mut() {
+        parameters.retain(|parameter| parameter["name"] != "name");
+    }
+    let is_pool = !is_put && kind == api.kind;
+    if is_pool && let Some(parameters) = parameters.as_array_mut() {
+        let query = |name: &str, description: &str| {
+            json!({ "name": name, "in": "query", "description": description,
+                "schema": { "type": "string", "uniqueItems": true } })
+        };
+        parameters.push(query("revision", "The name of a stored revision, whose template is expanded."));
+        parameters.push(query("index", "A number from 0: the response is the machine with this ordinal."));
+    }
+    json!({ method: operation, "parameters": parameters })
 }
 
 fn tag(api: &RemovalApi) -> String {

@@ -1,7 +1,7 @@
 //! The handling of one request.
 //!
 //! ```text
-//!  request ─> health? ─> authentication ─> valid path? ─> authorization ─> document, pool, removal or claim ─> response
+//!  request ─> health? ─> authentication ─> valid path? ─> authorization ─> document, pool, removal, claim, expansion ─> response
 //!                             401             404              403               404, 405, 406 ...
 //!                                                    (if the gate is on)
 //! ```
@@ -17,7 +17,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use vmpool_api::names::is_dns_subdomain;
-use vmpool_platforms::removal::RemovalApi;
+use vmpool_platforms::removal::{ExpansionApi, RemovalApi, Revision};
 use vmpool_runtime::health::Health;
 use vmpool_runtime::https::Peer;
 
@@ -27,6 +27,7 @@ use crate::authentication::User;
 use crate::body::{self, MAX_LENGTH};
 use crate::claims::{read_claim, read_release};
 use crate::error::{Error, json};
+use crate::expansion::{self, Target};
 use crate::forced;
 use crate::metrics::{Resource, Verb};
 use crate::negotiation::{accepted, check_content_type};
@@ -89,6 +90,9 @@ impl State {
             }
             RequestInfo::Resource(request) => {
                 let api = served(self.apis, &request).filter(|_| self.enabled).ok_or(Error::UnknownPath)?;
+                if let Some((target, names)) = Target::of(api, &request) {
+                    return self.expand(api, (target, names), request, parts, body).await;
+                }
                 match &*request.subresource {
                     "" => self.read(api, request, &parts).await,
                     REMOVAL => self.remove(api, request, user, id, parts, body).await,
@@ -128,6 +132,57 @@ impl State {
         Ok(json(StatusCode::OK, &content))
     }
 
+    /// Returns a machine or a pool with instance type and preference written out.
+    async fn expand(
+        &self,
+        api: &RemovalApi,
+        (target, names): (Target, ExpansionApi),
+        request: ResourceRequest,
+        parts: Parts,
+        body: Body,
+    ) -> Result<Response<Body>, Error> {
+        let (mut revision, mut index) = (Revision::Current, None);
+        let object = if target.is_supplied() {
+            let body = content(&request, ("update", "PUT"), &parts, body).await?;
+            expansion::supplied(target, &body, &request.namespace)?
+        } else {
+            if request.verb != "get" {
+                return Err(Error::MethodNotAllowed { allowed: "GET, HEAD" });
+            }
+            accepted(&parts.headers, false)?;
+            if target == Target::StoredPool {
+                (revision, index) = expansion::parameters(parts.uri.query().unwrap_or_default())?;
+            }
+            self.stored(api, (target, names), &request).await?
+        };
+        let which = (&revision, index);
+        let expanded = expansion::expand(&self.cluster, (target, &object), &request.namespace, which).await?;
+        Ok(json(StatusCode::OK, &expanded))
+    }
+
+    /// The stored machine or pool that a request names.
+    async fn stored(
+        &self,
+        api: &RemovalApi,
+        (target, names): (Target, ExpansionApi),
+        request: &ResourceRequest,
+    ) -> Result<Value, Error> {
+        let ResourceRequest { namespace, name, .. } = request;
+        let (read, plural, group): (Result<Value, _>, _, _) = if target == Target::StoredMachine {
+            let read = self.cluster.whole_machine(api.stored, namespace, name).await;
+            (read, names.machine, api.stored.machines.group)
+        } else {
+            (self.cluster.pool(api.stored, namespace, name).await, api.plural, api.group)
+        };
+        read.map_err(|error| {
+            if error.is_not_found() {
+                Error::PoolNotFound { plural, group, pool: name.clone() }
+            } else {
+                Error::Internal(format!("reading {plural} {name:?}: {error}"))
+            }
+        })
+    }
+
     /// Handles a removal request.
     async fn remove(
         &self,
@@ -138,7 +193,7 @@ impl State {
         parts: Parts,
         body: Body,
     ) -> Result<Response<Body>, Error> {
-        let body = content(&request, &parts, body).await?;
+        let body = content(&request, ("create", "POST"), &parts, body).await?;
         let query = parts.uri.query().unwrap_or_default();
         let names = (&*request.namespace, &*request.name);
         let removal = body::read(&body, query, (self.apis, api), names)?;
@@ -167,7 +222,7 @@ impl State {
         parts: Parts,
         body: Body,
     ) -> Result<Response<Body>, Error> {
-        let body = content(&request, &parts, body).await?;
+        let body = content(&request, ("create", "POST"), &parts, body).await?;
         let dry_run = body::has_dry_run(parts.uri.query().unwrap_or_default()).map_err(Error::BadRequest)?;
         let ResourceRequest { namespace, name, subresource, .. } = request;
         let audit = AuditInfo { user, request: id.to_owned() };
@@ -182,13 +237,18 @@ impl State {
     }
 }
 
-/// The body of a request that creates something.
+/// The body of a request with this verb, which a client sends by this method.
 ///
 /// # Errors
 /// The error about the method, the media types or the length.
-async fn content(request: &ResourceRequest, parts: &Parts, body: Body) -> Result<Bytes, Error> {
-    if request.verb != "create" {
-        return Err(Error::MethodNotAllowed { allowed: "POST" });
+async fn content(
+    request: &ResourceRequest,
+    (verb, allowed): (&str, &'static str),
+    parts: &Parts,
+    body: Body,
+) -> Result<Bytes, Error> {
+    if request.verb != verb {
+        return Err(Error::MethodNotAllowed { allowed });
     }
     accepted(&parts.headers, false)?;
     check_content_type(&parts.headers)?;
@@ -212,9 +272,12 @@ fn check_names(apis: Apis, info: &RequestInfo) -> Result<(), Error> {
     }
     if let RequestInfo::Resource(request) = info
         && let Some(api) = served(apis, request)
-        && !request.name.is_empty()
-        && (!is_dns_subdomain(&request.name) || !is_dns_subdomain(&request.namespace))
+        && (!is_dns_subdomain(&request.namespace)
+            || !request.name.is_empty() && !is_dns_subdomain(&request.name))
     {
+        if request.name.is_empty() {
+            return Err(Error::UnknownPath);
+        }
         return Err(Error::PoolNotFound { plural: api.plural, group: api.group, pool: request.name.clone() });
     }
     Ok(())
@@ -223,14 +286,16 @@ fn check_names(apis: Apis, info: &RequestInfo) -> Result<(), Error> {
 /// The API of a request, if its resource is served.
 fn served(apis: Apis, request: &ResourceRequest) -> Option<&'static RemovalApi> {
     let api = api::find(apis, &request.group, &request.version)?;
-    let known = request.resource == api.plural
-        && !request.namespace.is_empty()
-        && !request.has_more_segments
-        && match &*request.subresource {
-            "" => true,
-            REMOVAL | CLAIM | RELEASE => !request.name.is_empty(),
-            _ => false,
-        };
+    if request.namespace.is_empty() || request.has_more_segments {
+        return None;
+    }
+    let known = Target::of(api, request).is_some()
+        || request.resource == api.plural
+            && match &*request.subresource {
+                "" => true,
+                REMOVAL | CLAIM | RELEASE => !request.name.is_empty(),
+                _ => false,
+            };
     known.then_some(api)
 }
 
@@ -249,7 +314,12 @@ fn labels(apis: Apis, info: Option<&RequestInfo>) -> Labels {
             Labels { verb, resource }
         }
         Some(RequestInfo::Resource(request)) => {
+            let target = |api: &'static RemovalApi| Target::of(api, request).map(|(target, _)| target);
             let resource = match (served(apis, request), &*request.subresource) {
+                (Some(api), _) if target(api) == Some(Target::StoredMachine) => Resource::ExpandedMachine,
+                (Some(api), _) if target(api) == Some(Target::Machine) => Resource::ExpandMachine,
+                (Some(api), _) if target(api) == Some(Target::StoredPool) => Resource::ExpandedPool,
+                (Some(api), _) if target(api) == Some(Target::Pool) => Resource::ExpandPool,
                 (Some(_), "") => Resource::Pools,
                 (Some(_), CLAIM) => Resource::Claim,
                 (Some(_), RELEASE) => Resource::Release,
@@ -259,6 +329,7 @@ fn labels(apis: Apis, info: Option<&RequestInfo>) -> Labels {
             let verb = match request.verb {
                 "get" => Verb::Get,
                 "create" => Verb::Create,
+                "update" => Verb::Update,
                 _ => Verb::Other,
             };
             Labels { verb, resource }

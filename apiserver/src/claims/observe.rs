@@ -73,7 +73,10 @@ pub(super) async fn machine(
     name: &str,
 ) -> Result<Option<StoredMachine>, CallError> {
     match cluster.whole_machine(pool.stored, &pool.namespace, name).await {
-        Ok(body) => read(pool, &body).map(Some),
+        Ok(body) => {
+            let body: Box<RawValue> = body;
+            read(pool, &body).map(Some)
+        }
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
     }

@@ -15,6 +15,8 @@ label_values!(
         Get => "get",
         /// Creating an object.
         Create => "create",
+        /// Sending an object that is expanded.
+        Update => "update",
         /// Any other verb.
         Other => "other",
     }
@@ -31,6 +33,14 @@ label_values!(
         Claim => "virtualmachinepools/claim",
         /// A release of a claimed machine.
         Release => "virtualmachinepools/release",
+        /// The expansion of a stored machine.
+        ExpandedMachine => "virtualmachines/expand-spec",
+        /// The expansion of a machine in the request.
+        ExpandMachine => "expand-vm-spec",
+        /// The expansion of a stored pool.
+        ExpandedPool => "virtualmachinepools/expand-spec",
+        /// The expansion of a pool in the request.
+        ExpandPool => "expand-pool-spec",
         /// Discovery, OpenAPI and the version.
         Documents => "documents",
         /// Health checks.

@@ -31,6 +31,12 @@ impl Store {
         let kubevirt = [
             Resource::builtin("pool.kubevirt.io", "v1beta1", "virtualmachinepools", "VirtualMachinePool"),
             Resource::builtin("kubevirt.io", "v1", "virtualmachines", "VirtualMachine"),
+            Resource::builtin(
+                "instancetype.kubevirt.io",
+                "v1beta1",
+                "virtualmachineinstancetypes",
+                "VirtualMachineInstancetype",
+            ),
         ];
         Self {
             model: vmpool_model::Server::new(env, vmpool_model::platform_resources().chain(kubevirt)),

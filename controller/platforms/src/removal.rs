@@ -4,7 +4,8 @@
 use crate::{dvp, kubevirt};
 
 pub use crate::claim_facts::{Page, StoredMachine, instance_addresses};
-pub use crate::removal_api::{PlatformOf, RemovalApi, Stored, StoredResource};
+pub use crate::kubevirt::expansion::{self, Expansion, Problem, Revision};
+pub use crate::removal_api::{ExpansionApi, PlatformOf, RemovalApi, Stored, StoredResource};
 
 /// The served groups. On a cluster with the platform's own API server, a group can belong to the platform: the
 /// APIServices of the cluster decide which groups reach vmpool.

@@ -21,6 +21,23 @@ pub struct RemovalApi {
     pub release_kind: &'static str,
     /// The stored objects.
     pub stored: &'static Stored,
+    /// The expansion of machines and pools, if the platform has instance types.
+    pub expansion: Option<ExpansionApi>,
+}
+
+/// The names of the API that returns machines and pools with instance type and preference written out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpansionApi {
+    /// The plural name of machines.
+    pub machines: &'static str,
+    /// The name of machines in the response about a missing one.
+    pub machine: &'static str,
+    /// The kind of machines.
+    pub machine_kind: &'static str,
+    /// The resource for a machine in the request.
+    pub expand_machine: &'static str,
+    /// The resource for a pool in the request.
+    pub expand_pool: &'static str,
 }
 
 impl RemovalApi {

@@ -25,6 +25,7 @@ pub const VMPOOL: RemovalApi = RemovalApi {
     claim_kind: "VirtualMachinePoolClaim",
     release_kind: "VirtualMachinePoolRelease",
     stored: &STORED,
+    expansion: None,
 };
 
 /// The group of the reference API.

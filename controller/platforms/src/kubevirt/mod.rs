@@ -6,21 +6,23 @@
 //! The layers, lowest first. A module imports only from lower layers:
 //!
 //! 1. `keys`, `labels`, `selectors`, `spelling`: values
-//! 2. `objects`: the fields of stored objects that vmpool reads
-//! 3. `read`: stored objects as plain types
-//! 4. `pins`: copies of instance types and preferences
+//! 2. `pins`: copies of instance types and preferences
+//! 3. `objects`: the fields of stored objects that vmpool reads
+//! 4. `read`: stored objects as plain types
 //! 5. `machine`, `release`, `coexistence`: objects, patches and verdicts from these types
 //! 6. `template`, `revision`, `storage`, `events`: comparisons of templates, stored templates, storage that a new
 //!    machine would share, and the texts of events
 //! 7. `restart`, `update`: what brings a changed template to an existing machine
 //! 8. `publish`, `facts`: the data model of the engine
-//! 9. `platform`: the implementation of [`Platform`](crate::Platform)
+//! 9. `platform`: the implementation of [`Platform`](crate::Platform); `expansion`: machines and pools with instance type and
+//!    preference written out
 //!
 //! `admission` contains the rules of the webhook, and uses `selectors`. `removal` contains the groups of targeted removal.
 
 pub mod admission;
 pub mod coexistence;
 pub mod events;
+pub mod expansion;
 mod facts;
 #[cfg(test)]
 mod fixtures;

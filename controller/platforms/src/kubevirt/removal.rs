@@ -4,7 +4,8 @@
 use vmpool_api::kubevirt::annotations::SCALE_IN_TARGETS;
 use vmpool_api::kubevirt::{GROUP, POOL_GROUP, POOL_VERSION};
 
-use crate::removal_api::{PlatformOf, RemovalApi, Stored, StoredResource};
+use super::keys::MACHINE_KIND;
+use crate::removal_api::{ExpansionApi, PlatformOf, RemovalApi, Stored, StoredResource};
 
 const STORED: Stored = Stored {
     platform: PlatformOf::KubeVirt,
@@ -26,4 +27,11 @@ pub const VMPOOL: RemovalApi = RemovalApi {
     claim_kind: "VirtualMachinePoolClaim",
     release_kind: "VirtualMachinePoolRelease",
     stored: &STORED,
+    expansion: Some(ExpansionApi {
+        machines: "virtualmachines",
+        machine: "virtualmachine",
+        machine_kind: MACHINE_KIND,
+        expand_machine: "expand-vm-spec",
+        expand_pool: "expand-pool-spec",
+    }),
 };

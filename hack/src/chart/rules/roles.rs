@@ -28,7 +28,11 @@ const CONTROLLER_SHARED: Grants = &[
     ("events.k8s.io/events", "create patch"),
 ];
 
-const CONTROLLER_KUBEVIRT_CLUSTER: Grants = &[("kubevirt.io/kubevirts", "list watch")];
+const CONTROLLER_KUBEVIRT_CLUSTER: Grants = &[
+    ("kubevirt.io/kubevirts", "list watch"),
+    ("instancetype.kubevirt.io/virtualmachineclusterinstancetypes", "get list watch"),
+    ("instancetype.kubevirt.io/virtualmachineclusterpreferences", "get list watch"),
+];
 
 const CONTROLLER_KUBEVIRT: Grants = &[
     ("pool.kubevirt.io/virtualmachinepools", "get list watch patch"),
@@ -41,10 +45,8 @@ const CONTROLLER_KUBEVIRT: Grants = &[
     ("cdi.kubevirt.io/datavolumes", "get list patch delete"),
     ("/persistentvolumeclaims", "get list patch delete"),
     ("apps/controllerrevisions", "patch"),
-    ("instancetype.kubevirt.io/virtualmachineinstancetypes", "get"),
-    ("instancetype.kubevirt.io/virtualmachineclusterinstancetypes", "get"),
-    ("instancetype.kubevirt.io/virtualmachinepreferences", "get"),
-    ("instancetype.kubevirt.io/virtualmachineclusterpreferences", "get"),
+    ("instancetype.kubevirt.io/virtualmachineinstancetypes", "get list watch"),
+    ("instancetype.kubevirt.io/virtualmachinepreferences", "get list watch"),
     ("cdi.kubevirt.io/datasources", "get"),
     ("snapshot.storage.k8s.io/volumesnapshots", "get"),
 ];
@@ -103,10 +105,23 @@ const APISERVER_NAMESPACED: Grants = &[
     ("virtualization.deckhouse.io/virtualmachines", "get list patch delete"),
 ];
 
+/// What expansion reads of the whole cluster.
+const APISERVER_KUBEVIRT_CLUSTER: Grants = &[
+    ("instancetype.kubevirt.io/virtualmachineclusterinstancetypes", "get"),
+    ("instancetype.kubevirt.io/virtualmachineclusterpreferences", "get"),
+];
+
 const APISERVER_KUBEVIRT: Grants = &[
     ("pool.kubevirt.io/virtualmachinepools", "get patch"),
     ("kubevirt.io/virtualmachines", "get list patch delete"),
     ("kubevirt.io/virtualmachineinstances", "get"),
+    ("instancetype.kubevirt.io/virtualmachineinstancetypes", "get"),
+    ("instancetype.kubevirt.io/virtualmachinepreferences", "get"),
+    ("apps/controllerrevisions", "get"),
+    ("/persistentvolumeclaims", "get"),
+    ("cdi.kubevirt.io/datavolumes", "get"),
+    ("cdi.kubevirt.io/datasources", "get"),
+    ("snapshot.storage.k8s.io/volumesnapshots", "get"),
 ];
 
 const APISERVER_EVENTS: Grants = &[("events.k8s.io/events", "create")];
@@ -121,6 +136,10 @@ const VIEWER_KUBEVIRT: Grants = &[
     ("pool.kubevirt.io/virtualmachinepools", "get list watch"),
     ("pool.kubevirt.io/virtualmachinepools/scale", "get"),
     ("kubevirt.subresources.vmpool.dev/virtualmachinepools", "get"),
+    ("kubevirt.subresources.vmpool.dev/virtualmachines/expand-spec", "get"),
+    ("kubevirt.subresources.vmpool.dev/virtualmachinepools/expand-spec", "get"),
+    ("kubevirt.subresources.vmpool.dev/expand-vm-spec", "update"),
+    ("kubevirt.subresources.vmpool.dev/expand-pool-spec", "update"),
 ];
 
 /// As KubeVirt's own role `kubevirt.io:edit`, and the scale, which that role lacks.
@@ -221,6 +240,7 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
         ("ClusterRole", "vmpool-apiserver") => {
             vec![
                 (true, APISERVER_CLUSTER),
+                (kubevirt, APISERVER_KUBEVIRT_CLUSTER),
                 (everywhere, APISERVER_EVENTS),
                 (everywhere && dvp, APISERVER_NAMESPACED),
                 (everywhere && kubevirt, APISERVER_KUBEVIRT),

@@ -1,0 +1,157 @@
+//! Expansion: machines and pools with instance type and preference written out. Nothing is stored.
+
+use axum::body::Bytes;
+use http::StatusCode;
+use serde_json::Value;
+use vmpool_platforms::Found;
+use vmpool_platforms::removal::{Expansion, ExpansionApi, Problem, RemovalApi, Revision, expansion};
+
+use crate::api::EXPAND;
+use crate::cluster::Cluster;
+use crate::error::{Error, FieldCause};
+use crate::request_info::ResourceRequest;
+
+/// What a request expands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A stored machine.
+    StoredMachine,
+    /// The machine in the request.
+    Machine,
+    /// A stored pool.
+    StoredPool,
+    /// The pool in the request.
+    Pool,
+}
+
+impl Target {
+    /// What the request expands; `None` if it is another request.
+    pub(crate) fn of(api: &RemovalApi, request: &ResourceRequest) -> Option<(Self, ExpansionApi)> {
+        let expansion = api.expansion?;
+        let (resource, subresource) = (&*request.resource, &*request.subresource);
+        let target = match (request.name.is_empty(), subresource) {
+            (false, EXPAND) if resource == expansion.machines => Self::StoredMachine,
+            (false, EXPAND) if resource == api.plural => Self::StoredPool,
+            (true, "") if resource == expansion.expand_machine => Self::Machine,
+            (true, "") if resource == expansion.expand_pool => Self::Pool,
+            _ => return None,
+        };
+        Some((target, expansion))
+    }
+
+    /// Whether the object is in the body of the request.
+    pub(crate) fn is_supplied(self) -> bool {
+        matches!(self, Self::Machine | Self::Pool)
+    }
+}
+
+/// The object in the body of a request.
+///
+/// # Errors
+/// [`Error::BadRequest`], [`Error::NotExpanded`] with the violation of the schema.
+pub(crate) fn supplied(target: Target, body: &Bytes, namespace: &str) -> Result<Value, Error> {
+    let refuse = |why: String| Err(Error::BadRequest(why));
+    if body.is_empty() {
+        return refuse("the body of the request is empty; send the object as JSON".to_owned());
+    }
+    let object: Value = match serde_json::from_slice(body) {
+        Ok(object) => object,
+        Err(error) => return refuse(format!("the body of the request is not JSON: {error}")),
+    };
+    let check = if target == Target::Pool { expansion::check_pool } else { expansion::check_machine };
+    if let Err(message) = check(&object) {
+        let field =
+            message.split(':').next().filter(|field| !field.contains(' ')).unwrap_or_default().to_owned();
+        let cause = FieldCause { reason: "FieldValueInvalid".to_owned(), message: message.clone(), field };
+        let message = format!("the object in the body is invalid: {message}");
+        return Err(Error::NotExpanded { code: StatusCode::BAD_REQUEST, message, causes: vec![cause] });
+    }
+    match object["metadata"]["namespace"].as_str() {
+        None | Some("") => Ok(object),
+        Some(other) if other == namespace => Ok(object),
+        Some(other) => refuse(format!(
+            "the object is in namespace {other:?} and the request in {namespace:?}; use one of them for both"
+        )),
+    }
+}
+
+/// Which template of a pool, and which machine of it, the parameters of a request name.
+///
+/// # Errors
+/// [`Error::BadRequest`].
+pub(crate) fn parameters(query: &str) -> Result<(Revision, Option<u64>), Error> {
+    let (mut revision, mut index) = (Revision::Current, None);
+    for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+        match &*key {
+            "revision" if value.is_empty() => {
+                return Err(Error::BadRequest("revision must be the name of a stored revision".to_owned()));
+            }
+            "revision" => revision = Revision::Named(value.into_owned()),
+            "index" => match value.parse() {
+                Ok(number) => index = Some(number),
+                Err(_) => {
+                    return Err(Error::BadRequest(format!(
+                        "index must be a number from 0, and not {value:?}"
+                    )));
+                }
+            },
+            _ => {}
+        }
+    }
+    Ok((revision, index))
+}
+
+/// Expands an object.
+///
+/// # Errors
+/// The read that failed, or why the object cannot be expanded.
+pub(crate) async fn expand(
+    cluster: &Cluster,
+    (target, object): (Target, &Value),
+    namespace: &str,
+    (revision, index): (&Revision, Option<u64>),
+) -> Result<Value, Error> {
+    let mut found = Found::new();
+    loop {
+        let expanded = match target {
+            Target::StoredMachine | Target::Machine => expansion::machine(object, namespace, &found),
+            Target::StoredPool => expansion::pool(object, namespace, revision, index, &found),
+            Target::Pool => expansion::pool(object, namespace, &Revision::None, None, &found),
+        };
+        match expanded {
+            Expansion::Needs(reference) => {
+                let read = cluster.referenced(&reference).await.map_err(|error| {
+                    Error::Internal(format!("reading {} {:?}: {error}", reference.kind, reference.name))
+                })?;
+                found.insert(reference, read);
+            }
+            Expansion::Done(expanded) => return Ok(expanded),
+            Expansion::Refused(problem) => return Err(refused(target, problem)),
+            Expansion::NoRevision => {
+                let revision = match revision {
+                    Revision::Named(name) => name.clone(),
+                    Revision::None | Revision::Current => String::new(),
+                };
+                return Err(Error::RevisionNotFound { revision });
+            }
+        }
+    }
+}
+
+/// The response that KubeVirt has for machines, and that of invalid objects for pools.
+fn refused(target: Target, problem: Problem) -> Error {
+    let code = match target {
+        Target::StoredMachine => StatusCode::INTERNAL_SERVER_ERROR,
+        Target::Machine => StatusCode::BAD_REQUEST,
+        Target::StoredPool | Target::Pool => StatusCode::UNPROCESSABLE_ENTITY,
+    };
+    let causes = problem.causes.into_iter().map(|cause| FieldCause {
+        reason: format!("{:?}", cause.reason),
+        message: cause.message,
+        field: cause.field,
+    });
+    Error::NotExpanded { code, message: problem.message, causes: causes.collect() }
+}
+
+#[cfg(test)]
+mod tests;

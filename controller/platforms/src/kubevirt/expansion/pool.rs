@@ -1,0 +1,119 @@
+//! Pools.
+
+use serde_json::{Value, json};
+use vmpool_engine::ObjectId;
+use vmpool_instancetype::expand::expand;
+use vmpool_instancetype::fields::Location;
+use vmpool_instancetype::start::Settings;
+
+use super::super::machine::{self, Template};
+use super::super::pins::{self, Resolved, Scope};
+use super::super::read::settings;
+use super::super::{revision, template};
+use super::outcome::Expansion;
+use crate::{Found, Reference};
+
+/// The field of the spec of a pool that contains the template of its machines.
+const TEMPLATE: &str = "virtualMachineTemplate";
+
+/// Which template of a stored pool is expanded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Revision {
+    /// The template in the request. The pool need not be stored.
+    None,
+    /// The current one, with the copies of its revision if it has any.
+    Current,
+    /// That of the stored revision with this name.
+    Named(String),
+}
+
+/// Expands the template of a pool. With `index`, the result is the VirtualMachine with this ordinal, as the controller would
+/// create it. General defaults are KubeVirt's and not filled in.
+pub fn pool(pool: &Value, namespace: &str, which: &Revision, index: Option<u64>, found: &Found) -> Expansion {
+    let text = |path: &str| pool.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    let id = ObjectId::new(text("/metadata/name"), text("/metadata/uid"));
+    let (name, content) = match content(pool, &id, namespace, which, found) {
+        Ok(content) => content,
+        Err(expansion) => return expansion,
+    };
+    let template = match pins::expanded(&content) {
+        Some(template) => template,
+        None => match live(&content[TEMPLATE], namespace, found) {
+            Expansion::Done(template) => template,
+            other => return other,
+        },
+    };
+    let Some(ordinal) = index else {
+        let mut pool = pool.clone();
+        pool["spec"][TEMPLATE] = template;
+        return Expansion::Done(pool);
+    };
+    let names = settings(&content).names;
+    let template = Template { content: &template, names, pins: &Value::Null };
+    Expansion::Done(machine::machine(namespace, &id, template, ordinal, &name))
+}
+
+/// The name of the revision and its content: the spec of the pool, with copies if the revision has any.
+fn content(
+    pool: &Value,
+    id: &ObjectId,
+    namespace: &str,
+    which: &Revision,
+    found: &Found,
+) -> Result<(String, Value), Expansion> {
+    let generation = pool["metadata"]["generation"].as_i64().unwrap_or_default();
+    let [next, _] = revision::names(id, generation);
+    match which {
+        Revision::None => Ok((next, pool["spec"].clone())),
+        Revision::Named(name) => {
+            let content = stored(name, id, namespace, found)?.ok_or(Expansion::NoRevision)?;
+            Ok((name.clone(), content))
+        }
+        Revision::Current => {
+            let wanted = template::canonical(&pool["spec"][TEMPLATE]);
+            let shown = pool["status"]["currentRevision"].as_str().unwrap_or_default().to_owned();
+            for name in std::iter::once(shown).chain(revision::names(id, generation)) {
+                if let Some(content) = stored(&name, id, namespace, found)?
+                    && template::canonical(&content[TEMPLATE]) == wanted
+                {
+                    return Ok((name, content));
+                }
+            }
+            Ok((next, pool["spec"].clone()))
+        }
+    }
+}
+
+/// The content of a stored revision of the pool.
+fn stored(name: &str, pool: &ObjectId, namespace: &str, found: &Found) -> Result<Option<Value>, Expansion> {
+    let reference = Reference {
+        kind: "ControllerRevision",
+        collection: format!("/apis/apps/v1/namespaces/{namespace}/controllerrevisions"),
+        name: name.to_owned(),
+    };
+    let object = pins::read(&reference, found).map_err(Expansion::from)?;
+    let is_ours = |object: &&Value| {
+        let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        let mut owners = owners.filter(|owner| owner["controller"] == true);
+        owners.any(|owner| owner["uid"] == *pool.uid.as_str()) && object["data"][TEMPLATE].is_object()
+    };
+    Ok(object.filter(is_ours).map(|object| object["data"].clone()))
+}
+
+/// Expands a template with the objects as they are now.
+fn live(template: &Value, namespace: &str, found: &Found) -> Expansion {
+    let scope = Scope { namespace, location: Location::Pool };
+    let machine = json!({ "metadata": template["metadata"], "spec": template["spec"] });
+    let Resolved { machine, types, .. } = match pins::resolve_machine(&machine, scope, found) {
+        Ok(resolved) => resolved,
+        Err(open) => return open.into(),
+    };
+    match expand(&machine, &types, &Settings::default(), scope.location) {
+        Ok(mut expanded) => {
+            let mut template = template.clone();
+            template["spec"] = expanded["spec"].take();
+            Expansion::Done(template)
+        }
+        Err(error) => Expansion::Refused(pins::refused(&error, scope.location)),
+    }
+}

@@ -1,0 +1,226 @@
+use rstest::rstest;
+use serde_json::json;
+
+use super::super::fixtures;
+use super::*;
+
+const NAMESPACE: &str = "studio";
+const TYPES: &str =
+    "/apis/instancetype.kubevirt.io/v1beta1/namespaces/studio/virtualmachineinstancetypes/small";
+const REVISIONS: &str = "/apis/apps/v1/namespaces/studio/controllerrevisions/";
+
+fn instancetype(memory: &str) -> Value {
+    json!({
+        "apiVersion": "instancetype.kubevirt.io/v1beta1",
+        "kind": "VirtualMachineInstancetype",
+        "metadata": { "name": "small", "namespace": NAMESPACE, "uid": "uid-of-small", "generation": 1 },
+        "spec": { "cpu": { "guest": 2 }, "memory": { "guest": memory } },
+    })
+}
+
+fn spec() -> Value {
+    json!({
+        "instancetype": { "name": "small", "kind": "VirtualMachineInstancetype" },
+        "template": { "spec": { "domain": { "devices": {} } } },
+    })
+}
+
+/// Expands with a cluster that has these objects, by their paths.
+fn with(cluster: &[(String, Value)], expand: impl Fn(&Found) -> Expansion) -> Expansion {
+    let mut found = Found::new();
+    loop {
+        match expand(&found) {
+            Expansion::Needs(reference) => {
+                let path = format!("{}/{}", reference.collection, reference.name);
+                let object =
+                    cluster.iter().find(|(known, _)| *known == path).map(|(_, object)| object.clone());
+                assert!(found.insert(reference, object).is_none(), "it was read before");
+            }
+            ended => return ended,
+        }
+    }
+}
+
+fn done(expansion: Expansion) -> Value {
+    match expansion {
+        Expansion::Done(value) => value,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn memory(machine: &Value) -> &Value {
+    &machine["spec"]["template"]["spec"]["domain"]["memory"]["guest"]
+}
+
+#[test]
+fn a_machine_without_matchers_stays_as_it_is() {
+    let bare = json!({ "spec": { "template": { "spec": {} } } });
+    assert_eq!(done(with(&[], |found| machine(&bare, NAMESPACE, found))), bare);
+}
+
+#[test]
+fn an_expanded_machine_has_no_matchers_and_expands_to_itself() {
+    let vm = json!({ "metadata": { "name": "m" }, "spec": spec() });
+    let cluster = [(TYPES.to_owned(), instancetype("2048Mi"))];
+    let expanded = done(with(&cluster, |found| machine(&vm, NAMESPACE, found)));
+    assert_eq!(memory(&expanded), "2048Mi");
+    assert_eq!(expanded["spec"].get("instancetype"), None);
+    assert_eq!(done(with(&[], |found| machine(&expanded, NAMESPACE, found))), expanded);
+}
+
+#[test]
+fn a_machine_is_expanded_from_the_copy_that_its_status_names() {
+    let mut vm = json!({ "metadata": { "name": "m", "uid": "uid-of-m" }, "spec": spec() });
+    vm["status"]["instancetypeRef"] = json!({
+        "name": "small", "kind": "VirtualMachineInstancetype", "controllerRevisionRef": { "name": "copy" },
+    });
+    let copy = |name: &str| {
+        let labels = json!({
+            "instancetype.kubevirt.io/object-name": name,
+            "instancetype.kubevirt.io/object-kind": "VirtualMachineInstancetype",
+            "instancetype.kubevirt.io/object-uid": "uid-of-small",
+            "instancetype.kubevirt.io/object-generation": "1",
+            "instancetype.kubevirt.io/object-version": "v1beta1",
+        });
+        let mut data = instancetype("1Gi");
+        data["metadata"]["name"] = json!(name);
+        json!({ "metadata": { "name": "copy", "namespace": NAMESPACE, "labels": labels }, "data": data })
+    };
+    let cluster =
+        |name: &str| [(TYPES.to_owned(), instancetype("4Gi")), (format!("{REVISIONS}copy"), copy(name))];
+    let expanded = |name: &str| done(with(&cluster(name), |found| machine(&vm, NAMESPACE, found)));
+    assert_eq!(memory(&expanded("small")), "1Gi");
+    assert_eq!(memory(&expanded("large")), "4Gi", "the matcher has changed since the copy was recorded");
+}
+
+#[rstest]
+#[case::a_missing_type(spec(), "InstancetypeNotFound", "spec.instancetype.name")]
+#[case::a_kind(json!({ "instancetype": { "name": "a", "kind": "x" } }), "InstancetypeNotFound", "spec.instancetype.kind")]
+#[case::no_name(json!({ "preference": {} }), "PreferenceNotFound", "spec.preference")]
+#[case::a_missing_copy(
+    json!({ "instancetype": { "name": "a", "revisionName": "gone" } }), "InstancetypeNotFound", "spec.instancetype.revisionName"
+)]
+#[case::a_volume(
+    json!({ "instancetype": { "inferFromVolume": "root" } }), "InferenceFailed", "spec.instancetype.inferFromVolume"
+)]
+fn a_refusal_names_the_field(#[case] spec: Value, #[case] reason: &str, #[case] field: &str) {
+    let vm = json!({ "spec": spec });
+    let Expansion::Refused(problem) = with(&[], |found| machine(&vm, NAMESPACE, found)) else { panic!() };
+    assert_eq!((problem.reason, &*problem.causes[0].field), (reason, field));
+    let pool = json!({ "spec": { "virtualMachineTemplate": { "spec": spec } } });
+    let Expansion::Refused(problem) =
+        with(&[], |found| super::pool(&pool, NAMESPACE, &Revision::None, None, found))
+    else {
+        panic!()
+    };
+    let below = format!("spec.virtualMachineTemplate.{field}");
+    assert_eq!((problem.reason, &*problem.causes[0].field), (reason, &*below));
+}
+
+#[test]
+fn a_conflict_names_the_field() {
+    let mut vm = json!({ "spec": spec() });
+    vm["spec"]["template"]["spec"]["domain"]["memory"] = json!({ "guest": "1Gi" });
+    let cluster = [(TYPES.to_owned(), instancetype("2Gi"))];
+    let Expansion::Refused(problem) = with(&cluster, |found| machine(&vm, NAMESPACE, found)) else {
+        panic!()
+    };
+    assert_eq!(problem.causes[0].field, "spec.template.spec.domain.memory.guest");
+}
+
+/// A pool, and its stored revisions `herd-1` with the type of 1Gi and `herd-2` without copies.
+fn herd() -> (Value, Vec<(String, Value)>) {
+    let template = |host: &str| {
+        let mut spec = spec();
+        spec["template"]["spec"]["hostname"] = json!(host);
+        spec["dataVolumeTemplates"] = json!([{ "metadata": { "name": "root" } }]);
+        json!({ "metadata": { "labels": { "a": "b" } }, "spec": spec })
+    };
+    let pool_spec = |host: &str| json!({ "replicas": 1, "virtualMachineTemplate": template(host) });
+    let id = vmpool_engine::ObjectId::new("herd", fixtures::POOL_UID);
+    let types = [(TYPES.to_owned(), instancetype("1Gi"))];
+    let pinned = {
+        let mut found = Found::new();
+        loop {
+            match pins::resolve(&id, NAMESPACE, &pool_spec("one"), &found) {
+                crate::Resolution::Needs(reference) => {
+                    found.insert(reference, Some(types[0].1.clone()));
+                }
+                crate::Resolution::Resolved(content) => break content,
+                other @ crate::Resolution::Unresolved(_) => panic!("{other:?}"),
+            }
+        }
+    };
+    let revision = |number: i64, content: &Value| {
+        let name = format!("herd-{number}");
+        (
+            format!("{REVISIONS}{name}"),
+            super::super::revision::revision(NAMESPACE, &id, &name, number, content),
+        )
+    };
+    let pool = json!({
+        "metadata": { "name": "herd", "namespace": NAMESPACE, "uid": fixtures::POOL_UID, "generation": 3 },
+        "spec": pool_spec("one"),
+        "status": { "currentRevision": "herd-1" },
+    });
+    let foreign = super::super::revision::revision(
+        NAMESPACE,
+        &vmpool_engine::ObjectId::new("herd", "another-pool"),
+        "herd-9",
+        9,
+        &pinned,
+    );
+    let mut cluster =
+        vec![revision(1, &pinned), revision(2, &pool_spec("two")), (format!("{REVISIONS}herd-9"), foreign)];
+    // The live type is larger by now.
+    cluster.push((TYPES.to_owned(), instancetype("8Gi")));
+    (pool, cluster)
+}
+
+fn expanded(which: &Revision, index: Option<u64>) -> Expansion {
+    let (pool, cluster) = herd();
+    with(&cluster, |found| super::pool(&pool, NAMESPACE, which, index, found))
+}
+
+#[test]
+fn a_pool_is_expanded_from_the_copies_of_its_current_revision() {
+    let pool = done(expanded(&Revision::Current, None));
+    let template = &pool["spec"]["virtualMachineTemplate"];
+    assert_eq!(memory(template), "1Gi");
+    assert_eq!(template["spec"].get("instancetype"), None);
+    assert_eq!(
+        (&pool["spec"]["replicas"], &pool["status"]["currentRevision"]),
+        (&json!(1), &json!("herd-1"))
+    );
+}
+
+#[test]
+fn a_pool_without_copies_of_its_template_is_expanded_from_the_live_objects() {
+    let (mut pool, cluster) = herd();
+    pool["spec"]["virtualMachineTemplate"]["spec"]["template"]["spec"]["hostname"] = json!("three");
+    let new = done(with(&cluster, |found| super::pool(&pool, NAMESPACE, &Revision::Current, None, found)));
+    assert_eq!(memory(&new["spec"]["virtualMachineTemplate"]), "8Gi");
+    let supplied = done(with(&cluster, |found| super::pool(&pool, NAMESPACE, &Revision::None, None, found)));
+    assert_eq!(supplied, new);
+}
+
+#[test]
+fn an_older_revision_is_expanded_from_its_own_template() {
+    let old = done(expanded(&Revision::Named("herd-2".to_owned()), None));
+    assert_eq!(old["spec"]["virtualMachineTemplate"]["spec"]["template"]["spec"]["hostname"], "two");
+    for unknown in ["herd-9", "herd-5", "../secrets"] {
+        assert_eq!(expanded(&Revision::Named(unknown.to_owned()), None), Expansion::NoRevision, "{unknown}");
+    }
+}
+
+#[test]
+fn the_machine_with_an_index_has_its_name_and_the_suffixes() {
+    let machine = done(expanded(&Revision::Current, Some(4)));
+    assert_eq!(
+        (&machine["kind"], &machine["metadata"]["name"]),
+        (&json!("VirtualMachine"), &json!("herd-4"))
+    );
+    assert_eq!(machine["spec"]["dataVolumeTemplates"][0]["metadata"]["name"], "root-4");
+    assert_eq!(memory(&machine), "1Gi");
+    assert_eq!(machine["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"], "herd-1");
+}
