@@ -308,7 +308,9 @@ impl World {
             return self.now();
         }
         let pool = self.server.get(self.resources().pools, NAMESPACE, POOL);
-        let pool = pool.map(Object::from);
+        // The controller changes no machine of a paused pool, and shortens no protection.
+        let pool =
+            pool.map(Object::from).filter(|pool| !pool.is_kubevirt() || pool.at("/spec/paused") != true);
         let machines = self.server.all(self.resources().machines).into_iter().map(Object::from);
         let machines = machines.filter(|one| pool.as_ref().is_some_and(|pool| one.owner_uid() == pool.uid()));
         let ends = machines.filter_map(|machine| protection::end(&machine));

@@ -1,6 +1,10 @@
 //! I2: the number of machines is limited. Also I6: a target of a targeted removal is not replaced.
 
-use super::timeline::{DesiredState, Timeline, accepted_at};
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::timeline::{DesiredState, READABLE_FOR, Timeline, accepted_at};
 use super::{UserActions, Violation};
 use crate::object::Kind;
 use crate::recorder::History;
@@ -12,6 +16,7 @@ use crate::recorder::History;
 pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
     let mut timeline = Timeline::default();
     let mut found = Vec::new();
+    let mut returns: BTreeMap<String, Timestamp> = BTreeMap::new();
     history.replay(|before, change| {
         timeline.observe(change);
         if change.kind != Kind::Machine || change.removed {
@@ -21,6 +26,9 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
         let former = before.get(Kind::Machine, change.object.uid());
         let belonged = former.is_some_and(|former| former.owner_uid() == pool);
         let returned = former.is_some() && actions.returned.contains(change.object.uid());
+        if returned && !belonged {
+            returns.insert(change.object.uid().to_owned(), change.at);
+        }
         if pool.is_empty() || belonged || returned || actions.late_creates.contains(change.object.name()) {
             return;
         }
@@ -34,7 +42,11 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
         let Some(vacant) = states.iter().map(|state_at| vacant(state_at)).max() else { return };
         let desired = states.iter().map(|state_at| state_at.desired).max().unwrap_or_default();
         let more = actions.in_flight.get(pool).copied().unwrap_or_default();
-        let members = before.owned_by(Kind::Machine, pool).count() + 1;
+        // A writer may not have seen a machine that a user has just returned.
+        let limit = SignedDuration::try_from(READABLE_FOR).unwrap_or(SignedDuration::MAX);
+        let unseen =
+            |uid: &str| returns.get(uid).is_some_and(|returned| change.at.duration_since(*returned) <= limit);
+        let members = before.owned_by(Kind::Machine, pool).filter(|member| !unseen(member.uid())).count() + 1;
         let (name, revision) = (change.object.name(), change.revision);
         if !states.is_empty() && states.iter().all(|state| state.paused) && more == 0 {
             let what = format!("machine {name} was added to the paused pool at revision {revision}");

@@ -595,6 +595,20 @@ fn a_protected_machine_that_a_scale_down_removes_violates_i12(#[case] second: i6
     assert_eq!(history.terminating("b").found(&UserActions::default(), &[]), found);
 }
 
+#[rstest]
+#[case::at_once(0, &[])]
+#[case::long_after(10, &["I2"])]
+fn a_writer_may_not_see_a_machine_that_a_user_has_just_returned(
+    #[case] seconds: i64,
+    #[case] found: &[&str],
+) {
+    let mut released = machine("b");
+    released["metadata"]["ownerReferences"] = Value::Null;
+    let history = two_of(2, "NewestFirst").write(Kind::Machine, released, false).machine("b").later(seconds);
+    let actions = UserActions { returned: ["uid-b".to_owned()].into(), ..UserActions::default() };
+    assert_eq!(history.machine("c").found(&actions, &[]), found);
+}
+
 /// A running machine that is protected, before and after a write that changes these fields.
 fn restarted(before: &Value, after: &Value) -> TestHistory {
     let with = |fields: &Value| {

@@ -35,6 +35,10 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
             plan.requeue_in(left);
         }
     }
+    // Machines that are gone, and whose successors are not created yet.
+    let missing = pool.desired.saturating_sub(observed.pool_machines().count());
+    let exists = |name: &str| observed.pool_machines().any(|machine| *machine.id.name == *name);
+    replacing += failures.replaced_names().filter(|name| !exists(name)).count().min(missing);
     let (protected, mut due): (Vec<_>, Vec<_>) =
         due.into_iter().partition(|machine| machine.is_protected(observed.now));
     protected::block(observed, plan, ProtectedStep::Replacement, &protected);
@@ -154,6 +158,18 @@ mod tests {
         world = observed(world, Duration::from_mins(10));
         world = observed(world, Duration::ZERO);
         assert_eq!(world.memory.start_failures.delay(&first, world.uptime), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_replaced_machine_that_is_gone_uses_budget_until_its_successor_is_created() {
+        let mut world = world(&starts(3), Budget::Machines(1));
+        let gone: Arc<str> = name(1).into();
+        world.memory.start_failures.replaced(&gone, world.uptime);
+        world.machines.retain(|machine| machine.id.name != gone);
+        assert_eq!(deleted(&world.plan()), [""; 0]);
+        // A pool that was scaled down has no successor.
+        let smaller = world.pool(|pool| pool.desired = 3);
+        assert_eq!(deleted(&smaller.plan()).len(), 1);
     }
 
     #[test]

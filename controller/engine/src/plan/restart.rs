@@ -39,7 +39,9 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
             continue;
         };
         let requested = memory.restarts.is_requested(&instance.id.uid, observed.uptime);
-        let skipped = leaving.contains(&machine.id.uid) || requested || instance.terminating;
+        // A machine whose guest has ended runs with the template after its next start.
+        let stopped = machine.activity == Activity::Stopped;
+        let skipped = leaving.contains(&machine.id.uid) || requested || instance.terminating || stopped;
         if skipped || !rollout.selection.includes(machine) {
             continue;
         }

@@ -72,6 +72,12 @@ impl StartFailures {
         (*last + delay).saturating_sub(uptime)
     }
 
+    /// The names of the machines that were replaced and have not run since.
+    pub(super) fn replaced_names(&self) -> impl Iterator<Item = &str> {
+        let replaced = self.replacements.iter().filter(|(_, replacements)| replacements.running.is_none());
+        replaced.map(|(name, _)| &**name)
+    }
+
     /// Whether a machine with this name was replaced and has not run since.
     pub(super) fn is_replacement(&self, name: &str) -> bool {
         self.replacements.get(name).is_some_and(|replacements| replacements.running.is_none())

@@ -177,8 +177,9 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
 }
 
 fn activity(facts: &MachineFacts) -> Activity {
-    // A machine with this strategy starts only when a user requests it.
-    let waits = facts.run_strategy == Some(RunStrategy::Manual)
+    // With these strategies, a machine whose guest has ended starts only when a user requests it.
+    let strategies = [RunStrategy::Manual, RunStrategy::RerunOnFailure, RunStrategy::Once];
+    let waits = facts.run_strategy.is_some_and(|strategy| strategies.contains(&strategy))
         && facts.printable_status == Some(PrintableStatus::Stopped);
     match facts.readiness {
         Readiness::Ready => Activity::Running,

@@ -67,6 +67,16 @@ fn a_changed_instance_is_restarted_within_the_budget_oldest_first() {
     assert_eq!(restarted(&world.plan()), [name(0), name(1)]);
 }
 
+#[test]
+fn a_machine_whose_guest_has_ended_is_not_started() {
+    let ended = |machine: &mut Machine| {
+        machine.activity = Activity::Stopped;
+        machine.instance = Some(instance(&machine.id, "r1", false));
+    };
+    let world = world(2, Budget::Machines(2), parts(2, 1)).edit(&name(0), ended);
+    assert_eq!(restarted(&world.plan()), [name(1)]);
+}
+
 #[rstest]
 #[case::oldest(ScaleDownPolicy::OldestFirst, 0)]
 #[case::newest(ScaleDownPolicy::NewestFirst, 2)]

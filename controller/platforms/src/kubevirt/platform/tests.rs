@@ -87,7 +87,13 @@ fn a_machine_runs_waits_or_is_stopped_on_purpose() {
     assert_eq!(activity(json!({ "running": false }), ready("False")), Activity::Stopped);
     let mut stopped = ready("False");
     stopped["printableStatus"] = json!("Stopped");
-    assert_eq!(activity(json!({ "runStrategy": "Manual" }), stopped), Activity::Stopped);
+    for strategy in ["Manual", "RerunOnFailure", "Once"] {
+        assert_eq!(
+            activity(json!({ "runStrategy": strategy }), stopped.clone()),
+            Activity::Stopped,
+            "{strategy}"
+        );
+    }
 }
 
 #[test]

@@ -180,7 +180,8 @@ pub(super) fn scale_in(value: &Value, messages: &mut Messages) -> ScaleIn {
         Ok(Some(_)) => return unmanaged,
         Err(error) => {
             messages.add(format!("scaleInStrategy {error}"), NONE);
-            return unmanaged;
+            // The strategy may ask to preserve the storage of machines that users delete.
+            return ScaleIn { preservation: StatePreservation::Offline, ..unmanaged };
         }
     };
     let selection = match mode {

@@ -131,7 +131,8 @@ type Safe = fn(&Settings) -> bool;
 #[case::negative_duration(
     json!({"autohealing": {"minFailingToStartDuration": "-1m"}}), "minFailingToStartDuration \"-1m\"", |s: &Settings| s.autohealing.is_none())]
 #[case::scale_in_of_another_type(
-    json!({"scaleInStrategy": []}), "scaleInStrategy [] is not an object", |s: &Settings| s.scale_in.mode == ScaleInMode::Unmanaged)]
+    json!({"scaleInStrategy": []}), "scaleInStrategy [] is not an object",
+    |s: &Settings| s.scale_in.mode == ScaleInMode::Unmanaged && s.scale_in.preservation == StatePreservation::Offline)]
 #[case::two_scale_in_strategies(
     json!({"scaleInStrategy": {"proactive": {}, "unmanaged": {}}}),
     "scaleInStrategy has more than one member", |s: &Settings| s.scale_in.mode == ScaleInMode::Unmanaged)]
