@@ -1,4 +1,4 @@
-//! Admission and targeted removal of KubeVirt pools, with the webhook, the aggregated API and the roles of the chart.
+//! Admission, targeted removal and expansion of KubeVirt pools, with the webhook, the aggregated API and the roles of the chart.
 
 use std::sync::Arc;
 
@@ -6,10 +6,12 @@ use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use vmpool_installation::installation::{GuardOptions, Installation, cluster_options, kubevirt_definitions};
+use vmpool_installation::workspace_root;
 use vmpool_test_cluster::control_plane::ControlPlane;
 
+use crate::pins::{self, small, write};
 use crate::pools::spec;
-use crate::world::{World, run_with};
+use crate::world::{World, run_with, text};
 use crate::{Place, run_to_end};
 
 const NAMESPACE: &str = "team";
@@ -119,11 +121,88 @@ async fn targeted_removal(world: &World<'_>) -> Result<()> {
     Ok(())
 }
 
+/// A path of the API that expands machines and pools.
+fn expansion_path(path: &str) -> String {
+    format!("/apis/kubevirt.subresources.vmpool.dev/v1alpha1/namespaces/{NAMESPACE}/{path}")
+}
+
+/// Machines and pools with instance type and preference written out, for a viewer.
+async fn expansion(world: &World<'_>) -> Result<()> {
+    let place = &world.place;
+    small(world, "2048Mi").await?;
+    write(world, "VirtualMachinePreference", "linux", json!({})).await?;
+    let mut spec = pins::spec(1);
+    // The machines of the other pool have other labels.
+    spec["selector"]["matchLabels"] = json!({ "farm": "typed" });
+    spec["virtualMachineTemplate"]["metadata"]["labels"] = json!({ "farm": "typed" });
+    world.create("q", &spec).await?;
+    world
+        .until("q-0 is ready", async || {
+            let machine = world.machines().await?.remove("q-0");
+            Ok(machine.filter(|machine| machine["status"]["ready"] == true))
+        })
+        .await?;
+    // The live type is larger now, and the pool still uses its copy.
+    small(world, "8Gi").await?;
+    let get =
+        async |path: &str| accepted(place, VIEWER, Method::GET, &expansion_path(path), &Value::Null).await;
+    let memory = |machine: &Value| text(machine, "/spec/template/spec/domain/memory/guest").to_owned();
+    let pool = get("virtualmachinepools/q/expand-spec").await?;
+    ensure!(memory(&pool["spec"]["virtualMachineTemplate"]) == "2048Mi", "{pool}");
+    let machine = get("virtualmachinepools/q/expand-spec?index=3").await?;
+    ensure!(machine["metadata"]["name"] == "q-3" && memory(&machine) == "2048Mi", "{machine}");
+    let revision = text(&world.pool("q").await?, "/status/currentRevision").to_owned();
+    let named = get(&format!("virtualmachinepools/q/expand-spec?revision={revision}")).await?;
+    ensure!(named["spec"] == pool["spec"], "{named}");
+    let stored = get("virtualmachines/q-0/expand-spec").await?;
+    ensure!(memory(&stored) == "2048Mi" && stored["spec"].get("instancetype").is_none(), "{stored}");
+
+    // A machine and a pool in the request, whose template names the live type.
+    let put = async |path: &str, body: &Value| {
+        place.send_as(VIEWER, Method::PUT, &expansion_path(path), body).await
+    };
+    let machine = json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": { "name": "new" },
+        "spec": spec["virtualMachineTemplate"]["spec"],
+    });
+    let expanded = put("expand-vm-spec", &machine).await?.map_err(|status| anyhow::anyhow!("{status:?}"))?;
+    ensure!(memory(&expanded) == "8Gi", "{expanded}");
+    let again = put("expand-vm-spec", &expanded).await?.map_err(|status| anyhow::anyhow!("{status:?}"))?;
+    ensure!(again == expanded, "the expansion of an expansion is the same: {again}");
+    let supplied = self::pool("v1beta1", &spec);
+    let expanded =
+        put("expand-pool-spec", &supplied).await?.map_err(|status| anyhow::anyhow!("{status:?}"))?;
+    ensure!(memory(&expanded["spec"]["virtualMachineTemplate"]) == "8Gi", "{expanded}");
+    let mut conflicting = machine.clone();
+    conflicting["spec"]["template"]["spec"]["domain"]["memory"] = json!({ "guest": "1Gi" });
+    let refusal =
+        refused(place, VIEWER, Method::PUT, &expansion_path("expand-vm-spec"), &conflicting).await?;
+    ensure!(
+        refusal.starts_with("400") && refusal.contains("spec.template.spec.domain.memory.guest"),
+        "{refusal}"
+    );
+
+    // kubectl finds the resources, and reads them.
+    let cluster = place.cluster;
+    let resources =
+        cluster.kubectl(&["api-resources", "--api-group=kubevirt.subresources.vmpool.dev"]).await?;
+    ensure!(resources.contains("expand-vm-spec") && resources.contains("expand-pool-spec"), "{resources}");
+    let path = expansion_path("virtualmachinepools/q/expand-spec");
+    let raw = cluster.kubectl(&["get", "--raw", &path]).await?;
+    ensure!(raw.contains("2048Mi"), "{raw}");
+
+    // A user without a role reads nothing.
+    let refusal = refused(place, "mallory", Method::GET, &path, &Value::Null).await?;
+    ensure!(refusal.starts_with("403"), "{refusal}");
+    Ok(())
+}
+
 #[test]
-fn the_chart_serves_admission_and_targeted_removal_of_kubevirt_pools() {
+fn the_chart_serves_admission_removal_and_expansion_of_kubevirt_pools() {
     run_to_end(async {
         let mut options = cluster_options("kubevirt-chart");
         options.manifests.extend(kubevirt_definitions());
+        options.manifests.push(workspace_root().join("api/crds/instancetype"));
         let cluster = Arc::new(ControlPlane::start(options).await?);
         let options = GuardOptions::default().value("platforms.kubevirt.enabled=true");
         let installation = Installation::guarded(cluster.clone(), options).await?;
@@ -144,7 +223,8 @@ fn the_chart_serves_admission_and_targeted_removal_of_kubevirt_pools() {
                 })
                 .await?;
             admission(&world.place).await?;
-            targeted_removal(&world).await
+            targeted_removal(&world).await?;
+            expansion(&world).await
         })
         .await?;
         installation.stop().await?;
