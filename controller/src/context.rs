@@ -15,6 +15,7 @@ use vmpool_runtime::Env;
 
 use crate::cache::{Cache, Key};
 use crate::events::Events;
+use crate::images::ImageGate;
 use crate::metrics::{Metrics, PoolCounts};
 use crate::pool_entry::CachedPool;
 use crate::queue::Queue;
@@ -97,6 +98,8 @@ pub(crate) struct Context<P: Platform> {
     pub(crate) status_is_pruned: AtomicBool,
     /// Whether the platform applies changes of live parts to running instances.
     pub(crate) live_updates: Arc<AtomicBool>,
+    /// Whether the disk images that templates name are ready.
+    pub(crate) images: ImageGate,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) pool_counts: PoolCounts,
 }
@@ -107,7 +110,7 @@ impl<P: Platform> Context<P> {
         env: Env,
         client: Client,
         (writer, events): (Writer, Events),
-        live_updates: Arc<AtomicBool>,
+        (live_updates, images): (Arc<AtomicBool>, ImageGate),
         settings: Settings,
         metrics: Arc<Metrics>,
     ) -> Self {
@@ -127,6 +130,7 @@ impl<P: Platform> Context<P> {
             settings,
             status_is_pruned: AtomicBool::default(),
             live_updates,
+            images,
             metrics,
             pool_counts: PoolCounts::default(),
         }

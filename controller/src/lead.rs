@@ -20,7 +20,7 @@ use vmpool_runtime::lease::Fence;
 
 use crate::context::Context;
 use crate::events::Events;
-use crate::images::ImageSettings;
+use crate::images::{ImageGate, ImageSettings};
 use crate::metrics::{Live, Metrics, PassResult, WatchResource};
 use crate::platform_state::{PlatformStates, ShownState};
 use crate::queue::Requeue;
@@ -136,6 +136,8 @@ pub(crate) struct Shared {
     leader_health: LeaderHealth,
     /// Whether the platform applies changes of live parts to running instances.
     live_updates: Arc<AtomicBool>,
+    /// Whether the disk images that templates name are ready.
+    image_gate: ImageGate,
 }
 
 impl Shared {
@@ -153,7 +155,9 @@ impl Shared {
         let (events, send_events) = Events::new(writer.clone(), env.clone(), instance.clone());
         let sender = env.spawn("events", send_events);
         let live_updates = Arc::default();
-        (Self { dependencies, writer, events, leader_health, live_updates }, sender)
+        let image_gate =
+            if dependencies.images.is_some() { ImageGate::unknown() } else { ImageGate::default() };
+        (Self { dependencies, writer, events, leader_health, live_updates, image_gate }, sender)
     }
 
     /// Time, randomness and tasks.
@@ -179,6 +183,11 @@ impl Shared {
     /// Settings of disk images; `None` if this instance does not reconcile them.
     pub(crate) fn images(&self) -> Option<&ImageSettings> {
         self.dependencies.images.as_ref()
+    }
+
+    /// Whether the disk images that templates name are ready.
+    pub(crate) fn image_gate(&self) -> &ImageGate {
+        &self.image_gate
     }
 
     /// The writer of this leader.
@@ -240,13 +249,13 @@ pub(crate) async fn reconcile_platform<P: Platform>(
     mut tasks: Vec<Task>,
     stop: CancellationToken,
 ) {
-    let Shared { dependencies, writer, events, leader_health, live_updates } = shared;
+    let Shared { dependencies, writer, events, leader_health, live_updates, image_gate } = shared;
     let Dependencies { env, client, namespace, settings, metrics, .. } = dependencies;
     let context = Arc::new(Context::<P>::new(
         env.clone(),
         client,
         (writer, events),
-        live_updates,
+        (live_updates, image_gate),
         settings,
         metrics.clone(),
     ));

@@ -101,7 +101,7 @@ fn read_only<P: Platform>(env: &Env, client: Client) -> Context<P> {
     );
     // Without its task, the sender of events drops them.
     let (events, _) = Events::new(writer.clone(), env.clone(), String::new());
-    Context::new(env.clone(), client, (writer, events), Arc::default(), settings, metrics)
+    Context::new(env.clone(), client, (writer, events), Default::default(), settings, metrics)
 }
 
 /// Lists the objects of the namespace that a pass reads from the caches.

@@ -47,8 +47,11 @@ pub const SUCCESSFUL_PAUSED: &str = "SuccessfulPaused";
 /// platform.
 pub const TEMPLATE_RESOLVED: &str = "TemplateResolved";
 
+/// Present and False while a disk image that the template names cannot be cloned.
+pub const IMAGES_READY: &str = "ImagesReady";
+
 /// The condition types that the engine publishes. All others in a status belong to other controllers.
-pub const OWN: [&str; 11] = [
+pub const OWN: [&str; 12] = [
     AVAILABLE,
     PROGRESSING,
     SYNCED,
@@ -60,7 +63,17 @@ pub const OWN: [&str; 11] = [
     RECONCILING,
     STALLED,
     TEMPLATE_RESOLVED,
+    IMAGES_READY,
 ];
+
+/// `ImagesReady` is False: the data of an image is not there yet.
+pub const IMAGE_SYNCING: &str = "ImageSyncing";
+/// `ImagesReady` is False: the import of an image failed.
+pub const IMAGE_FAILED: &str = "ImageFailed";
+/// `ImagesReady` is False: an image is being deleted.
+pub const IMAGE_TERMINATING: &str = "ImageTerminating";
+/// `ImagesReady` is False: no grant permits to use an image of another namespace.
+pub const REF_NOT_PERMITTED: &str = "RefNotPermitted";
 
 /// `Available` is True.
 pub const ALL_REPLICAS_READY: &str = "AllReplicasReady";

@@ -8,6 +8,7 @@
 
 mod api;
 mod disks;
+mod images;
 mod label_values;
 mod labels;
 mod live;
@@ -31,6 +32,7 @@ use vmpool_runtime::metrics::{Description, FloatGauge, Page, Registry};
 
 pub use api::{ApiMetrics, RequestLayer};
 pub(crate) use disks::{DiskCounts, DiskMetrics};
+pub(crate) use images::{ImageMetrics, ImagePhaseLabel, ShownImage, ShownImages};
 pub use label_values::WriteKind;
 pub(crate) use label_values::{
     ClaimOutcome, LeadershipChange, LedgerResource, PassResult, PassStep, PlatformState, WatchResource,
@@ -61,6 +63,8 @@ pub struct Metrics {
     pub(crate) removals: RemovalMetrics,
     /// Retained disks.
     pub(crate) disks: DiskMetrics,
+    /// Disk images.
+    pub(crate) images: ImageMetrics,
     ledger_overdue: Family<LedgerLabels, Counter>,
     leadership_changes: Family<LeadershipLabels, Counter>,
     watch_restarts: Family<WatchLabels, Counter>,
@@ -104,6 +108,7 @@ impl Metrics {
             writes: WriteMetrics::new(registry),
             removals: RemovalMetrics::new(registry),
             disks: DiskMetrics::new(registry),
+            images: ImageMetrics::new(registry),
             ledger_overdue: registry.register(
                 "vmpool_ledger_overdue_total",
                 "entries",
@@ -175,6 +180,7 @@ impl Metrics {
             self.leader.set(i64::from(!remaining.is_zero()));
             self.lease_remaining.set(remaining.as_secs_f64());
             self.live.refresh();
+            self.images.refresh();
         })
     }
 

@@ -28,6 +28,9 @@ use crate::revisions::templates::Templates;
 /// several passes of about this duration, and the watch shows the deletions of one pass before the next.
 const COUNTED_FOR: Duration = Duration::from_secs(1);
 
+/// How often a pool that waits for a disk image looks at it. That needs no request.
+const IMAGES_CHECK: Duration = Duration::from_secs(2);
+
 /// The plan, and what it was made from.
 pub(super) struct Decision<P: Platform> {
     /// The pool, read live if the plan depends on its spec.
@@ -123,6 +126,9 @@ fn withhold_unresolved<P: Platform>(
     }
     if state.unresolved.is_some() {
         plan.withhold_template();
+    }
+    if pool.facts.images.is_some() {
+        plan.withhold_images(IMAGES_CHECK);
     }
 }
 

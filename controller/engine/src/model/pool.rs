@@ -356,6 +356,8 @@ pub struct Pool<R = CurrentRevision> {
     pub invalid_settings: Vec<String>,
     /// Why machines cannot be created from the current template, or updated to it.
     pub unresolved: Option<Unresolved>,
+    /// Why the disk images that the template names cannot be cloned now.
+    pub images: Option<Unresolved>,
 }
 
 impl<R> Pool<R> {
@@ -386,6 +388,7 @@ impl<R> Pool<R> {
             validation_errors: Vec::new(),
             invalid_settings: Vec::new(),
             unresolved: None,
+            images: None,
         }
     }
 
@@ -430,6 +433,7 @@ impl<R> Pool<R> {
             validation_errors,
             invalid_settings,
             unresolved,
+            images,
         } = self;
         Pool {
             id,
@@ -456,6 +460,7 @@ impl<R> Pool<R> {
             validation_errors,
             invalid_settings,
             unresolved,
+            images,
         }
     }
 }
