@@ -15,6 +15,7 @@ use vmpool_controller::options::Options;
 use vmpool_engine::condition;
 use vmpool_engine::failure::FailureReason;
 use vmpool_installation::workspace_root;
+use vmpool_platforms::kubevirt::pins;
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::Kind;
 
@@ -134,7 +135,8 @@ fn every_condition_and_reason_is_documented() {
     same(POOLS, failures.into_iter().map(|(_, reason)| reason), words);
     let mut reasons = constants("controller/engine/src/condition.rs");
     reasons.retain(|word| !types.contains(word));
-    reasons.extend(vmpool_platforms::kubevirt::pins::REASONS.map(str::to_owned));
+    reasons.extend(pins::REASONS.map(str::to_owned));
+    reasons.extend(pins::source::OUTDATED_REASONS.map(str::to_owned));
     // `Ready` is the name of a phase, too.
     let others = others.into_iter().map(|(_, reason)| reason).filter(|word| !types.contains(word));
     same(POOLS, others, reasons);

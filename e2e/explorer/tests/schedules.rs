@@ -136,7 +136,7 @@ fn a_scenario_survives_a_fault_in_its_middle(#[case] write_fault: WriteFault, #[
 #[test]
 fn a_targeted_removal_removes_only_its_targets() {
     let transcript = removal_by_name().plain.transcript.join("\n");
-    assert!(transcript.contains("targeted removal: Succeeded"), "{transcript}");
+    assert!(transcript.contains("a client: Succeeded"), "{transcript}");
     assert!(transcript.contains("/spec/replicas=1"), "{transcript}");
 }
 
@@ -149,7 +149,7 @@ fn a_targeted_removal_survives_a_crash_of_the_replica_that_handles_it() {
         let transcript =
             without_violation(&format!("read {at}"), schedule.run_with_transcript()).transcript.join("\n");
         assert!(
-            transcript.contains("targeted removal: Succeeded"),
+            transcript.contains("a client: Succeeded"),
             "read {at}: the removal never succeeded\n{transcript}"
         );
     }

@@ -25,7 +25,8 @@ fn a_released_machine_stays_is_removed_or_is_replaced(#[case] platform: Platform
         let jo = world.user_with("jo", claimer(platform)).await?;
         let al = world.user_with("al", claimer(platform)).await?;
         let claim = async |id: &str| {
-            let answer = pool.claim(id).with("reason", json!("a job")).by(&jo).send().await?;
+            let claim = pool.claim(id).with("reason", json!("a job")).with("waitSeconds", json!(25)).by(&jo);
+            let answer = claim.send().await?;
             ensure!(answer.code == 201, "{answer}");
             machine(&pool, &uid_in(&answer)?).await
         };

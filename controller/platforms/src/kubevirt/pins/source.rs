@@ -92,15 +92,22 @@ pub fn all(revision: &Value) -> Vec<Copied> {
     .collect()
 }
 
+const DELETED: &str = "Deleted";
+const RECREATED: &str = "Recreated";
+const SPEC_CHANGED: &str = "SpecChanged";
+
+/// The reasons why copies are outdated.
+pub const OUTDATED_REASONS: [&str; 3] = [DELETED, RECREATED, SPEC_CHANGED];
+
 /// How a copy differs from its original.
 pub fn outdated(copy: &Copied, original: Option<&Value>) -> Option<PinReport> {
     let Copied { kind, name, .. } = copy;
     let stashed = Object::read(copy.content.clone()).ok()?;
     let live = original.map(|live| Object::read(live.clone())).transpose().ok()?;
     let (reason, what) = match stash::outdated(&stashed, live.as_ref())? {
-        Outdated::Deleted => ("Deleted", "was deleted"),
-        Outdated::Recreated => ("Recreated", "was created again with another spec"),
-        Outdated::SpecChanged => ("SpecChanged", "was changed"),
+        Outdated::Deleted => (DELETED, "was deleted"),
+        Outdated::Recreated => (RECREATED, "was created again with another spec"),
+        Outdated::SpecChanged => (SPEC_CHANGED, "was changed"),
     };
     let remedy = match original {
         None => "create it again, or name another one, before you change the template".to_owned(),
