@@ -12,9 +12,9 @@ use crate::condition::PAUSED;
 /// The maximum number of entries.
 pub const LIMIT: usize = 20;
 
-/// What happened.
+/// The reason of an entry: what happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Reason {
     /// `replicas` changed.
     Scaled,
     /// `replicas` was lowered by a targeted removal.
@@ -44,7 +44,7 @@ pub enum Subject {
     Healing,
 }
 
-impl What {
+impl Reason {
     const ALL: [Self; 7] = [
         Self::Scaled,
         Self::TargetedRemoval,
@@ -68,9 +68,9 @@ impl What {
         }
     }
 
-    /// The reverse of [`What::as_str`].
+    /// The reverse of [`Reason::as_str`].
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|what| what.as_str() == text)
+        Self::ALL.into_iter().find(|reason| reason.as_str() == text)
     }
 
     /// What it is about.
@@ -90,7 +90,7 @@ pub struct Entry {
     /// When the controller observed it, in whole seconds.
     pub time: Timestamp,
     /// What happened.
-    pub what: What,
+    pub reason: Reason,
     /// The user or the client that caused it, if known.
     pub actor: Option<Arc<str>>,
     /// The former value.
@@ -112,15 +112,15 @@ pub struct Writers {
 
 /// The newest entry about a subject.
 pub fn newest(log: &[Entry], subject: Subject) -> Option<&Entry> {
-    log.iter().rev().find(|entry| entry.what.subject() == subject)
+    log.iter().rev().find(|entry| entry.reason.subject() == subject)
 }
 
 /// Drops the oldest entries beyond [`LIMIT`], except the newest one of each subject.
 pub fn truncate(log: &mut Vec<Entry>) {
     while log.len() > LIMIT {
         let is_superseded = |place: &usize| {
-            let subject = log[*place].what.subject();
-            log[place + 1..].iter().any(|later| later.what.subject() == subject)
+            let subject = log[*place].reason.subject();
+            log[place + 1..].iter().any(|later| later.reason.subject() == subject)
         };
         // There are fewer subjects than entries, so one of them is superseded.
         let oldest = (0..log.len()).find(is_superseded).unwrap_or_default();
@@ -132,29 +132,29 @@ pub fn truncate(log: &mut Vec<Entry>) {
 mod tests {
     use super::*;
 
-    fn entry(what: What, to: usize) -> Entry {
+    fn entry(reason: Reason, to: usize) -> Entry {
         let to = Some(to.to_string().into());
-        Entry { time: Timestamp::UNIX_EPOCH, what, actor: None, from: None, to }
+        Entry { time: Timestamp::UNIX_EPOCH, reason, actor: None, from: None, to }
     }
 
     #[test]
     fn the_oldest_entries_leave_and_the_newest_of_each_subject_stays() {
-        let mut log = vec![entry(What::Scaled, 0), entry(What::Paused, 1), entry(What::Scaled, 2)];
-        log.extend((3..30).map(|number| entry(What::RolloutStarted, number)));
+        let mut log = vec![entry(Reason::Scaled, 0), entry(Reason::Paused, 1), entry(Reason::Scaled, 2)];
+        log.extend((3..30).map(|number| entry(Reason::RolloutStarted, number)));
         truncate(&mut log);
         assert_eq!(log.len(), LIMIT);
         let kept: Vec<&str> = log.iter().filter_map(|entry| entry.to.as_deref()).collect();
         assert_eq!(kept[..3], ["1", "2", "12"]);
         assert_eq!(kept.last(), Some(&"29"));
-        assert_eq!(newest(&log, Subject::Count), Some(&entry(What::Scaled, 2)));
+        assert_eq!(newest(&log, Subject::Count), Some(&entry(Reason::Scaled, 2)));
         assert_eq!(newest(&log, Subject::Healing), None);
     }
 
     #[test]
     fn reasons_read_back() {
-        for what in What::ALL {
-            assert_eq!(What::parse(what.as_str()), Some(what));
+        for reason in Reason::ALL {
+            assert_eq!(Reason::parse(reason.as_str()), Some(reason));
         }
-        assert_eq!(What::parse("Other"), None);
+        assert_eq!(Reason::parse("Other"), None);
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use vmpool_engine::activity::{Entry, LIMIT, What, Writers};
+use vmpool_engine::activity::{Entry, LIMIT, Reason, Writers};
 use vmpool_engine::limits;
 
 use crate::decode::{lenient, lenient_list};
@@ -15,7 +15,7 @@ pub(crate) fn read(entries: &[Value]) -> Vec<Entry> {
     let entries = entries.iter().filter_map(|entry| {
         Some(Entry {
             time: entry["time"].as_str()?.parse().ok()?,
-            what: What::parse(entry["reason"].as_str()?)?,
+            reason: Reason::parse(entry["reason"].as_str()?)?,
             actor: text(entry, "actor"),
             from: text(entry, "from"),
             to: text(entry, "to"),
@@ -29,7 +29,7 @@ pub(crate) fn write(log: &[Entry]) -> Value {
     let written = log.iter().map(|entry| {
         let mut object = Map::new();
         object.insert("time".to_owned(), entry.time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into());
-        object.insert("reason".to_owned(), entry.what.as_str().into());
+        object.insert("reason".to_owned(), entry.reason.as_str().into());
         for (field, text) in [("actor", &entry.actor), ("from", &entry.from), ("to", &entry.to)] {
             if let Some(text) = text {
                 object.insert(field.to_owned(), (**text).into());

@@ -8,7 +8,7 @@ use vmpool_runtime::Env;
 
 use crate::aggregation::AggregatedApi;
 use crate::attempt::{Attempt, Holding, Release, Target};
-use crate::repeated_request::{News, Request};
+use crate::repeated_request::{Progress, Request};
 
 /// A request to claim a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,13 +48,13 @@ impl Caller {
         let record = |attempt| self.attempts.lock().push(attempt);
         let request = self.request("claim", body);
         request
-            .repeat_until_known(|news| match news {
-                News::Sent => {}
-                News::Succeeded(body) => record(match holding(id, &body) {
+            .repeat_until_known(|progress| match progress {
+                Progress::Sent => {}
+                Progress::Succeeded(body) => record(match holding(id, &body) {
                     Some(holding) => Attempt::Claimed(holding),
                     None => Attempt::Unknown(format!("the response to a claim is incomplete: {body}")),
                 }),
-                News::Rejected(text) | News::Unknown(text) => record(Attempt::Unknown(text)),
+                Progress::Rejected(text) | Progress::Unknown(text) => record(Attempt::Unknown(text)),
             })
             .await;
     }
@@ -68,17 +68,17 @@ impl Caller {
         let record = |attempt| self.attempts.lock().push(attempt);
         let request = self.request("release", body);
         request
-            .repeat_until_known(|news| match news {
-                News::Sent => {
+            .repeat_until_known(|progress| match progress {
+                Progress::Sent => {
                     record(Attempt::ReleaseSent(release.clone()));
                     if removes {
                         record(Attempt::Sent(targets.clone()));
                     }
                 }
-                News::Succeeded(_) if removes => record(Attempt::Succeeded(targets.clone())),
-                News::Rejected(text) if removes => record(Attempt::Rejected(targets.clone(), text)),
-                News::Succeeded(_) => {}
-                News::Rejected(text) | News::Unknown(text) => record(Attempt::Unknown(text)),
+                Progress::Succeeded(_) if removes => record(Attempt::Succeeded(targets.clone())),
+                Progress::Rejected(text) if removes => record(Attempt::Rejected(targets.clone(), text)),
+                Progress::Succeeded(_) => {}
+                Progress::Rejected(text) | Progress::Unknown(text) => record(Attempt::Unknown(text)),
             })
             .await;
     }

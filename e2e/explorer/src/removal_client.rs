@@ -8,7 +8,7 @@ use vmpool_runtime::Env;
 
 use crate::aggregation::AggregatedApi;
 use crate::attempt::{Attempt, Target};
-use crate::repeated_request::{News, Request};
+use crate::repeated_request::{Progress, Request};
 
 /// One request, repeated until the client has a definite response.
 pub struct RemovalClient {
@@ -50,13 +50,13 @@ impl RemovalClient {
         }
         let request = Request { front, env, first, path, body };
         request
-            .repeat_until_known(|news| match news {
-                News::Sent | News::Succeeded(_) if dry_run => {}
-                News::Sent => record(Attempt::Sent(targets.clone())),
-                News::Succeeded(_) => record(Attempt::Succeeded(targets.clone())),
-                News::Rejected(text) if dry_run => record(Attempt::Unknown(format!("dry run: {text}"))),
-                News::Rejected(text) => record(Attempt::Rejected(targets.clone(), text)),
-                News::Unknown(text) => record(Attempt::Unknown(text)),
+            .repeat_until_known(|progress| match progress {
+                Progress::Sent | Progress::Succeeded(_) if dry_run => {}
+                Progress::Sent => record(Attempt::Sent(targets.clone())),
+                Progress::Succeeded(_) => record(Attempt::Succeeded(targets.clone())),
+                Progress::Rejected(text) if dry_run => record(Attempt::Unknown(format!("dry run: {text}"))),
+                Progress::Rejected(text) => record(Attempt::Rejected(targets.clone(), text)),
+                Progress::Unknown(text) => record(Attempt::Unknown(text)),
             })
             .await;
     }

@@ -31,7 +31,7 @@ pub(crate) struct Request {
 }
 
 /// What the client learns about its request.
-pub(crate) enum News {
+pub(crate) enum Progress {
     /// An attempt was sent: it may take effect from now on.
     Sent,
     /// An attempt was rejected: it has no effect.
@@ -44,31 +44,31 @@ pub(crate) enum News {
 
 impl Request {
     /// Sends the request until the response is definite or all attempts are used.
-    pub(crate) async fn repeat_until_known(self, mut report: impl FnMut(News)) {
+    pub(crate) async fn repeat_until_known(self, mut report: impl FnMut(Progress)) {
         let Self { front, env, first, path, body } = self;
         for attempt in 0..ATTEMPTS {
-            report(News::Sent);
+            report(Progress::Sent);
             let timeout = MIN_TIMEOUT + env.jitter(MAX_ADDITIONAL_TIMEOUT);
             let response = env.timeout(timeout, front.post(first + attempt, &path, &body)).await;
             match response {
                 Ok(Some(response)) if response.code.is_success() => {
-                    report(News::Succeeded(serde_json::from_str(&response.body).unwrap_or_default()));
+                    report(Progress::Succeeded(serde_json::from_str(&response.body).unwrap_or_default()));
                     return;
                 }
                 // A replica that has just started does not know the front proxy's CA yet. A real load balancer would
                 // send it no requests.
                 Ok(Some(response)) if response.code.is_client_error() => {
                     let again = [401, 409, 429].contains(&response.code.as_u16());
-                    report(News::Rejected(format!("{} {}", response.code, message(&response.body))));
+                    report(Progress::Rejected(format!("{} {}", response.code, message(&response.body))));
                     if !again {
                         return;
                     }
                 }
                 Ok(Some(response)) => {
-                    report(News::Unknown(format!("{} {}", response.code, message(&response.body))));
+                    report(Progress::Unknown(format!("{} {}", response.code, message(&response.body))));
                 }
-                Ok(None) => report(News::Unknown("the connection was closed".to_owned())),
-                Err(elapsed) => report(News::Unknown(elapsed.to_string())),
+                Ok(None) => report(Progress::Unknown("the connection was closed".to_owned())),
+                Err(elapsed) => report(Progress::Unknown(elapsed.to_string())),
             }
             env.sleep(env.jitter(PAUSE)).await;
         }

@@ -10,25 +10,16 @@ use super::pool::Pool;
 use super::removal::{Answer, post};
 use super::state::World;
 
-/// A claim to be requested. By default it is sent by the administrator, for one hour.
-#[must_use = "a claim does nothing until it is sent"]
-pub struct Claim<'w> {
+/// A claim, or the release of a claimed machine, to be requested. By default it is sent by the administrator.
+#[must_use = "a request does nothing until it is sent"]
+pub struct ClaimRequest<'w> {
     world: &'w World,
     client: Client,
     path: String,
     body: Value,
 }
 
-/// A release to be requested. By default it is sent by the administrator.
-#[must_use = "a release does nothing until it is sent"]
-pub struct Release<'w> {
-    world: &'w World,
-    client: Client,
-    path: String,
-    body: Value,
-}
-
-impl Claim<'_> {
+impl ClaimRequest<'_> {
     /// Sends the request as another user.
     pub fn by(mut self, client: &Client) -> Self {
         self.client = client.clone();
@@ -52,35 +43,14 @@ impl Claim<'_> {
         Ok(answer)
     }
 
-    /// As [`Claim::send`], for parallel requests: the caller checks the invariants afterwards.
+    /// As [`ClaimRequest::send`], for parallel requests: the caller checks the invariants afterwards. What a release removes
+    /// is recorded for the invariants.
     pub async fn send_unchecked(self) -> Answer {
-        post(&self.client, &self.path, &self.body).await
-    }
-}
-
-impl Release<'_> {
-    /// Sends the request as another user.
-    pub fn by(mut self, client: &Client) -> Self {
-        self.client = client.clone();
-        self
-    }
-
-    /// Sets a field of the body.
-    pub fn with(mut self, field: &str, value: Value) -> Self {
-        self.body[field] = value;
-        self
-    }
-
-    /// Sends the request and returns the response. What it removes is recorded for the invariants.
-    ///
-    /// # Errors
-    /// [`Error::Violations`].
-    pub async fn send(self) -> Result<Answer> {
-        let uid = self.body["machineUID"].as_str().unwrap_or_default().to_owned();
-        let is_dry = !self.body["dryRun"].is_null();
-        let then = self.body["then"].as_str().unwrap_or_default().to_owned();
-        let replaced = then == "Replace" && !is_dry && self.world.user_actions().deleted.insert(uid.clone());
-        let removed = then == "Remove" && !is_dry;
+        let text = |field: &str| self.body[field].as_str().unwrap_or_default();
+        let uid = text("machineUID").to_owned();
+        let removes = |then| self.body["dryRun"].is_null() && text("then") == then;
+        let replaced = removes("Replace") && self.world.user_actions().deleted.insert(uid.clone());
+        let removed = removes("Remove");
         if removed {
             self.world.user_actions().request_removal(std::slice::from_ref(&uid));
         }
@@ -94,24 +64,23 @@ impl Release<'_> {
                 actions.removal_refused(&[uid]);
             }
         }
-        self.world.check().await?;
-        Ok(answer)
+        answer
     }
 }
 
 impl<'w> Pool<'w> {
-    /// A claim of a machine of this pool with this id.
-    pub fn claim(&self, id: &str) -> Claim<'w> {
+    /// A claim of a machine of this pool with this id, for one hour.
+    pub fn claim(&self, id: &str) -> ClaimRequest<'w> {
         let world = self.world();
         let body = json!({ "id": id, "durationSeconds": 3600 });
-        Claim { world, client: world.client(), path: self.subresource("claim"), body }
+        ClaimRequest { world, client: world.client(), path: self.subresource("claim"), body }
     }
 
     /// A release of a claimed machine.
-    pub fn release(&self, id: &str, machine_uid: &str, then: &str) -> Release<'w> {
+    pub fn release(&self, id: &str, machine_uid: &str, then: &str) -> ClaimRequest<'w> {
         let world = self.world();
         let body = json!({ "id": id, "machineUID": machine_uid, "then": then });
-        Release { world, client: world.client(), path: self.subresource("release"), body }
+        ClaimRequest { world, client: world.client(), path: self.subresource("release"), body }
     }
 }
 

@@ -44,7 +44,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 pub use builder::{Policy, PoolBuilder};
-pub use claims::{Claim, Release};
+pub use claims::ClaimRequest;
 pub use defaults::{CoreFractions, FRACTION_OF_MORE_CORES, FRACTION_OF_ONE_CORE};
 pub use faults::{Quota, Refusal};
 pub use pool::{Deletion, Pool};

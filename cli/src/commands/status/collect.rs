@@ -81,7 +81,7 @@ fn activity(entry: &Entry) -> ActivityStatus {
     let text = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
     ActivityStatus {
         time: entry.time,
-        reason: entry.what.as_str().to_owned(),
+        reason: entry.reason.as_str().to_owned(),
         actor: text(&entry.actor),
         from: text(&entry.from),
         to: text(&entry.to),

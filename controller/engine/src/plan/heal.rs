@@ -21,9 +21,12 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let Some(healing) = pool.autohealing else { return };
     let leaving: BTreeSet<Uid> = plan.leaving().cloned().collect();
     let (mut due, mut replacing) = (Vec::new(), 0);
+    let (mut existing, mut replaced) = (0, 0);
     for machine in observed.pool_machines() {
-        if machine.activity != Activity::Running && failures.is_replacement(&machine.id.name) {
-            replacing += 1;
+        existing += 1;
+        if failures.is_replacement(&machine.id.name) {
+            replaced += 1;
+            replacing += usize::from(machine.activity != Activity::Running);
         }
         if machine.terminating || leaving.contains(&machine.id.uid) {
             continue;
@@ -36,9 +39,8 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         }
     }
     // Machines that are gone, and whose successors are not created yet.
-    let missing = pool.desired.saturating_sub(observed.pool_machines().count());
-    let exists = |name: &str| observed.pool_machines().any(|machine| *machine.id.name == *name);
-    replacing += failures.replaced_names().filter(|name| !exists(name)).count().min(missing);
+    let missing = pool.desired.saturating_sub(existing);
+    replacing += failures.replaced_count().saturating_sub(replaced).min(missing);
     let (protected, mut due): (Vec<_>, Vec<_>) =
         due.into_iter().partition(|machine| machine.is_protected(observed.now));
     protected::block(observed, plan, ProtectedStep::Replacement, &protected);

@@ -72,10 +72,9 @@ impl StartFailures {
         (*last + delay).saturating_sub(uptime)
     }
 
-    /// The names of the machines that were replaced and have not run since.
-    pub(super) fn replaced_names(&self) -> impl Iterator<Item = &str> {
-        let replaced = self.replacements.iter().filter(|(_, replacements)| replacements.running.is_none());
-        replaced.map(|(name, _)| &**name)
+    /// The number of names whose machines were replaced and have not run since.
+    pub(super) fn replaced_count(&self) -> usize {
+        self.replacements.values().filter(|replacements| replacements.running.is_none()).count()
     }
 
     /// Whether a machine with this name was replaced and has not run since.

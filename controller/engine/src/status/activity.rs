@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::activity::{Entry, Subject, What, newest, truncate};
+use crate::activity::{Entry, Reason, Subject, newest, truncate};
 use crate::limits;
 use crate::model::Summary;
 use crate::plan::observed::Observed;
@@ -34,13 +34,19 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    fn entry(&self, what: What, actor: Option<&Arc<str>>, from: Option<String>, to: Option<String>) -> Entry {
+    fn entry(
+        &self,
+        reason: Reason,
+        actor: Option<&Arc<str>>,
+        from: Option<String>,
+        to: Option<String>,
+    ) -> Entry {
         let clip = |text: &str| Arc::from(limits::clip(text));
         let time = self.observed.now;
         Entry {
             // In whole seconds, as it is stored.
             time: jiff::Timestamp::from_second(time.as_second()).unwrap_or(time),
-            what,
+            reason,
             actor: actor.filter(|actor| !actor.is_empty()).map(|actor| clip(actor)),
             from: from.map(|text| clip(&text)),
             to: to.map(|text| clip(&text)),
@@ -67,12 +73,12 @@ impl Pass<'_> {
         let removed = pool.record.entries().iter().filter(|entry| entry.state == State::Accepted);
         let is_removal = from.is_some_and(|from| to < from && from - to <= removed.clone().count())
             && writer.is_none_or(|writer| **writer == *REMOVALS);
-        let (what, actor) = if is_removal {
-            (What::TargetedRemoval, removed.filter_map(|entry| entry.by.as_ref()).next_back())
+        let (reason, actor) = if is_removal {
+            (Reason::TargetedRemoval, removed.filter_map(|entry| entry.by.as_ref()).next_back())
         } else {
-            (What::Scaled, writer)
+            (Reason::Scaled, writer)
         };
-        Some(self.entry(what, actor, from.map(|from| from.to_string()), Some(to.to_string())))
+        Some(self.entry(reason, actor, from.map(|from| from.to_string()), Some(to.to_string())))
     }
 
     fn is_paused(&self) -> bool {
@@ -80,13 +86,13 @@ impl Pass<'_> {
     }
 
     fn pause(&self, log: &[Entry]) -> Option<Entry> {
-        let was_paused = newest(log, Subject::Pause).is_some_and(|entry| entry.what == What::Paused);
-        let what = match (was_paused, self.is_paused()) {
-            (false, true) => What::Paused,
-            (true, false) => What::Resumed,
+        let was_paused = newest(log, Subject::Pause).is_some_and(|entry| entry.reason == Reason::Paused);
+        let reason = match (was_paused, self.is_paused()) {
+            (false, true) => Reason::Paused,
+            (true, false) => Reason::Resumed,
             _ => return None,
         };
-        Some(self.entry(what, self.observed.pool.writers.paused.as_ref(), None, None))
+        Some(self.entry(reason, self.observed.pool.writers.paused.as_ref(), None, None))
     }
 
     fn outdated(&self) -> Option<&RevisionId> {
@@ -104,26 +110,26 @@ impl Pass<'_> {
 
     fn rollout_started(&self, log: &[Entry]) -> Option<Entry> {
         let pool = self.observed.pool;
-        let is_open = self.logged(log).is_some_and(|entry| entry.what == What::RolloutStarted);
+        let is_open = self.logged(log).is_some_and(|entry| entry.reason == Reason::RolloutStarted);
         if is_open || self.is_paused() || pool.rollout_stands_still() || pool.rollout.disabled {
             return None;
         }
         let from = self.outdated()?.to_string();
         let to = self.summary.revision.to_string();
-        Some(self.entry(What::RolloutStarted, pool.writers.template.as_ref(), Some(from), Some(to)))
+        Some(self.entry(Reason::RolloutStarted, pool.writers.template.as_ref(), Some(from), Some(to)))
     }
 
     fn rollout_completed(&self, log: &[Entry]) -> Option<Entry> {
-        let entry = self.logged(log).filter(|entry| entry.what == What::RolloutStarted)?;
+        let entry = self.logged(log).filter(|entry| entry.reason == Reason::RolloutStarted)?;
         let complete = self.outdated().is_none() && self.summary.restart_pending == 0;
         let of = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
-        complete.then(|| self.entry(What::RolloutCompleted, None, of(&entry.from), of(&entry.to)))
+        complete.then(|| self.entry(Reason::RolloutCompleted, None, of(&entry.from), of(&entry.to)))
     }
 
     fn healed(&self) -> Option<Entry> {
         let before = self.published()?.healed;
         let now = self.summary.healed;
-        let entry = || self.entry(What::Healed, None, Some(before.to_string()), Some(now.to_string()));
+        let entry = || self.entry(Reason::Healed, None, Some(before.to_string()), Some(now.to_string()));
         (now > before).then(entry)
     }
 }

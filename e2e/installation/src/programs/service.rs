@@ -108,6 +108,18 @@ impl std::ops::Deref for Replica {
 }
 
 impl Service {
+    /// Prepares one replica of each component, as [`Service::prepare`].
+    ///
+    /// # Errors
+    /// As [`Service::prepare`].
+    pub async fn prepare_all(cluster: &ControlPlane, chart: &Chart) -> Result<Vec<Self>> {
+        let services = Component::ALL.map(|component| {
+            let options = ServiceOptions { replicas: 1, ..ServiceOptions::default() };
+            Self::prepare(cluster, chart, component, options)
+        });
+        futures::future::try_join_all(services).await
+    }
+
     /// Selects the ports and prepares the replicas; none runs until [`Service::start`].
     ///
     /// # Errors

@@ -20,8 +20,8 @@ fn pass(world: &mut World) -> Status {
 
 fn line(entry: &Entry) -> String {
     let text = |text: &Option<Arc<str>>| text.as_deref().unwrap_or("-").to_owned();
-    let Entry { what, actor, from, to, .. } = entry;
-    format!("{} by {}: {} -> {}", what.as_str(), text(actor), text(from), text(to))
+    let Entry { reason, actor, from, to, .. } = entry;
+    format!("{} by {}: {} -> {}", reason.as_str(), text(actor), text(from), text(to))
 }
 
 /// The entries that the next pass adds.

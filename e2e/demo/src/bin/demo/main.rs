@@ -7,16 +7,13 @@ mod table;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::PostParams;
 use story::{NAMESPACE, Story};
 use tracing_subscriber::EnvFilter;
 use vmpool_installation::installation::{Installation, cluster_options, connect, kubevirt_definitions};
-use vmpool_installation::programs::{
-    Chart, Component, Controller, ControllerOptions, Service, ServiceOptions,
-};
+use vmpool_installation::programs::{Chart, Controller, ControllerOptions, Service};
 use vmpool_invariants::platform::PlatformName;
 use vmpool_invariants::recorder::Recorder;
 use vmpool_test_cluster::control_plane::ControlPlane;
@@ -99,11 +96,7 @@ async fn demo(platform: PlatformName, once: bool) -> anyhow::Result<String> {
 
 /// Starts the webhook and the aggregated API, and waits until the API server reaches them.
 async fn start_services(cluster: &ControlPlane, chart: &Chart) -> anyhow::Result<Vec<Service>> {
-    let services = Component::ALL.map(|component| {
-        let options = ServiceOptions { replicas: 1, ..ServiceOptions::default() };
-        Service::prepare(cluster, chart, component, options)
-    });
-    let services = try_join_all(services).await?;
+    let services = Service::prepare_all(cluster, chart).await?;
     connect(cluster, chart, &services, |_| {}).await?;
     Ok(services)
 }

@@ -34,7 +34,8 @@ impl World {
         now: Timestamp,
     ) {
         let knobs = self.knobs_of_instance(name, instance);
-        if pod.meta.deleting() || knobs.get(|knobs| knobs.launcher_container.clone()).is_some() {
+        let runs_in_cluster = knobs.is(|knobs| knobs.launcher_container.as_ref().map(|_| true));
+        if pod.meta.deleting() || runs_in_cluster {
             return;
         }
         let Some(state) = self.pod_status(name, instance, guest) else { return };

@@ -4,9 +4,7 @@ use futures::future::{join_all, try_join_all};
 use vmpool_installation::installation::{
     cluster_options, connect, install_without_simulator, kubevirt_definitions,
 };
-use vmpool_installation::programs::{
-    Chart, Component, Controller, ControllerOptions, Program, Service, ServiceOptions, Simulator,
-};
+use vmpool_installation::programs::{Chart, Controller, ControllerOptions, Program, Service, Simulator};
 use vmpool_test_cluster::control_plane::{AuditLog, ControlPlane, Options};
 
 use crate::output::PROGRESS;
@@ -126,11 +124,7 @@ impl Programs {
         println!(
             "{PROGRESS}the platform simulator, the webhook, the aggregated API, {CONTROLLERS} controllers"
         );
-        let services = Component::ALL.map(|component| {
-            let options = ServiceOptions { replicas: 1, ..ServiceOptions::default() };
-            Service::prepare(cluster, &chart, component, options)
-        });
-        let services = try_join_all(services).await?;
+        let services = Service::prepare_all(cluster, &chart).await?;
         let controllers = (0..CONTROLLERS).map(|number| {
             let mut options = ControllerOptions::everywhere(format!("controller-{number}"));
             if has_kubevirt() {
