@@ -122,6 +122,13 @@ fn is_up(machine: &Machine) -> bool {
     !machine.terminating && machine.activity == Activity::Running
 }
 
+/// Why a machine is not restarted that the platform would only stop.
+fn cannot_restart(machine: &str) -> String {
+    format!(
+        "the platform restarts no machine with the run strategy of machine {machine}: stop and start it yourself"
+    )
+}
+
 async fn look<P: View>(cluster: &Cluster, pool: &Value) -> Result<Preview> {
     let (object, _) = read::<P>(pool)?;
     let preview = preview::<P>(&cluster.env, cluster.client.clone(), object).await;
@@ -138,7 +145,8 @@ fn chosen(preview: &Preview, named: &[String], cluster: &Cluster) -> Result<Vec<
     let mut chosen: Vec<String> = if named.is_empty() {
         let needs = |machine: &Machine| {
             machine.restart_pending
-                || machine.instance.as_ref().is_some_and(|instance| instance.revision != machine.written)
+                || machine.restartable
+                    && machine.instance.as_ref().is_some_and(|instance| instance.revision != machine.written)
         };
         let machines = preview.machines.iter();
         machines
@@ -155,6 +163,7 @@ fn chosen(preview: &Preview, named: &[String], cluster: &Cluster) -> Result<Vec<
         let machine = own(name)
             .with_context(|| format!("machine {name} does not belong to pool {}", preview.pool.id.name))?;
         ensure!(is_up(machine), "machine {name} does not run, so it cannot be restarted");
+        ensure!(machine.restartable, "{}", cannot_restart(name));
         ensure!(
             !machine.is_protected(cluster.env.now()),
             "machine {name} is protected: nothing was restarted; `kubectl vmpool status` shows until when"
@@ -194,7 +203,8 @@ async fn request<P: View>(cluster: &Cluster, name: &str) -> Result<Requested> {
             let patched = cluster.api::<P::Machine>().patch_status(name, &params, &Patch::Merge(patch)).await;
             patched.map_err(|error| explain(&cluster.attempt::<P::Machine>("patch", name), &error))?;
         }
-        RestartRequest::None => {}
+        RestartRequest::InProgress => {}
+        RestartRequest::Impossible => bail!("{}", cannot_restart(name)),
     }
     Ok(Requested::Instance(uid))
 }

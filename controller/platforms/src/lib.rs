@@ -35,6 +35,6 @@ pub use seam::{
     ApiObject, AttachmentOf, ClaimOf, Copied, DefaultWording, DiskOf, Disks, Existing, Finalizers, Found,
     InstanceOf, Instances, MachineView, NoDisks, NoFinalizers, NoInstances, NoObject, NoOtherController,
     NoPins, NoStorage, OtherController, PatchBody, Pins, Platform, Reference, Resolution, RestartRequest,
-    Revisions, Source, SourceVisitor, StatusFields, Storage, Transition, View, VolumeOf, Wording,
+    Revisions, Source, SourceVisitor, StatusFields, Storage, Transition, View, VolumeOf, VolumeUse, Wording,
 };
 pub use text::Text;

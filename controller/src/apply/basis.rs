@@ -28,7 +28,7 @@ pub(super) struct Basis {
     disks: HashMap<Uid, Seen<Disk>>,
     /// The users of the disks to delete, by disk; `Err` if a live read failed.
     users: Option<Result<Users, String>>,
-    /// Machines that must not be created; `Err` if a live read failed.
+    /// Machines that must not be created or updated; `Err` if a live read failed.
     storage_conflicts: Option<Result<Conflicts, String>>,
     /// The templates that machines are created from.
     pub(super) templates: Templates,
@@ -163,7 +163,7 @@ impl Basis {
         self.users = Some(read.map(|()| users));
     }
 
-    /// Reads whether storage of other machines has the names that the machines which `batch` creates would use.
+    /// Reads whether storage has the names that the machines which `batch` creates or updates would use.
     pub(super) async fn read_storage_names<P: Platform>(
         &mut self,
         context: &Context<P>,
@@ -172,15 +172,14 @@ impl Basis {
     ) {
         if !P::Storage::EXIST {
             self.storage_conflicts = Some(Ok(Conflicts::new()));
-        } else if batch.iter().any(|action| matches!(action, Action::Create { .. })) {
-            let template = self.templates.wanted.value();
-            let read = storage_names::conflicts(context, pool, &template, batch).await;
+        } else if batch.iter().any(|action| matches!(action, Action::Create { .. } | Action::Update { .. })) {
+            let read = storage_names::conflicts(context, pool, &self.templates, batch).await;
             self.storage_conflicts =
                 Some(read.map_err(|error| vmpool_runtime::telemetry::with_causes(&error)));
         }
     }
 
-    /// Why this machine must not be created; `None` if nothing is against it.
+    /// Why this machine must not be created or updated; `None` if nothing is against it.
     ///
     /// # Errors
     /// The error of the live read.

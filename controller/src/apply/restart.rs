@@ -59,7 +59,8 @@ pub(super) async fn restart<P: Platform>(
             context.writer.patch::<IgnoredAny, _>(kind, path, name, Some("status"), patch).await.map(|_| ())
         }
         // It uses budget until it has ended, or for the time that a restart may take.
-        RestartRequest::None => return Outcome::done().with(Effect::Restart(instance.clone())),
+        RestartRequest::InProgress => return Outcome::done().with(Effect::Restart(instance.clone())),
+        RestartRequest::Impossible => return Outcome::changed(facts),
     };
     // The platform may carry out an unconfirmed request, so that it uses budget.
     if matches!(written, Ok(()) | Err(WriteError::Unconfirmed(_))) {

@@ -1,72 +1,148 @@
-//! Storage that new machines would share with other machines, because it has the names of theirs.
+//! Storage that machines would share with other machines, because it has the names of theirs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use kube::Resource;
 use serde_json::Value;
 use vmpool_engine::Action;
-use vmpool_platforms::{ApiObject, ClaimOf, Platform, Storage, VolumeOf};
+use vmpool_engine::model::Preservation;
+use vmpool_platforms::{ApiObject, ClaimOf, Platform, Storage, Text, VolumeOf, VolumeUse};
 
 use crate::context::Context;
 use crate::live::{MetadataOnly, ReadError};
 use crate::pool_entry::PoolEntry;
+use crate::revisions::templates::Templates;
 
 /// Up to this number of names, each object is read by itself. Beyond it, one list reads all of the namespace.
 const SINGLE_READS: usize = 8;
 
-/// Names of drafted machines that must not be created, each with the reason.
+/// Names of machines that must not be created or updated, each with the reason.
 pub(super) type Conflicts = HashMap<Arc<str>, String>;
 
-/// Reads the storage objects that have the names of the volumes of new machines in `batch`.
+/// A machine that gets new volumes.
+struct Recipient {
+    machine: Arc<str>,
+    volume_use: VolumeUse,
+}
+
+/// The names of new volumes, each with the machines that get a volume with the name.
+type NewVolumes = HashMap<String, Vec<Recipient>>;
+
+/// Finds the storage that has the names of the volumes of new machines, and of the volumes that updated machines do not have
+/// yet.
 ///
 /// # Errors
 /// A read failed.
 pub(super) async fn conflicts<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    template: &Value,
+    templates: &Templates,
     batch: &[Action],
 ) -> Result<Conflicts, ReadError> {
-    let mut machines: HashMap<String, Arc<str>> = HashMap::new();
-    for action in batch {
-        if let Action::Create { draft } = action {
-            let volumes = P::Storage::new_volumes(template, draft.number);
-            machines.extend(volumes.into_iter().map(|volume| (volume, draft.name.clone())));
-        }
-    }
+    let volumes = new_volumes(pool, templates, batch);
     let mut conflicts = Conflicts::new();
-    if !machines.is_empty() {
-        read::<P, VolumeOf<P>>(context, pool, &machines, &mut conflicts).await?;
-        read::<P, ClaimOf<P>>(context, pool, &machines, &mut conflicts).await?;
+    if !volumes.is_empty() {
+        read::<P, VolumeOf<P>>(context, pool, &volumes, &mut conflicts).await?;
+        read::<P, ClaimOf<P>>(context, pool, &volumes, &mut conflicts).await?;
+        of_other_pools(context, pool, &volumes, &mut conflicts);
     }
     Ok(conflicts)
 }
 
-/// Reads the objects of one kind with these names. `machines` has the machine of each.
+fn new_volumes<P: Platform>(pool: &PoolEntry<P>, templates: &Templates, batch: &[Action]) -> NewVolumes {
+    let wanted = templates.wanted.value();
+    let mut bases: HashMap<_, Option<Value>> = HashMap::new();
+    let mut new = NewVolumes::new();
+    for action in batch {
+        let (machine, old, volume_use) = match action {
+            Action::Create { draft } => (&draft.name, Vec::new(), VolumeUse::Create),
+            Action::Update { machine, base, to, .. } => {
+                let base = bases.entry(base.as_ref()).or_insert_with(|| {
+                    base.as_ref().and_then(|base| templates.of(base, to)).map(Text::value)
+                });
+                let old = base.as_ref().map(|base| P::Storage::new_volumes(base, &machine.name));
+                let preserved = pool.facts.preservation == Preservation::Always;
+                (&machine.name, old.unwrap_or_default(), VolumeUse::Update { preserved })
+            }
+            _ => continue,
+        };
+        for volume in P::Storage::new_volumes(&wanted, machine) {
+            if !old.contains(&volume) {
+                new.entry(volume).or_default().push(Recipient { machine: machine.clone(), volume_use });
+            }
+        }
+    }
+    new
+}
+
+/// Finds the machines that would share volumes with machines of another pool, because both pools have a storage template
+/// with the same name. Neither the volumes nor the machines need to exist yet: otherwise, two pools that are created together
+/// would both create machines, and each volume would go to the faster one. The older pool comes first.
+fn of_other_pools<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    volumes: &NewVolumes,
+    conflicts: &mut Conflicts,
+) {
+    let PoolEntry { facts, object } = pool;
+    if facts.storage_templates.is_empty() {
+        return;
+    }
+    let age = |object: &P::Pool| object.meta().creation_timestamp.as_ref().map(|time| time.0);
+    let prefix = format!("{}-", facts.id.name);
+    let machines: HashSet<&Arc<str>> =
+        volumes.values().flatten().map(|recipient| &recipient.machine).collect();
+    context.pools.for_each(&facts.namespace, |other| {
+        let PoolEntry { facts: theirs, object: their_object } = other;
+        let shared = theirs.storage_templates.iter().find(|name| facts.storage_templates.contains(name));
+        let Some(shared) = shared.filter(|_| theirs.id.uid != facts.id.uid && !theirs.deleting) else { return };
+        let is_older = (age(their_object), &theirs.id.uid) < (age(object), &facts.id.uid);
+        for &machine in &machines {
+            let number = machine.strip_prefix(&*prefix).and_then(|number| number.parse::<usize>().ok());
+            let Some(number) = number else { continue };
+            let name = format!("{}-{number}", theirs.id.name);
+            let existing = context.machines.get(&facts.namespace, &name);
+            let exists = existing.is_some_and(|found| found.facts.owner.as_ref() == Some(&theirs.id.uid));
+            if exists || is_older && number < theirs.desired {
+                let why = format!(
+                    "machine {machine} has no storage of its own, because pool {} also has a storage template {shared}, \
+                     and its machine {name} gets the storage with this number. Use another name in one of the pools",
+                    theirs.id.name,
+                );
+                conflicts.entry(machine.clone()).or_insert(why);
+            }
+        }
+    });
+}
+
+/// Reads the objects of one kind with the names of `volumes`.
 async fn read<P: Platform, K: ApiObject>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    machines: &HashMap<String, Arc<str>>,
+    volumes: &NewVolumes,
     conflicts: &mut Conflicts,
 ) -> Result<(), ReadError> {
     let namespace = &*pool.facts.namespace;
-    let mut visit = |metadata: &_, machine: &Arc<str>| {
-        if let Some(why) = P::Storage::conflict::<K>(metadata, machine, &pool.facts.id) {
-            conflicts.entry(machine.clone()).or_insert(why);
+    let mut visit = |metadata: &_, recipients: &[Recipient]| {
+        for Recipient { machine, volume_use } in recipients {
+            if let Some(why) = P::Storage::conflict::<K>(metadata, machine, &pool.facts.id, *volume_use) {
+                conflicts.entry(machine.clone()).or_insert(why);
+            }
         }
     };
-    if machines.len() <= SINGLE_READS {
-        for (name, machine) in machines {
+    if volumes.len() <= SINGLE_READS {
+        for (name, recipients) in volumes {
             if let Some(object) = context.get_live::<K>(namespace, name).await? {
-                visit(object.meta(), machine);
+                visit(object.meta(), recipients);
             }
         }
         return Ok(());
     }
     let listed = context
         .list_live_metadata::<K>(namespace, |MetadataOnly { metadata }| {
-            if let Some(machine) = metadata.name.as_ref().and_then(|name| machines.get(name)) {
-                visit(&metadata, machine);
+            if let Some(recipients) = metadata.name.as_ref().and_then(|name| volumes.get(name)) {
+                visit(&metadata, recipients);
             }
         })
         .await;

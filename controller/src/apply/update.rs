@@ -52,6 +52,19 @@ pub(super) async fn update<P: Platform>(
     basis: &Basis,
     wanted: &Wanted<'_>,
 ) -> Outcome {
+    let machine = wanted.machine;
+    match basis.storage_conflict(&machine.name) {
+        Ok(None) => {}
+        Ok(Some(why)) => {
+            let error = WriteError::Invalid(why.as_str().into());
+            let refused = Effect::Update(machine.uid.clone(), wanted.to.clone(), UpdateOutcome::Refused);
+            return Outcome::failed(failure(machine, wanted.to, &error), error).with(refused);
+        }
+        Err(error) => {
+            let error = WriteError::Unconfirmed(error);
+            return Outcome::failed(failure(machine, wanted.to, &error), error);
+        }
+    }
     let (claimed, stop) = disk::claim(context, pool, basis, wanted.disks, &wanted.machine.name).await;
     let outcome = match stop {
         Some(stop) => stop,

@@ -20,6 +20,9 @@ const EDITOR: &str = "alice";
 /// A user with the built-in role `view`.
 const VIEWER: &str = "bob";
 
+/// A user with the built-in role `admin`.
+const ADMIN: &str = "carol";
+
 /// The pools of this version.
 fn pools(version: &str) -> String {
     format!("/apis/pool.kubevirt.io/{version}/namespaces/{NAMESPACE}/virtualmachinepools")
@@ -197,6 +200,13 @@ async fn expansion(world: &World<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Only the role `admin` may delete all pools with one request.
+async fn delete_of_all_pools(place: &Place<'_>) -> Result<()> {
+    let all = format!("{}?dryRun=All", pools("v1beta1"));
+    refused(place, EDITOR, Method::DELETE, &all, &Value::Null).await?;
+    accepted(place, ADMIN, Method::DELETE, &all, &Value::Null).await.map(drop)
+}
+
 #[test]
 fn the_chart_serves_admission_removal_and_expansion_of_kubevirt_pools() {
     run_to_end(async {
@@ -207,7 +217,7 @@ fn the_chart_serves_admission_removal_and_expansion_of_kubevirt_pools() {
         let options = GuardOptions::default().value("platforms.kubevirt.enabled=true");
         let installation = Installation::guarded(cluster.clone(), options).await?;
         cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
-        for (user, role) in [(EDITOR, "edit"), (VIEWER, "view")] {
+        for (user, role) in [(ADMIN, "admin"), (EDITOR, "edit"), (VIEWER, "view")] {
             let (role, user) = (format!("--clusterrole={role}"), format!("--user={user}"));
             let name = user.trim_start_matches("--user=");
             let binding = ["create", "rolebinding", name, role.as_str(), user.as_str(), "-n", NAMESPACE];
@@ -223,6 +233,7 @@ fn the_chart_serves_admission_removal_and_expansion_of_kubevirt_pools() {
                 })
                 .await?;
             admission(&world.place).await?;
+            delete_of_all_pools(&world.place).await?;
             targeted_removal(&world).await?;
             expansion(&world).await
         })

@@ -18,6 +18,7 @@ mod pruned;
 mod samples;
 mod scale;
 mod storage;
+mod volumes;
 mod world;
 
 // All that these tests use of the harness.

@@ -109,6 +109,8 @@ pub struct StartHealth {
     pub failed_starts: u32,
     /// Whether the platform reports a state that does not end without help, for example an image that cannot be pulled.
     pub failing: bool,
+    /// Whether the platform reports that the machine is not ready.
+    pub not_ready: bool,
     /// When the machine last stopped being ready, as far as the platform reports it.
     pub not_ready_since: Option<Timestamp>,
 }
@@ -141,6 +143,8 @@ pub struct Machine {
     pub restart_pending: bool,
     /// Whether the platform restarts it for such a change without approval.
     pub restarts_itself: bool,
+    /// Whether the controller can restart it, if that is the controller's task.
+    pub restartable: bool,
     /// Its disks.
     pub disks: Vec<DiskRef>,
     /// The disks of its disk map that no device refers to.
@@ -187,6 +191,7 @@ impl Machine {
             activity: Activity::NotRunning,
             restart_pending: false,
             restarts_itself: false,
+            restartable: true,
             disks: Vec::new(),
             detached: Vec::new(),
             boot_disk: None,

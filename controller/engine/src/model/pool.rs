@@ -365,6 +365,9 @@ pub struct Pool<R = CurrentRevision> {
     pub rollout: Rollout,
     /// The disk templates. The list is empty if the platform stores disks inside the machine object.
     pub disks: Vec<DiskTemplate>,
+    /// Names of the templates of the storage that the platform creates for each machine. The name of the storage is that of
+    /// the template with the number of the machine, so pools with a common name would share storage.
+    pub storage_templates: Vec<Arc<str>>,
     /// The current name block; `None` before the first one.
     pub name_block: Option<NameBlock>,
     /// The removal record. If it cannot be read, it is empty and [`Pool::validation_errors`] contains the error.
@@ -407,6 +410,7 @@ impl<R> Pool<R> {
             revision,
             rollout: Rollout::default(),
             disks: Vec::new(),
+            storage_templates: Vec::new(),
             name_block: None,
             record: RemovalRecord::default(),
             writers: Writers::default(),
@@ -453,6 +457,7 @@ impl<R> Pool<R> {
             revision: _,
             rollout,
             disks,
+            storage_templates,
             name_block,
             record,
             writers,
@@ -481,6 +486,7 @@ impl<R> Pool<R> {
             revision,
             rollout,
             disks,
+            storage_templates,
             name_block,
             record,
             writers,

@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_failing_state_must_last_and_the_controller_wakes_when_it_has() {
-        let failing = StartHealth { failing: true, ..StartHealth::default() };
+        let failing = StartHealth { failing: true, not_ready: true, ..StartHealth::default() };
         let early = observed(world(&failing, Budget::Machines(3)), Duration::from_secs(299)).plan();
         assert_eq!((deleted(&early), early.requeue_after), (Vec::new(), Some(Duration::from_secs(1))));
         let due = observed(world(&failing, Budget::Machines(3)), AFTER).plan();
@@ -139,9 +139,27 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_that_alternates_between_a_failing_and_another_state_has_failed_all_the_time() {
+        let failing = StartHealth { failing: true, not_ready: true, ..StartHealth::default() };
+        let starting = StartHealth { failing: false, ..failing.clone() };
+        let ready = StartHealth { not_ready: false, ..starting.clone() };
+        for (between, replaced) in [(starting, 3), (ready, 0)] {
+            let mut world = observed(world(&failing, Budget::Machines(3)), AFTER / 2);
+            for (health, after) in [(between, Duration::ZERO), (failing.clone(), AFTER / 2)] {
+                for number in 1..4 {
+                    world = world.edit(&name(number), |machine| machine.start_health = health.clone());
+                }
+                world = observed(world, after);
+            }
+            assert_eq!(deleted(&world.plan()).len(), replaced);
+        }
+    }
+
+    #[test]
     fn the_time_that_the_platform_reports_counts_after_a_change_of_leaders() {
         let since = Some(crate::testing::now() - jiff::SignedDuration::from_secs(300));
-        let failing = StartHealth { failing: true, not_ready_since: since, ..StartHealth::default() };
+        let failing =
+            StartHealth { failing: true, not_ready: true, not_ready_since: since, ..StartHealth::default() };
         assert_eq!(deleted(&world(&failing, Budget::Machines(3)).plan()).len(), 3);
     }
 

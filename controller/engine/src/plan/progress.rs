@@ -129,18 +129,26 @@ pub(crate) struct RolloutProgress {
 impl RolloutProgress {
     /// Counts the machines. The number of unavailable machines is the desired number minus the available machines and
     /// those that a user stopped. Missing and terminating machines therefore count as unavailable.
+    ///
+    /// If the controller restarts the machines, surplus machines add no budget: the pool may keep them for ever, and
+    /// `maxUnavailable` limits the machines that are unavailable at the same time.
     pub(crate) fn of(observed: &Observed<'_>) -> Self {
         let (pool, attempts) = (observed.pool, &observed.memory.rollout_attempts);
         let mut progress = Self { budget: pool.rollout.budget.of(pool.desired), ..Self::default() };
-        let mut available_or_stopped = 0;
+        let (mut existing, mut available_or_stopped) = (0, 0);
         for machine in observed.pool_machines().filter(|machine| !machine.terminating) {
+            existing += 1;
             available_or_stopped += usize::from(!progress.uses_budget(observed, machine));
             let runs = machine.activity == Activity::Running;
             progress.outdated +=
                 usize::from(runs && RolloutState::of(pool, machine) == RolloutState::Outdated);
             progress.refusing += usize::from(attempts.refuses(&machine.id.uid, &pool.revision.id));
         }
-        progress.unavailable = pool.desired.saturating_sub(available_or_stopped);
+        let counted = match pool.rollout.restarts {
+            Restarts::ByController => pool.desired.max(existing),
+            Restarts::ByPlatform | Restarts::ByUser => pool.desired,
+        };
+        progress.unavailable = counted.saturating_sub(available_or_stopped);
         progress
     }
 

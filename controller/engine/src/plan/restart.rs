@@ -51,6 +51,8 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
             Transition::Restart if machine.is_protected(observed.now) && !machine.is_restarting() => {
                 protected.push(machine);
             }
+            // It has the template after its next start.
+            Transition::Restart if !machine.restartable => {}
             outdated @ (Transition::Restart | Transition::Recreation) => {
                 waiting.push((machine, instance, outdated));
             }
@@ -136,7 +138,8 @@ fn may_restart(observed: &Observed<'_>, machine: &Machine) -> bool {
     if requested || instance.terminating {
         return true;
     }
-    let restarts = rollout.restarts == Restarts::ByController
+    let restarts = machine.restartable
+        && rollout.restarts == Restarts::ByController
         && !rollout.disabled
         && !pool.rollout_stands_still()
         && rollout.selection.includes(machine);

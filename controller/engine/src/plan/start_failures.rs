@@ -26,7 +26,8 @@ struct Replacements {
 /// What the controller remembers of machines that do not start. It remains correct if this is lost at any time.
 #[derive(Clone, Debug, Default)]
 pub struct StartFailures {
-    /// Since when the platform reports a failing state.
+    /// Since when the platform reports a failing state. A machine that fails alternates between states, for example with
+    /// every start that it attempts, so the time ends only when the machine is ready.
     failing: BTreeMap<Uid, Duration>,
     replacements: BTreeMap<Arc<str>, Replacements>,
 }
@@ -36,8 +37,9 @@ impl StartFailures {
     pub fn observe<'a>(&mut self, machines: impl Iterator<Item = &'a Arc<Machine>>, uptime: Duration) {
         let mut failing = BTreeMap::new();
         for machine in machines {
-            if machine.start_health.failing {
-                let since = self.failing.get(&machine.id.uid).copied().unwrap_or(uptime);
+            let health = &machine.start_health;
+            let since = self.failing.get(&machine.id.uid).copied().filter(|_| health.not_ready);
+            if let Some(since) = since.or_else(|| health.failing.then_some(uptime)) {
                 failing.insert(machine.id.uid.clone(), since);
             }
             if let Some(replacements) = self.replacements.get_mut(&machine.id.name) {
@@ -58,7 +60,7 @@ impl StartFailures {
             Replacements { count: replacements.count.saturating_add(1), last: uptime, running: None };
     }
 
-    /// How long the platform has reported a failing state of this machine.
+    /// How long this machine has been in failing states, without having been ready.
     pub(super) fn failing_for(&self, machine: &Uid, uptime: Duration) -> Duration {
         self.failing.get(machine).map_or(Duration::ZERO, |since| uptime.saturating_sub(*since))
     }

@@ -3,7 +3,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::failure::FailureReason;
-use crate::model::Activity;
+use crate::model::{Activity, StatusScope};
 use crate::plan::Snapshot;
 use crate::testing::{World, name};
 
@@ -150,6 +150,14 @@ fn every_counter_counts_its_own() {
         revision: "r1".into(),
     };
     assert_eq!(shown(&world).summary, summary);
+}
+
+#[test]
+fn a_platform_can_count_machines_that_are_being_deleted_as_ready() {
+    let world = terminating(World::desiring(3).with_machines(3), [2]);
+    assert_eq!(shown(&world).summary.ready, 2);
+    let world = world.pool(|pool| pool.status_scope = StatusScope::FailureAndPause);
+    assert_eq!(shown(&world).summary.ready, 3);
 }
 
 /// The status of a pool that has published these conditions before.

@@ -18,7 +18,7 @@ use vmpool_engine::{Machine, ObjectId, ParsedPool, Pool};
 use super::objects::{Finalizers, InstanceObject, MachineObject, PoolObject};
 use super::read::{self, MachineFacts, PoolFacts, Readiness, ScaleInMode, Selection, Settings, Update};
 use super::selectors::MachineSelector;
-use super::{pins, publish};
+use super::{pins, publish, restart, revision};
 use crate::intern;
 use crate::intern::Table;
 
@@ -68,6 +68,7 @@ pub(super) fn pool(object: &PoolObject) -> ParsedPool {
         scale_in,
         update,
         names: _,
+        data_volume_templates,
         autohealing,
         selector,
     } = settings;
@@ -108,6 +109,7 @@ pub(super) fn pool(object: &PoolObject) -> ParsedPool {
         max_protection,
         naming: Naming::Ordinal,
         rollout,
+        storage_templates: data_volume_templates,
         record,
         writers: object.writers.clone(),
         published: publish::stored(object),
@@ -151,20 +153,24 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
         instance_labels: kept(inner_labels),
         node_selector: kept(node_selector),
     };
-    let revision: Option<RevisionId> = facts.revision.clone().map(Into::into);
-    // The name of the pool is the beginning of the name of its machine. That of the revision can be shortened.
-    let is_released = facts.revision.is_some() && owner.is_none() && position.is_some();
-    let former_pool = id.name.rsplit_once('-').filter(|_| is_released).map(|(pool, _)| intern(pool));
+    let written: Option<RevisionId> = facts.revision.clone().map(Into::into);
+    let is_released = owner.is_none() && position.is_some();
+    let former_pool = facts
+        .revision
+        .as_deref()
+        .filter(|_| is_released)
+        .and_then(|name| Some(intern(revision::pool_of(name, id.name.rsplit_once('-')?.0)?)));
     Machine {
         created: *created,
         terminating: *terminating,
         owner: owner.clone(),
         pool_label: former_pool,
-        revision: revision.clone(),
-        written: revision,
+        revision: written.clone(),
+        written,
         evaluated: true,
         activity: activity(&facts),
         restart_pending: facts.restart_required,
+        restartable: facts.run_strategy.is_some_and(restart::is_possible),
         devices_ready: true,
         has_finalizer: position.is_some(),
         discards_storage: facts.terminating && dependents_first,
@@ -177,10 +183,15 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
 }
 
 fn activity(facts: &MachineFacts) -> Activity {
-    // With these strategies, a machine whose guest has ended starts only when a user requests it.
-    let strategies = [RunStrategy::Manual, RunStrategy::RerunOnFailure, RunStrategy::Once];
-    let waits = facts.run_strategy.is_some_and(|strategy| strategies.contains(&strategy))
-        && facts.printable_status == Some(PrintableStatus::Stopped);
+    let waits = match facts.run_strategy {
+        // A machine whose guest has ended starts only when a user requests it.
+        Some(RunStrategy::Manual | RunStrategy::RerunOnFailure | RunStrategy::Once) => {
+            facts.printable_status == Some(PrintableStatus::Stopped)
+        }
+        // It starts only when another cluster migrates a guest to it.
+        Some(RunStrategy::WaitAsReceiver) => true,
+        _ => false,
+    };
     match facts.readiness {
         Readiness::Ready => Activity::Running,
         _ if facts.is_halted() || waits => Activity::Stopped,
@@ -197,6 +208,7 @@ fn start_health(facts: &MachineFacts) -> StartHealth {
     StartHealth {
         failed_starts: u32::try_from(facts.start_failures).unwrap_or(u32::MAX),
         failing: failing && not_ready,
+        not_ready,
         not_ready_since: since,
     }
 }

@@ -26,7 +26,8 @@ use super::restart::{self, Restart};
 use super::{facts, keys, pins, publish, revision, storage, template, update};
 use crate::{
     ApiObject, Copied, Existing, Finalizers, Found, Instances, NoDisks, OtherController, PatchBody, Pins,
-    Platform, Resolution, RestartRequest, Revisions, SourceVisitor, StatusFields, Storage, controller_of,
+    Platform, Resolution, RestartRequest, Revisions, SourceVisitor, StatusFields, Storage, VolumeUse,
+    controller_of,
 };
 
 /// The field of the spec of a pool that contains the template of its machines.
@@ -131,7 +132,8 @@ impl Instances<MachineObject> for KubeVirt {
         match restart::restart(&read::machine(machine), version, &read::instance(instance)) {
             Restart::DeleteInstance { .. } => RestartRequest::DeleteInstance,
             Restart::Request(patch) => RestartRequest::PatchMachineStatus(patch),
-            Restart::InProgress | Restart::NotRestarted => RestartRequest::None,
+            Restart::InProgress => RestartRequest::InProgress,
+            Restart::NotRestarted => RestartRequest::Impossible,
         }
     }
     fn record_revision(instance: &InstanceObject, revision: &RevisionId) -> Option<Value> {
@@ -258,11 +260,17 @@ impl Storage<MachineObject> for KubeVirt {
     fn claims(machine: &MachineObject) -> Vec<Arc<str>> {
         read::machine(machine).claims
     }
-    fn new_volumes(spec: &Value, number: u64) -> Vec<String> {
-        storage::data_volumes(of(spec), number)
+    fn new_volumes(spec: &Value, machine: &str) -> Vec<String> {
+        // A machine without an ordinal is never updated.
+        keys::ordinal(machine).map_or_else(Vec::new, |ordinal| storage::data_volumes(of(spec), ordinal))
     }
-    fn conflict<K: ApiObject>(object: &ObjectMeta, machine: &str, pool: &ObjectId) -> Option<String> {
-        storage::conflict(&K::kind(&()), object, machine, pool)
+    fn conflict<K: ApiObject>(
+        object: &ObjectMeta,
+        machine: &str,
+        pool: &ObjectId,
+        volume_use: VolumeUse,
+    ) -> Option<String> {
+        storage::conflict(&K::kind(&()), object, machine, pool, volume_use)
     }
     fn preserve<K: ApiObject>(object: &K, machine: &ObjectId, pool: &ObjectId) -> Option<Value> {
         release::preserve(object.meta(), &machine.uid, pool, keys::ordinal(&machine.name))

@@ -46,6 +46,11 @@ pub fn restart(machine: &MachineFacts, resource_version: &str, instance: &Instan
     }
 }
 
+/// Whether the controller can restart the guest of a machine with this run strategy.
+pub fn is_possible(strategy: RunStrategy) -> bool {
+    strategy.restarts() || matches!(strategy, RunStrategy::Manual | RunStrategy::RerunOnFailure)
+}
+
 /// The JSON patch that writes the revision label to a VirtualMachineInstance; `None` if it has this label, or has no such
 /// label, which requires a restart.
 pub fn label(instance: &InstanceFacts, revision: &str) -> Option<Value> {

@@ -31,6 +31,24 @@ fn hashed(pool: &str, of: &str, generation: i64) -> String {
     format!("{head}{tail}")
 }
 
+/// The name of the pool that the revision with this name is of; `None` if no pool has it. `machines` is the beginning of the
+/// name of a machine with the revision, which is usually the name of the pool.
+pub fn pool_of<'a>(revision: &'a str, machines: &'a str) -> Option<&'a str> {
+    let (head, _) = revision.rsplit_once('-').filter(|(_, generation)| generation.parse::<u64>().is_ok())?;
+    if head == machines {
+        return Some(head);
+    }
+    let hashed = head.rsplit_once('-').filter(|(_, hash)| {
+        hash.len() == 8 && hash.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    });
+    match hashed {
+        // The name of the pool can be shortened in that of the revision.
+        Some((pool, _)) if machines.starts_with(pool) => Some(machines),
+        Some((pool, _)) => Some(pool),
+        None => Some(head),
+    }
+}
+
 /// The ControllerRevision with this name. `spec` is the whole spec of the pool at `generation`.
 pub fn revision(namespace: &str, pool: &ObjectId, name: &str, generation: i64, spec: &Value) -> Value {
     json!({

@@ -1,4 +1,4 @@
-//! DataVolumes and claims that a new machine would share with another machine.
+//! DataVolumes and claims that a machine would share with another machine, or take over.
 //!
 //! The name of a DataVolume contains the ordinal and not the pool. Two pools of a namespace whose templates have the same
 //! name would therefore use the same DataVolumes.
@@ -8,7 +8,7 @@ use vmpool_engine::model::ObjectId;
 
 use super::keys::{MACHINE_KIND, PRESERVED_POOL};
 use super::machine::{Template, numbered};
-use crate::controller_reference;
+use crate::{VolumeUse, controller_reference};
 
 /// Names of the DataVolumes that KubeVirt creates for the machine with this ordinal.
 pub fn data_volumes(template: Template<'_>, ordinal: u64) -> Vec<String> {
@@ -21,28 +21,47 @@ pub fn data_volumes(template: Template<'_>, ordinal: u64) -> Vec<String> {
 /// Kind of the objects that provision claims.
 const DATA_VOLUME: &str = "DataVolume";
 
-/// Why `machine`, a new machine of `pool`, must not be created while this stored DataVolume or claim has the name of one of
-/// its DataVolumes: another machine or pool uses it, or used it last. `None` if nothing is against it.
+/// Why `machine`, a machine of `pool`, must not be created or updated while this stored DataVolume or claim has the name of
+/// one of its new DataVolumes: another machine or pool uses it, used it last, or its data would be deleted. `None` if
+/// nothing is against it.
 ///
 /// Without this check, the machine would never start, or take over the storage of another pool. The storage of an earlier
-/// machine with the same name is deleted with that machine. An object without a controller and without a record of its
-/// pool may be used, because users prepare storage in this way.
-pub fn conflict(kind: &str, object: &ObjectMeta, machine: &str, pool: &ObjectId) -> Option<String> {
+/// machine with the same name is deleted with that machine. A new machine may use an object without a controller and
+/// without a record of its pool, because users prepare storage in this way. An existing machine may not: the rollout
+/// deletes the machine together with the storage that it took over, unless it preserves the storage.
+pub fn conflict(
+    kind: &str,
+    object: &ObjectMeta,
+    machine: &str,
+    pool: &ObjectId,
+    volume_use: VolumeUse,
+) -> Option<String> {
     let name = object.name.as_deref().unwrap_or_default();
-    let conflict =
-        |why: String| Some(format!("machine {machine} is not created, because {kind} {name} {why}"));
+    let done = match volume_use {
+        VolumeUse::Create => "created",
+        VolumeUse::Update { .. } => "updated",
+    };
+    let conflict = |why: &str| Some(format!("machine {machine} is not {done}, because {kind} {name} {why}"));
     if let Some(owner) = controller_reference(object) {
         let of_its_data_volume = kind != DATA_VOLUME && owner.kind == DATA_VOLUME && owner.name == name;
         let of_same_name = owner.kind == MACHINE_KIND && owner.name == machine;
         return if of_its_data_volume || of_same_name {
             None
         } else {
-            conflict(format!("is controlled by {} {}", owner.kind, owner.name))
+            conflict(&format!("is controlled by {} {}", owner.kind, owner.name))
         };
     }
-    let last = object.labels.as_ref()?.get(PRESERVED_POOL)?;
-    (**last != *pool.name)
-        .then(|| conflict(format!("holds the preserved data of a machine of pool {last}")))
+    let last = object.labels.as_ref().and_then(|labels| labels.get(PRESERVED_POOL));
+    if let Some(last) = last.filter(|last| ***last != *pool.name) {
+        return conflict(&format!("holds the preserved data of a machine of pool {last}"));
+    }
+    (volume_use == VolumeUse::Update { preserved: false })
+        .then(|| {
+            conflict(
+                "exists: the machine would take it over, and the rollout would delete it. Use another name in \
+                 dataVolumeTemplates, or delete it",
+            )
+        })
         .flatten()
 }
 
@@ -101,10 +120,34 @@ mod tests {
         let mut metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
         metadata.name = Some("root-0".to_owned());
         let pool = ObjectId::new("herd", fixtures::POOL_UID);
-        let conflict = |kind| conflict(kind, &metadata, "herd-0", &pool);
-        let expected =
-            |what: Option<&str>| what.map(|what| format!("machine herd-0 is not created, because {what}"));
-        assert_eq!(conflict("DataVolume"), expected(data_volume));
-        assert_eq!(conflict("PersistentVolumeClaim"), expected(claim));
+        for (volume_use, done) in [
+            (VolumeUse::Create, "created"),
+            // The storage that it takes over is preserved.
+            (VolumeUse::Update { preserved: true }, "updated"),
+        ] {
+            let conflict = |kind| conflict(kind, &metadata, "herd-0", &pool, volume_use);
+            let expected =
+                |what: Option<&str>| what.map(|what| format!("machine herd-0 is not {done}, because {what}"));
+            assert_eq!(conflict("DataVolume"), expected(data_volume));
+            assert_eq!(conflict("PersistentVolumeClaim"), expected(claim));
+        }
+    }
+
+    #[rstest]
+    #[case::prepared_by_a_user(json!({}), true)]
+    #[case::preserved_by_the_pool(json!({"labels": {"vmpool.dev/preserved-pool": "herd"}}), true)]
+    #[case::its_own(owned("VirtualMachine", "herd-0", "current"), false)]
+    fn an_existing_machine_takes_over_no_storage_that_the_rollout_would_delete(
+        #[case] metadata: Value,
+        #[case] refused: bool,
+    ) {
+        let mut metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
+        metadata.name = Some("root-0".to_owned());
+        let pool = ObjectId::new("herd", fixtures::POOL_UID);
+        let update = VolumeUse::Update { preserved: false };
+        let found = conflict("DataVolume", &metadata, "herd-0", &pool, update);
+        let expected = "machine herd-0 is not updated, because DataVolume root-0 exists: the machine would take it over, \
+                        and the rollout would delete it. Use another name in dataVolumeTemplates, or delete it";
+        assert_eq!(found, refused.then(|| expected.to_owned()));
     }
 }

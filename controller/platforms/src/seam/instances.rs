@@ -14,8 +14,10 @@ pub enum RestartRequest {
     /// It sends this merge patch, which contains UID and version, to the status of the machine, because the platform would
     /// not start another instance.
     PatchMachineStatus(Value),
-    /// It requests none: a restart is in progress, or the machine is off on purpose.
-    None,
+    /// It requests none, because a restart is in progress.
+    InProgress,
+    /// It requests none, because the platform restarts the machine in no way that the controller knows.
+    Impossible,
 }
 
 /// Instances as objects: how to read them, and how the controller restarts them.

@@ -27,6 +27,6 @@ pub use other_controller::{NoOtherController, OtherController};
 pub use pins::{Copied, Existing, Found, NoPins, Pins, Reference, Resolution, Source, SourceVisitor};
 pub use platform::{PatchBody, Platform, StatusFields};
 pub use revisions::Revisions;
-pub use storage::{NoStorage, Storage};
+pub use storage::{NoStorage, Storage, VolumeUse};
 pub use view::{MachineView, View};
 pub use wording::{DefaultWording, Transition, Wording};

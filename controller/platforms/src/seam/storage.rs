@@ -8,6 +8,19 @@ use vmpool_engine::ObjectId;
 
 use super::{ApiObject, NoObject};
 
+/// What a write makes a machine do with volumes that it does not have yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolumeUse {
+    /// A new machine gets them. It takes over volumes that no machine has.
+    Create,
+    /// The template of an existing machine gets them.
+    Update {
+        /// Whether the controller preserves the storage of the machine when it deletes the machine for the rollout.
+        /// Otherwise, it would delete the data in volumes that the machine takes over.
+        preserved: bool,
+    },
+}
+
 /// The storage objects of machines.
 pub trait Storage<Machine>: Send + Sync + 'static {
     /// Whether the platform has them. If not, the controller requests none.
@@ -24,12 +37,17 @@ pub trait Storage<Machine>: Send + Sync + 'static {
     /// Names of the claims of a machine.
     fn claims(machine: &Machine) -> Vec<Arc<str>>;
 
-    /// Names of the volumes, and of their claims, that the platform creates for a new machine with this number.
-    fn new_volumes(template: &Value, number: u64) -> Vec<String>;
+    /// Names of the volumes, and of their claims, that the platform creates for this machine from the template.
+    fn new_volumes(template: &Value, machine: &str) -> Vec<String>;
 
-    /// Why `machine`, a new machine of `pool`, must not be created while this volume or claim has the name of one of its
-    /// volumes; `None` if nothing is against it.
-    fn conflict<K: ApiObject>(object: &ObjectMeta, machine: &str, pool: &ObjectId) -> Option<String>;
+    /// Why `machine`, a machine of `pool`, must not be created or updated while this volume or claim has the name of one of
+    /// its new volumes; `None` if nothing is against it.
+    fn conflict<K: ApiObject>(
+        object: &ObjectMeta,
+        machine: &str,
+        pool: &ObjectId,
+        volume_use: VolumeUse,
+    ) -> Option<String>;
 
     /// The JSON patch that removes `machine`, a machine of `pool`, from the owners of a storage object; `None` if the
     /// machine is not its controller owner. It fails if the owners have changed.
@@ -52,10 +70,10 @@ impl<Machine> Storage<Machine> for NoStorage {
     fn claims(_: &Machine) -> Vec<Arc<str>> {
         Vec::new()
     }
-    fn new_volumes(_: &Value, _: u64) -> Vec<String> {
+    fn new_volumes(_: &Value, _: &str) -> Vec<String> {
         Vec::new()
     }
-    fn conflict<K: ApiObject>(_: &ObjectMeta, _: &str, _: &ObjectId) -> Option<String> {
+    fn conflict<K: ApiObject>(_: &ObjectMeta, _: &str, _: &ObjectId, _: VolumeUse) -> Option<String> {
         None
     }
     fn preserve<K: ApiObject>(_: &K, _: &ObjectId, _: &ObjectId) -> Option<Value> {

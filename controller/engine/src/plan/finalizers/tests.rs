@@ -102,6 +102,15 @@ fn a_deleted_pool_releases_its_machines_and_those_that_users_detached_and_then_i
 }
 
 #[test]
+fn a_paused_pool_can_be_deleted() {
+    let deleted = world(3).pool(|pool| (pool.deleting, pool.paused) = (true, true));
+    assert_eq!(released(&deleted.plan()).len(), 3);
+    let without = (0..3)
+        .fold(deleted, |world, number| world.edit(&name(number), |machine| machine.has_finalizer = false));
+    assert_eq!(without.plan().actions, [Action::RemovePoolFinalizer]);
+}
+
+#[test]
 fn a_deleted_machine_that_a_user_removed_from_the_pool_is_released_with_its_storage_preserved() {
     // The user may have removed it after its deletion began, and the pool preserves the storage of deleted machines.
     let world = terminating(terminating(world(3), 0), 1).edit(&name(1), |machine| machine.owner = None);

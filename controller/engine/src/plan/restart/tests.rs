@@ -131,6 +131,27 @@ fn an_instance_that_is_not_ready_is_restarted_without_budget() {
 }
 
 #[test]
+fn surplus_machines_that_the_pool_keeps_add_no_budget() {
+    let world = world(6, Budget::Machines(1), parts(2, 1)).pool(|pool| {
+        pool.desired = 3;
+        pool.scale_down_policy = ScaleDownPolicy::Explicit;
+    });
+    assert_eq!(restarted(&world.plan()), [name(0)]);
+    let down = world.edit(&name(0), |machine| {
+        machine.activity = Activity::NotRunning;
+        machine.instance = Some(instance(&machine.id, "new", false));
+    });
+    assert_eq!(restarted(&down.plan()), [""; 0]);
+}
+
+#[test]
+fn a_machine_that_the_controller_cannot_restart_uses_no_budget() {
+    let world =
+        world(3, Budget::Machines(1), parts(2, 1)).edit(&name(0), |machine| machine.restartable = false);
+    assert_eq!(restarted(&world.plan()), [name(1)]);
+}
+
+#[test]
 fn a_machine_that_a_user_stopped_uses_no_budget() {
     let world = world(3, Budget::Machines(1), parts(2, 1)).edit(&name(0), |machine| {
         machine.activity = Activity::Stopped;

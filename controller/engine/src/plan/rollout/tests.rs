@@ -4,8 +4,9 @@ use rstest::rstest;
 
 use super::*;
 use crate::failure::{Failure, FailureReason};
-use crate::model::{Budget, DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime};
+use crate::model::{Budget, DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime, Pool, Selectable};
 use crate::plan::attempts::{EVALUATION_AGE, UpdateOutcome};
+use crate::selector::{Labels, Operator, Requirement, Selector};
 use crate::testing::{World, machine, name, own_disk};
 
 mod adoption;
@@ -315,4 +316,50 @@ fn the_order_of_the_input_changes_nothing() {
     world.machines.reverse();
     assert_eq!(world.plan(), expected);
     assert_eq!(updated(&expected), [7, 11, 0, 1, 2, 4]);
+}
+
+/// Running machines with an older template, which the controller restarts.
+fn restarted_by_the_controller(machines: u64) -> World {
+    allowing(machines, 1).pool(|pool| pool.rollout.restarts = Restarts::ByController)
+}
+
+#[test]
+fn all_machines_that_the_controller_restarts_get_the_template_at_once() {
+    assert_eq!(updated(&restarted_by_the_controller(3).plan()), [0, 1, 2]);
+}
+
+#[rstest]
+#[case::paused(|pool: &mut Pool| pool.paused = true)]
+#[case::unmanaged(|pool: &mut Pool| pool.rollout.disabled = true)]
+fn no_machine_gets_the_template_if(#[case] setting: fn(&mut Pool)) {
+    assert_eq!(updated(&restarted_by_the_controller(3).pool(setting).plan()), [0; 0]);
+}
+
+#[test]
+fn machines_outside_the_selection_of_an_update_keep_their_spec() {
+    let labels = |zone: &str| Some(Labels::from([("zone".into(), zone.into())]));
+    let in_a = Requirement { key: "zone".into(), operator: Operator::In, values: vec!["a".into()] };
+    let world = restarted_by_the_controller(2)
+        .pool(|pool| pool.rollout.selection.labels = Selector(vec![in_a]))
+        .edit(&name(0), |machine| {
+            machine.selectable =
+                Arc::new(Selectable { instance_labels: labels("b"), ..Selectable::default() });
+        })
+        .edit(&name(1), |machine| {
+            machine.selectable =
+                Arc::new(Selectable { instance_labels: labels("a"), ..Selectable::default() });
+        });
+    assert_eq!(updated(&world.plan()), [1]);
+}
+
+#[rstest]
+#[case::rounded_down(30, 9, 2)]
+#[case::at_least_one(30, 3, 1)]
+#[case::whole(50, 4, 2)]
+fn a_percentage_of_the_desired_machines_is(
+    #[case] percent: u8,
+    #[case] desired: usize,
+    #[case] expected: usize,
+) {
+    assert_eq!(Budget::Percent(percent).of(desired), expected);
 }

@@ -26,7 +26,8 @@ fn health(count: u64, printable_status: &str, ready: &Value) -> StartHealth {
 fn a_bad_state_counts_while_ready_is_false(#[case] status: &str) {
     let not_ready = health(0, status, &json!("False"));
     let since = Some(SINCE.parse().unwrap());
-    assert_eq!(not_ready, StartHealth { failed_starts: 0, failing: true, not_ready_since: since });
+    let expected = StartHealth { failed_starts: 0, failing: true, not_ready: true, not_ready_since: since };
+    assert_eq!(not_ready, expected);
     assert!(!health(0, status, &json!("True")).failing);
     assert!(!health(0, status, &json!("Unknown")).failing);
 }
@@ -88,4 +89,89 @@ fn a_scale_in_considers_machines_by_inner_labels_and_node_selector(
     object["spec"]["template"]["spec"]["nodeSelector"] = json!({ "zone": "a", "cores": "16" });
     let machine = machine(&serde_json::from_value(object).unwrap());
     assert_eq!(pool.scale_down_selection.includes(&machine), considered);
+}
+
+/// The facts of a pool with these settings.
+fn pool_with(settings: &Value) -> ParsedPool {
+    let mut object = fixtures::pool();
+    for (field, value) in settings.as_object().unwrap() {
+        object["spec"][field] = value.clone();
+    }
+    pool(&serde_json::from_value(object).unwrap())
+}
+
+#[rstest]
+#[case("AscendingOrder", ScaleDownPolicy::LowestOrdinalFirst)]
+#[case("DescendingOrder", ScaleDownPolicy::HighestOrdinalFirst)]
+#[case("Newest", ScaleDownPolicy::NewestFirst)]
+#[case("Oldest", ScaleDownPolicy::OldestFirst)]
+#[case("Random", ScaleDownPolicy::Random)]
+fn a_sort_policy_is_an_order(#[case] name: &str, #[case] order: ScaleDownPolicy) {
+    let proactive = json!({ "proactive": { "selectionPolicy": { "sortPolicy": name } } });
+    let pool = pool_with(&json!({ "scaleInStrategy": proactive, "updateStrategy": proactive }));
+    assert_eq!((pool.scale_down_policy, pool.rollout.order), (order, Some(order)));
+}
+
+#[rstest]
+#[case("proactive", "Disabled", Preservation::Never)]
+#[case("proactive", "Offline", Preservation::UnlessChanged)]
+#[case("proactive", "Online", Preservation::UnlessChanged)]
+#[case("opportunistic", "Disabled", Preservation::Never)]
+#[case("opportunistic", "Offline", Preservation::Always)]
+#[case("opportunistic", "Online", Preservation::Always)]
+fn state_preservation_is_that_of_storage(
+    #[case] strategy: &str,
+    #[case] value: &str,
+    #[case] expected: Preservation,
+) {
+    let pool = pool_with(&json!({ "scaleInStrategy": { strategy: { "statePreservation": value } } }));
+    assert_eq!(pool.preservation, expected);
+}
+
+#[test]
+fn with_unmanaged_updates_machines_keep_their_spec() {
+    let disabled = |strategy: Value| pool_with(&json!({ "updateStrategy": strategy })).rollout.disabled;
+    assert!(disabled(json!({ "unmanaged": {} })));
+    assert!(!disabled(json!({ "opportunistic": {} })));
+    assert!(!disabled(json!({ "proactive": {} })));
+}
+
+#[test]
+fn only_revisions_that_machines_name_are_kept() {
+    assert_eq!(pool_with(&json!({})).rollout.history, 0);
+}
+
+#[rstest]
+#[case::always(Some("Always"), true)]
+#[case::manual(Some("Manual"), true)]
+#[case::rerun(Some("RerunOnFailure"), true)]
+#[case::a_receiver(Some("WaitAsReceiver"), false)]
+#[case::an_unknown_strategy(Some("Sometimes"), false)]
+fn the_controller_can_restart_machines_with(#[case] strategy: Option<&str>, #[case] restartable: bool) {
+    let mut object = fixtures::machine();
+    object["spec"]["runStrategy"] = json!(strategy);
+    object["spec"].as_object_mut().unwrap().remove("running");
+    assert_eq!(machine(&serde_json::from_value(object).unwrap()).restartable, restartable);
+}
+
+#[test]
+fn a_machine_that_waits_for_a_migration_is_off_on_purpose() {
+    let mut object = fixtures::machine();
+    object["spec"]["runStrategy"] = json!("WaitAsReceiver");
+    object["spec"].as_object_mut().unwrap().remove("running");
+    object["status"] = json!({
+        "printableStatus": "WaitingForReceiver",
+        "conditions": [{ "type": "Ready", "status": "False", "lastTransitionTime": SINCE }],
+    });
+    assert_eq!(machine(&serde_json::from_value(object).unwrap()).activity, Activity::Stopped);
+}
+
+#[test]
+fn a_machine_that_a_user_gave_to_a_pool_and_took_away_is_released_by_that_pool() {
+    let mut object = fixtures::machine();
+    object["metadata"]["name"] = json!("other-7");
+    object["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"] = json!("herd-3");
+    object["metadata"].as_object_mut().unwrap().remove("ownerReferences");
+    let released = machine(&serde_json::from_value(object).unwrap());
+    assert_eq!(released.pool_label.as_deref(), Some("herd"));
 }

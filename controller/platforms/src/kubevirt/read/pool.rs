@@ -1,5 +1,7 @@
 //! Pools.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use vmpool_engine::limits;
 use vmpool_engine::model::{Budget, ObjectId};
@@ -50,6 +52,8 @@ pub struct Settings {
     pub update: Update,
     /// Which names in the template get the ordinal.
     pub names: NameGeneration,
+    /// Names of the DataVolume templates.
+    pub data_volume_templates: Vec<Arc<str>>,
     /// When machines that fail to start are replaced; `None` if they are not.
     pub autohealing: Option<Autohealing>,
     /// Selects the machines of the pool. `None` if it cannot be read; the pool then releases no machine.
@@ -107,6 +111,7 @@ fn read(spec: &Value, validation_errors: &mut Vec<String>) -> (Settings, Vec<Str
         scale_in: strategy::scale_in(&spec["scaleInStrategy"], &mut messages),
         update: strategy::update(&spec["updateStrategy"], &mut messages),
         names: strategy::names(&spec["nameGeneration"], &mut messages),
+        data_volume_templates: data_volume_templates(&spec["virtualMachineTemplate"]),
         autohealing: strategy::autohealing(&spec["autohealing"], &mut messages),
         selector: LabelSelector::read(&spec["selector"])
             .map_err(|error| validation_errors.push(format!("selector: {error}")))
@@ -114,6 +119,11 @@ fn read(spec: &Value, validation_errors: &mut Vec<String>) -> (Settings, Vec<Str
     };
     messages.0.extend(policy::error(&spec[policy::FIELD], policy::FIELD));
     (settings, messages.0)
+}
+
+fn data_volume_templates(template: &Value) -> Vec<Arc<str>> {
+    let templates = template["spec"]["dataVolumeTemplates"].as_array().into_iter().flatten();
+    templates.filter_map(|template| Some(template["metadata"]["name"].as_str()?.into())).collect()
 }
 
 /// Errors of the spec that prevent the creation of machines. The admission rules and the schema reject all of them.

@@ -47,6 +47,7 @@ fn a_recorded_pool_is_read_with_the_defaults() {
             },
             update: Update::Proactive(Selection::default()),
             names: NameGeneration { config_maps: true, secrets: true },
+            data_volume_templates: vec!["root".into()],
             autohealing: None,
             selector: None,
         }

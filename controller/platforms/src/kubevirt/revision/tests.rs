@@ -31,6 +31,23 @@ fn a_revision_has_the_name_of_its_pool_and_generation(
     assert_eq!(names(&pool(name), generation)[0], expected);
 }
 
+#[rstest]
+#[case::its_own("web-5", "web", Some("web"))]
+#[case::a_machine_that_was_given_to_the_pool("web-5", "other", Some("web"))]
+#[case::with_a_hash("web-1a2b3c4d-5", "web", Some("web"))]
+#[case::a_name_that_looks_like_one_with_a_hash("web-1a2b3c4d-5", "web-1a2b3c4d", Some("web-1a2b3c4d"))]
+#[case::shortened(&names(&pool(&"p".repeat(61)), 10)[0], &"p".repeat(61), Some(&*"p".repeat(61)))]
+#[case::given_with_a_hash("web-1a2b3c4d-5", "other", Some("web"))]
+#[case::no_generation("web-x", "web", None)]
+#[case::no_hyphen("web", "web", None)]
+fn the_name_of_a_revision_tells_its_pool(
+    #[case] revision: &str,
+    #[case] machines: &str,
+    #[case] pool: Option<&str>,
+) {
+    assert_eq!(pool_of(revision, machines), pool);
+}
+
 #[test]
 fn a_revision_of_kubevirt_1_6_is_read() {
     let mut spec = fixtures::spec();
