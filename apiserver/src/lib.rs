@@ -18,7 +18,7 @@
 //! 4. `audit`, `pool_queue`, `removal`, `claims`, `response`: removals and claims. `audit` and `pool_queue` use only the
 //!    types of `removal::model`, and `claims` uses `removal`
 //! 5. `discovery`, `openapi`, `documents`: the documents of the API
-//! 6. `state`, `router`: the handling of a request
+//! 6. `routes`, `state`, `handlers`, `router`: the handling of a request
 //! 7. [`options`], `run`: the process
 
 pub mod api;
@@ -33,6 +33,7 @@ mod documents;
 mod error;
 mod expansion;
 mod forced;
+mod handlers;
 mod metrics;
 mod negotiation;
 mod openapi;
@@ -42,6 +43,7 @@ mod removal;
 mod request_info;
 mod response;
 mod router;
+mod routes;
 mod run;
 mod state;
 #[cfg(test)]

@@ -3,6 +3,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
+use crate::body::MAX_LENGTH;
 use crate::testing::{Answer, Process, SETTINGS, World, ask};
 
 const POOL: &str = "/apis/subresources.vmpool.dev/v1alpha1/namespaces/team-a/virtualmachinepools/web";

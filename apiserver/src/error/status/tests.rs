@@ -1,6 +1,6 @@
 use rstest::rstest;
 
-use vmpool_platforms::removal::APIS;
+use vmpool_platforms::removal::{APIS, Stored};
 
 use super::*;
 
