@@ -95,8 +95,8 @@ fn log(path: Path, request: &Request, answer: &Answer) {
     // kube-apiserver accepts longer names than a log line should contain.
     let user = user_info.username.chars().take(MAX_USER_LENGTH).collect::<String>();
     let message = &answer.message;
-    if let (Some(refusals), Some(rule)) = (&answer.refusals, answer.rules()) {
-        let field = &refusals.first().field;
+    if let Some(field) = answer.field() {
+        let rule = answer.rules().unwrap_or_default();
         tracing::info!(path, uid, user, operation, namespace, name, rule, field, message, "refused");
     } else if answer.verdict == Verdict::Allowed {
         tracing::debug!(path, uid, user, operation, namespace, name, "allowed");

@@ -15,7 +15,7 @@
 //! 2. [`metrics`]
 //! 3. `review`: decoding and encoding of reviews
 //! 4. `reads`: reads from kube-apiserver
-//! 5. `state`, `body`, `handlers`, `router`: the handling of a review
+//! 5. `state`, `body`, `handlers`, `images`, `types`, `router`: the handling of a review
 //! 6. [`options`], `run`: the process
 
 mod body;
@@ -31,6 +31,7 @@ mod review;
 mod router;
 mod run;
 mod state;
+mod types;
 
 pub use callers::Callers;
 pub use review::MAX_LENGTH;

@@ -44,6 +44,18 @@ pub struct Options {
     )]
     pub disk_image_allowed_url_prefixes: Vec<String>,
 
+    /// Whether to validate instance types, preferences, and the machines that name them. Use Standalone only in a cluster
+    /// without KubeVirt's own webhooks.
+    #[arg(
+        long,
+        env = "VMPOOL_INSTANCETYPE_MODE",
+        value_enum,
+        default_value_t,
+        ignore_case = true,
+        value_name = "MODE"
+    )]
+    pub instancetype_mode: InstancetypeMode,
+
     /// Capabilities of the cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
@@ -116,6 +128,17 @@ impl From<Capability> for Known {
             Capability::Unknown => Self::Unknown,
         }
     }
+}
+
+/// Which program copies and validates instance types.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub enum InstancetypeMode {
+    /// KubeVirt does
+    #[default]
+    Coexist,
+    /// vmpool does
+    Standalone,
 }
 
 /// Why an option is invalid.

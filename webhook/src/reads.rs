@@ -15,7 +15,7 @@ use vmpool_runtime::Env;
 
 use crate::callers::Caller;
 use crate::metrics::{Metrics, ReadResult, Resource};
-use get::get;
+use get::{Selection, get};
 
 mod get;
 
@@ -85,15 +85,32 @@ impl Reader {
         }
     }
 
-    /// Reads and counts one object. If the lookup contains an invalid name, no such object can exist.
+    /// The object at a path of the API, whose names are valid.
+    pub(crate) async fn at(&self, path: &str, fields: &[&str], resource: Resource) -> Found<Value> {
+        self.fetch(path, Selection { fields, is_list: false }, resource, self.deadline()).await
+    }
+
+    /// Reads one object. If the lookup contains an invalid name, no such object can exist.
     async fn read(&self, namespace: &str, lookup: &Lookup, deadline: Duration) -> Found<Value> {
         let Lookup { api_version, plural, namespaced, name, .. } = lookup;
         let path = path(api_version, namespaced.then_some(namespace), plural, name.as_deref());
         let Some(path) = path else { return Found::Absent };
+        let selection = Selection { fields: lookup.fields, is_list: name.is_none() };
+        self.fetch(&path, selection, Resource::of(lookup.subject), deadline).await
+    }
+
+    /// Reads and counts one object.
+    async fn fetch(
+        &self,
+        path: &str,
+        selection: Selection<'_>,
+        resource: Resource,
+        deadline: Duration,
+    ) -> Found<Value> {
         let left = deadline.saturating_sub(self.env.uptime()).min(DEADLINE);
         let read = async {
             let _permit = self.permits.acquire().await;
-            get(&self.client, lookup, &path).await
+            get(&self.client, selection, path).await
         };
         let found = match self.env.timeout(left, read).await {
             Ok(found) => found,
@@ -107,7 +124,7 @@ impl Reader {
                 ReadResult::Failed
             }
         };
-        self.metrics.read(Resource::of(lookup.subject), result);
+        self.metrics.read(resource, result);
         found
     }
 }

@@ -3,6 +3,8 @@
 mod envelope;
 mod request;
 
+use json_patch::Patch;
+use k8s_openapi::ByteString;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 use serde::de::DeserializeSeed as _;
 use serde_json::{Value, json};
@@ -61,9 +63,16 @@ const METADATA: &[&str] = &[
     "metadata.deletionTimestamp",
 ];
 
-/// The fields of a status that rules read: the number of machines of a pool, and the references of an image.
-const STATUS: &[&str] =
-    &["status.replicas", "status.referenceCount", "status.poolReferenceCount", "status.cloneReferenceCount"];
+/// The fields of a status that rules read: the number of machines of a pool, the references of an image, and what a machine
+/// uses of its instance type and its preference.
+const STATUS: &[&str] = &[
+    "status.replicas",
+    "status.referenceCount",
+    "status.poolReferenceCount",
+    "status.cloneReferenceCount",
+    "status.instancetypeRef",
+    "status.preferenceRef",
+];
 
 /// The maximum memory that [`decode`] uses for a body of this length, in bytes.
 pub(crate) fn max_memory(body: usize) -> usize {
@@ -123,6 +132,12 @@ pub(crate) struct Answer {
     pub(crate) message: String,
     /// The violated rules, if rules refused the request.
     pub(crate) refusals: Option<Box<Refusals>>,
+    /// The invalid fields, if rules without identifiers refused the request.
+    pub(crate) causes: Vec<StatusCause>,
+    /// The code of the response, if it is not that of the verdict.
+    code: Option<(u16, &'static str)>,
+    /// The JSON patch of the object; `None` if it stays as it is.
+    pub(crate) patch: Option<Patch>,
 }
 
 impl Answer {
@@ -131,9 +146,30 @@ impl Answer {
         Self::without_rule(Verdict::Allowed, String::new())
     }
 
+    /// The request is allowed, and this patch changes its object.
+    pub(crate) fn patched(patch: Patch) -> Self {
+        Self { patch: Some(patch), ..Self::allowed() }
+    }
+
     /// Rules refuse the request.
     pub(crate) fn refused(refusals: Refusals) -> Self {
-        Self { verdict: Verdict::Refused, message: refusals.to_string(), refusals: Some(Box::new(refusals)) }
+        let answer = Self::without_rule(Verdict::Refused, refusals.to_string());
+        Self { refusals: Some(Box::new(refusals)), ..answer }
+    }
+
+    /// These fields are invalid.
+    pub(crate) fn invalid(causes: Vec<StatusCause>) -> Self {
+        let spelled = causes.iter().map(|cause| {
+            let text = |text: &Option<String>| text.clone().unwrap_or_default();
+            format!("{}: {}", text(&cause.field), text(&cause.message))
+        });
+        let message = spelled.collect::<Vec<_>>().join("; ");
+        Self { causes, ..Self::without_rule(Verdict::Refused, message) }
+    }
+
+    /// As [`Self::invalid`], with code 400: the request does not say what it needs to.
+    pub(crate) fn incomplete(causes: Vec<StatusCause>) -> Self {
+        Self { code: Some((400, "BadRequest")), ..Self::invalid(causes) }
     }
 
     /// The review lacks an object or contains one of another kind.
@@ -152,7 +188,13 @@ impl Answer {
     }
 
     fn without_rule(verdict: Verdict, message: String) -> Self {
-        Self { verdict, message, refusals: None }
+        Self { verdict, message, refusals: None, causes: Vec::new(), code: None, patch: None }
+    }
+
+    /// The first invalid field.
+    pub(crate) fn field(&self) -> Option<&str> {
+        let of_rule = self.refusals.as_ref().map(|refusals| refusals.first().field.as_str());
+        of_rule.or_else(|| self.causes.first()?.field.as_deref())
     }
 
     /// The identifiers of the violated rules, separated by commas.
@@ -175,6 +217,10 @@ pub(crate) fn encode(kind: &Kind, request: &Request, answer: &Answer, warnings: 
     if !warnings.is_empty() {
         response["warnings"] = json!(warnings);
     }
+    if let Some(patch) = &answer.patch {
+        response["patchType"] = json!("JSONPatch");
+        response["patch"] = json!(ByteString(json!(patch).to_string().into_bytes()));
+    }
     json!({ "apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response })
 }
 
@@ -182,6 +228,7 @@ fn status(kind: &Kind, request: &Request, answer: &Answer) -> Option<Status> {
     let forbidden = answer.refusals.as_ref().is_some_and(|refusals| refusals.first().is_forbidden());
     let (code, reason) = match answer.verdict {
         Verdict::Allowed => return None,
+        _ if answer.code.is_some() => answer.code?,
         Verdict::Refused if forbidden => (403, "Forbidden"),
         Verdict::Refused => (422, "Invalid"),
         Verdict::Malformed | Verdict::Unreadable => (400, "BadRequest"),
@@ -190,25 +237,27 @@ fn status(kind: &Kind, request: &Request, answer: &Answer) -> Option<Status> {
     };
     Some(Status {
         status: Some("Failure".to_owned()),
-        code: Some(code),
+        code: Some(code.into()),
         reason: Some(reason.to_owned()),
         message: Some(answer.message.clone()),
-        details: answer.refusals.as_ref().map(|refusals| details(kind, request, refusals)),
+        details: details(kind, request, answer),
         ..Status::default()
     })
 }
 
-fn details(kind: &Kind, request: &Request, refusals: &Refusals) -> StatusDetails {
-    let causes = refusals.iter().map(|refusal| StatusCause {
+fn details(kind: &Kind, request: &Request, answer: &Answer) -> Option<StatusDetails> {
+    let refusals = answer.refusals.iter().flat_map(|refusals| refusals.iter());
+    let of_rules = refusals.map(|refusal| StatusCause {
         reason: Some(refusal.reason().to_owned()),
         field: Some(refusal.field.clone()),
         message: Some(refusal.cause()),
     });
-    StatusDetails {
+    let causes: Vec<_> = of_rules.chain(answer.causes.iter().cloned()).collect();
+    (!causes.is_empty()).then(|| StatusDetails {
         name: Some(request.name.clone()),
         group: Some(kind.group.to_owned()),
-        kind: Some(kind.kind.to_owned()),
-        causes: Some(causes.collect()),
+        kind: Some(request.object["kind"].as_str().unwrap_or(kind.kind).to_owned()),
+        causes: Some(causes),
         ..StatusDetails::default()
-    }
+    })
 }

@@ -4,9 +4,9 @@ use axum::Router;
 use axum::routing::post;
 
 use crate::state::{PlatformState, State};
-use crate::{handlers, images};
+use crate::{handlers, images, types};
 
-/// The webhooks of each platform, and those of images. Other paths return 404, and methods other than POST return 405.
+/// The webhooks of each platform, and those of images, instance types and preferences. Other paths return 404, and methods other than POST return 405.
 pub fn router(state: &State) -> Router {
     let mut router = Router::new();
     for rules in state.rules.clone() {
@@ -19,6 +19,9 @@ pub fn router(state: &State) -> Router {
     }
     if state.images {
         router = router.merge(images::routes(state));
+    }
+    if state.types {
+        router = router.merge(types::routes(state));
     }
     router
 }

@@ -13,7 +13,7 @@ use vmpool_runtime::telemetry;
 use vmpool_runtime::tls::ClientCas;
 
 use crate::metrics::Metrics;
-use crate::options::{Options, OptionsError};
+use crate::options::{InstancetypeMode, Options, OptionsError};
 use crate::review::MAX_LENGTH;
 use crate::router::{closed, router};
 use crate::state::State;
@@ -57,13 +57,15 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         move || metrics.page()
     });
     let (pools, images) = (gates.enabled(Feature::VirtualMachinePool), gates.enabled(Feature::DiskImages));
+    let standalone = pools && options.instancetype_mode == InstancetypeMode::Standalone;
     let router = if pools || images {
         let rules = if pools { vmpool_platforms::admission::rules(settings) } else { Vec::new() };
         for warning in rules.iter().filter_map(|rules| rules.kind().setup_warning) {
             tracing::warn!("{warning}");
         }
         let state = State::new(rules, client.clone(), metrics.clone(), env.clone()).accepting(callers);
-        router(&if images { state.with_images(allowed_urls) } else { state })
+        let state = if images { state.with_images(allowed_urls) } else { state };
+        router(&if standalone { state.with_types() } else { state })
     } else {
         tracing::warn!(
             "feature gates VirtualMachinePool and DiskImages are off: the webhook validates nothing"

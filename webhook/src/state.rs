@@ -32,6 +32,8 @@ pub struct State {
     pub(crate) allowed_urls: Arc<[SourceUrl]>,
     /// Whether the webhook reviews images.
     pub(crate) images: bool,
+    /// Whether the webhook reviews instance types, preferences and the machines that name them.
+    pub(crate) types: bool,
     pub(crate) bodies: Arc<MemoryLimit>,
     pub(crate) objects: Arc<MemoryLimit>,
 }
@@ -44,14 +46,20 @@ impl State {
         let bodies = Arc::new(MemoryLimit::new(BODY_MEMORY));
         let objects = Arc::new(MemoryLimit::new(OBJECT_MEMORY));
         let callers = Callers::default();
-        let (allowed_urls, images) = (Arc::default(), false);
-        Self { rules, reader, metrics, env, callers, allowed_urls, images, bodies, objects }
+        let (allowed_urls, images, types) = (Arc::default(), false, false);
+        Self { rules, reader, metrics, env, callers, allowed_urls, images, types, bodies, objects }
     }
 
     /// The same state, which also reviews images. Their URLs must begin at one of these, if there are any.
     #[must_use]
     pub fn with_images(self, allowed_urls: Vec<SourceUrl>) -> Self {
         Self { allowed_urls: allowed_urls.into(), images: true, ..self }
+    }
+
+    /// The same state, which also reviews instance types, preferences and the machines that name them.
+    #[must_use]
+    pub fn with_types(self) -> Self {
+        Self { types: true, ..self }
     }
 
     /// The same state, which accepts only these clients.

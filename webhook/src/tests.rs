@@ -10,6 +10,7 @@ mod kubevirt;
 mod protocol;
 mod reviews;
 mod telemetry;
+mod types;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -92,6 +92,21 @@ true
 {{- end -}}
 {{- end }}
 
+{{/* "true" if vmpool, and not KubeVirt, validates instance types. Fails without their platform, and beside a KubeVirt. */}}
+{{- define "vmpool.standalone" -}}
+{{- if and .Values.featureGates.VirtualMachinePool (eq .Values.instancetype.mode "Standalone") -}}
+{{- if not (include "vmpool.kubevirt" .) -}}
+{{- fail "instancetype.mode Standalone requires platforms.kubevirt.enabled" -}}
+{{- end -}}
+{{- if lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "kubevirts.kubevirt.io" -}}
+{{- if (lookup "kubevirt.io/v1" "KubeVirt" "" "").items -}}
+{{- fail "instancetype.mode is Standalone, but the cluster has a KubeVirt object, whose own webhooks and controller do the same. Set instancetype.mode to Coexist" -}}
+{{- end -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end }}
+
 {{/* The enabled platforms, with commas. Fails if there is none. */}}
 {{- define "vmpool.platforms" -}}
 {{- $platforms := list -}}

@@ -8,37 +8,46 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::fields::{Cause, Location};
-use crate::model::{InstanceTemplate, InstancetypeSpec};
+use crate::model::{InstanceTemplate, InstancetypeSpec, Object};
 use crate::tree::{self, Malformed};
 
 #[cfg(test)]
 mod tests;
 
-/// The paths of all conflicts of one application, in a fixed order.
+/// The conflicts of one application.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Conflicts(Vec<String>);
+pub struct Conflicts {
+    /// The paths, in a fixed order.
+    paths: Vec<String>,
+    /// What sets the fields, for messages.
+    source: String,
+}
 
 impl Conflicts {
     /// The paths, from the root of the request's object. An annotation is `annotations.KEY`.
     pub fn paths(&self) -> &[String] {
-        &self.0
+        &self.paths
     }
 
     /// One cause for each path.
     pub fn causes(&self) -> Vec<Cause> {
+        let source = &self.source;
         let cause = |path: &String| {
-            Cause::invalid(
-                path,
-                format!("{path} conflicts with the instance type, which sets it; remove the field"),
-            )
+            Cause::invalid(path, format!("{source} sets {path}, and it does not merge; remove the field"))
         };
-        self.0.iter().map(cause).collect()
+        self.paths.iter().map(cause).collect()
+    }
+
+    /// The conflicts with the name of the instance type.
+    #[must_use]
+    pub(crate) fn with(self, object: &Object) -> Self {
+        Self { source: format!("{} {:?}", object.kind, object.identity.name), ..self }
     }
 }
 
 impl fmt::Display for Conflicts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the machine sets fields that its instance type sets: {}", self.0.join(", "))
+        write!(f, "the machine sets fields that {} sets: {}", self.source, self.paths.join(", "))
     }
 }
 
@@ -62,7 +71,8 @@ pub fn conflicts(
             paths.push(format!("annotations.{key}"));
         }
     }
-    Ok(Some(Conflicts(paths)).filter(|conflicts| !conflicts.0.is_empty()))
+    let conflicts = Conflicts { paths, source: "its instance type".to_owned() };
+    Ok(Some(conflicts).filter(|conflicts| !conflicts.paths.is_empty()))
 }
 
 /// The conflicting fields, in the order in which an instance type is applied.

@@ -9,9 +9,9 @@ use serde_json::Value;
 use crate::conflict::conflicts;
 use crate::expand::template;
 use crate::fields::Location;
-use crate::machine::bypasses_admission;
 use crate::model::{Family, InstancetypeSpec, Matcher, Object};
 use crate::tree::Malformed;
+use crate::validation::bypasses_admission;
 
 #[cfg(test)]
 mod tests;

@@ -66,7 +66,11 @@ pub fn prepare(
     let mut prepared = template.clone();
     devices(prepared.spec_mut(), types, settings)
         .map_err(|error| location.in_template(error.below("spec")))?;
-    let mut prepared = apply(&prepared, types.instancetype_spec(), types.preference_spec(), location)?;
+    let applied = apply(&prepared, types.instancetype_spec(), types.preference_spec(), location);
+    let mut prepared = applied.map_err(|error| match (error, &types.instancetype) {
+        (ApplyError::Conflicts(conflicts), Some(source)) => conflicts.with(&source.object).into(),
+        (error, _) => error,
+    })?;
     if let Some(defaults) = &settings.defaults {
         let filled = defaults.fill(prepared.spec_mut());
         filled.map_err(|error| location.in_template(error.below("spec")))?;

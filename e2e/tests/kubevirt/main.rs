@@ -18,6 +18,7 @@ mod pruned;
 mod samples;
 mod scale;
 mod storage;
+mod type_admission;
 mod volumes;
 mod world;
 

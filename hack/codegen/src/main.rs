@@ -4,7 +4,7 @@
 //! api/crds/src/*.yaml ──expand──> api/crds/<plural>.<group>.yaml ──kopium──> api/src/generated/*.rs
 //!   + fragments/*.yaml   + lint          │
 //!                                        ├──> docs/reference/<plural>.md
-//!                                        └──> charts/vmpool/files/crds/ (pools and disk images)
+//!                                        └──> charts/vmpool/files/crds/ (pools, disk images and instance types)
 //! ```
 //!
 //! The CRDs of KubeVirt, of its instance types and of disk images are in folders below these; [`families`] lists them.
@@ -40,8 +40,8 @@ use crate::{
 
 /// The only kind whose CRD the chart installs; the platform installs the others.
 const CHART_KIND: &str = "VirtualMachinePool";
-/// The family whose kinds the chart installs, too.
-const IMAGES: &str = "diskimage";
+/// The families whose kinds the chart installs, too. It installs instance types in clusters without KubeVirt only.
+const INSTALLED: [&str; 2] = ["diskimage", "instancetype"];
 
 /// The folder of the chart's CRDs.
 const CHART: &str = "charts/vmpool/files/crds";
@@ -135,7 +135,7 @@ fn add_family(outputs: &mut Outputs, family: &Family, crds: &[Crd], root: &Path)
     }
     for crd in crds {
         let yaml = crd.to_yaml()?;
-        if crd.kind() == CHART_KIND || family.name == IMAGES {
+        if crd.kind() == CHART_KIND || INSTALLED.contains(&family.name) {
             outputs.add(format!("{CHART}/{}.yaml", crd.name()), yaml.clone());
         }
         outputs.add(format!("{}/{}.yaml", join("api/crds", crd.folder()), crd.name()), yaml);

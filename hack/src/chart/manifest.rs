@@ -25,7 +25,7 @@ const HEADER: &str = "\
 ";
 
 /// The kinds that local processes need.
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 11] = [
     "ServiceAccount",
     "ClusterRole",
     "ClusterRoleBinding",
@@ -35,6 +35,7 @@ const KINDS: [&str; 10] = [
     "ValidatingAdmissionPolicyBinding",
     "Deployment",
     "ValidatingWebhookConfiguration",
+    "MutatingWebhookConfiguration",
     "APIService",
 ];
 

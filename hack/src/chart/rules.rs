@@ -23,7 +23,9 @@ pub(super) fn violations(variant: &Variant, objects: &[Value]) -> Vec<String> {
             "PodDisruptionBudget" => pods::own_pods(object, objects, "spec.selector.matchLabels"),
             "NetworkPolicy" => serving::policy(object, objects),
             "Service" => serving::service(object, objects),
-            "ValidatingWebhookConfiguration" => serving::webhooks(variant, object, objects),
+            "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => {
+                serving::webhooks(variant, object, objects)
+            }
             "APIService" => serving::api_service(variant, object, objects),
             "PodMonitor" | "ServiceMonitor" => serving::monitor(object, objects),
             "CustomResourceDefinition" => definition(object),
@@ -59,7 +61,8 @@ fn namespace(variant: &Variant, object: &Value) -> Option<String> {
             | "APIService"
             | "ValidatingAdmissionPolicy"
             | "ValidatingAdmissionPolicyBinding"
-            | "ValidatingWebhookConfiguration",
+            | "ValidatingWebhookConfiguration"
+            | "MutatingWebhookConfiguration",
             _,
         ) => "",
         (_, "vmpool-apiserver-authentication-reader") => "kube-system",

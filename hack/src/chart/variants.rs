@@ -24,6 +24,8 @@ pub(super) struct Variant {
     pub(super) kubevirt: bool,
     /// Whether the feature gate DiskImages is on.
     pub(super) images: bool,
+    /// Whether vmpool validates instance types.
+    pub(super) standalone: bool,
     /// Whether the chart installs the CRD.
     definition: bool,
     /// Whether each program has several replicas.
@@ -72,6 +74,7 @@ impl Variant {
             dvp: true,
             kubevirt: false,
             images: false,
+            standalone: false,
             definition: true,
             several: true,
             monitor: None,
@@ -108,6 +111,13 @@ impl Variant {
         let values =
             ["featureGates.DiskImages=true", "diskImage.allowedUrlPrefixes[0]=https://images.example/"];
         Self { images: true, ..self.with_kubevirt().named("images").set(&values) }
+    }
+
+    fn with_standalone(self) -> Self {
+        Self {
+            standalone: true,
+            ..self.with_kubevirt().named("standalone").set(&["instancetype.mode=Standalone"])
+        }
     }
 
     fn with_kubevirt_only(self) -> Self {
@@ -164,6 +174,9 @@ impl Variant {
             Self::defaults().with_kubevirt().in_one_namespace(),
             Self::defaults().with_images(),
             Self::defaults().with_images().in_one_namespace(),
+            Self::defaults().with_standalone(),
+            Self::defaults().with_standalone().in_one_namespace(),
+            Self::defaults().with_standalone().with_cert_manager(),
             Self::defaults().with_kubevirt_only(),
             Self::defaults().with_kubevirt_only().with_cert_manager(),
             Self {
@@ -206,6 +219,8 @@ impl Variant {
         add(true, NAMESPACED, "vmpool-controller-lease");
         add(true, &["RoleBinding"], "vmpool-apiserver-authentication-reader");
         add(self.gate, &["ValidatingWebhookConfiguration"], "vmpool-webhook");
+        add(self.gate && self.standalone, &["MutatingWebhookConfiguration"], "vmpool-webhook");
+        add(self.gate && self.standalone && self.people, CLUSTER, "vmpool-cluster-instancetypes");
         let policy = &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
         add(self.gate, policy, "vmpool-claims");
         for group in self.groups() {
@@ -222,6 +237,10 @@ impl Variant {
         add(self.definition && self.kubevirt, definition, "virtualmachinepools.pool.kubevirt.io");
         for plural in ["vmdiskimagegrants", "vmdiskimages", "wrappedvirtualmachines"] {
             add(self.definition && self.images, definition, &format!("{plural}.vmpool.dev"));
+        }
+        for kind in ["clusterinstancetypes", "clusterpreferences", "instancetypes", "preferences"] {
+            let name = format!("virtualmachine{kind}.instancetype.kubevirt.io");
+            add(self.definition && self.standalone, definition, &name);
         }
         add(self.clients, &["ConfigMap"], "vmpool-webhook-clients");
         add(self.monitor == Some("ServiceMonitor"), &["Service"], "vmpool-metrics");

@@ -37,7 +37,8 @@ pub struct ServingArgs {
     #[arg(long, env = "VMPOOL_TLS_VALIDITY", value_name = "DURATION", default_value = "2160h", value_parser = duration::parse)]
     pub tls_validity: Duration,
 
-    /// Maintain the caBundle of `validatingwebhookconfigurations/NAME` or `apiservices/NAME`. The flag can be repeated
+    /// Maintain the caBundle of `validatingwebhookconfigurations/NAME`, `mutatingwebhookconfigurations/NAME` or
+    /// `apiservices/NAME`. The flag can be repeated
     #[arg(long, env = "VMPOOL_CA_BUNDLE_OF", value_name = "RESOURCE/NAME", value_delimiter = ',')]
     pub ca_bundle_of: Vec<BundleOf>,
 
@@ -87,6 +88,8 @@ pub struct ServingConfig {
 pub enum BundleOf {
     /// All webhooks of this ValidatingWebhookConfiguration that call this program.
     Webhooks(String),
+    /// All webhooks of this MutatingWebhookConfiguration that call this program.
+    MutatingWebhooks(String),
     /// This APIService.
     ApiService(String),
 }
@@ -198,10 +201,14 @@ impl FromStr for BundleOf {
             Some(("validatingwebhookconfigurations", name)) if is_name(name) => {
                 Ok(Self::Webhooks(name.to_owned()))
             }
-            Some(("apiservices", name)) if is_name(name) => Ok(Self::ApiService(name.to_owned())),
-            _ => {
-                Err(format!("`{text}` is neither validatingwebhookconfigurations/NAME nor apiservices/NAME"))
+            Some(("mutatingwebhookconfigurations", name)) if is_name(name) => {
+                Ok(Self::MutatingWebhooks(name.to_owned()))
             }
+            Some(("apiservices", name)) if is_name(name) => Ok(Self::ApiService(name.to_owned())),
+            _ => Err(format!(
+                "`{text}` is neither validatingwebhookconfigurations/NAME, mutatingwebhookconfigurations/NAME nor \
+                 apiservices/NAME"
+            )),
         }
     }
 }
@@ -214,6 +221,7 @@ impl fmt::Display for BundleOf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Webhooks(name) => write!(f, "validatingwebhookconfigurations/{name}"),
+            Self::MutatingWebhooks(name) => write!(f, "mutatingwebhookconfigurations/{name}"),
             Self::ApiService(name) => write!(f, "apiservices/{name}"),
         }
     }

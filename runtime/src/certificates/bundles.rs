@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use axum::http::Uri;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::{Patch, PatchParams};
@@ -71,9 +73,9 @@ impl Bundles {
 
     pub(super) async fn read(&self, object: &BundleOf) -> Result<Observed, RequestError> {
         match object {
-            BundleOf::Webhooks(name) => {
-                let found: Option<ValidatingWebhookConfiguration> = self.get(name).await?;
-                Ok(found.map_or(Observed::Missing, |found| self.webhooks(found)))
+            BundleOf::Webhooks(name) => self.read_webhooks::<ValidatingWebhookConfiguration>(name).await,
+            BundleOf::MutatingWebhooks(name) => {
+                self.read_webhooks::<MutatingWebhookConfiguration>(name).await
             }
             BundleOf::ApiService(name) => {
                 let found: Option<APIService> = self.get(name).await?;
@@ -99,13 +101,12 @@ impl Bundles {
         let patch = Patch::Json::<()>(patch);
         let result = match object {
             BundleOf::Webhooks(name) => {
-                let api: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
-                bounded(&self.env, api.patch(name, &parameters, &patch)).await.map(drop)
+                self.send::<ValidatingWebhookConfiguration>(name, &parameters, &patch).await
             }
-            BundleOf::ApiService(name) => {
-                let api: Api<APIService> = Api::all(self.client.clone());
-                bounded(&self.env, api.patch(name, &parameters, &patch)).await.map(drop)
+            BundleOf::MutatingWebhooks(name) => {
+                self.send::<MutatingWebhookConfiguration>(name, &parameters, &patch).await
             }
+            BundleOf::ApiService(name) => self.send::<APIService>(name, &parameters, &patch).await,
         };
         match result {
             Ok(()) => Ok(true),
@@ -130,18 +131,40 @@ impl Bundles {
         bounded(&self.env, api.get_opt(name)).await
     }
 
-    fn webhooks(&self, found: ValidatingWebhookConfiguration) -> Observed {
-        let webhooks = found.webhooks.unwrap_or_default();
-        let fields = webhooks.into_iter().enumerate().filter_map(|(index, webhook)| {
-            let config = webhook.client_config;
+    async fn read_webhooks<K>(&self, name: &str) -> Result<Observed, RequestError>
+    where
+        K: Webhooks + kube::Resource<Scope = k8s_openapi::ClusterResourceScope, DynamicType = ()>,
+        K: Clone + std::fmt::Debug + DeserializeOwned,
+    {
+        let found: Option<K> = self.get(name).await?;
+        Ok(found.map_or(Observed::Missing, |found| self.webhooks(found)))
+    }
+
+    async fn send<K>(
+        &self,
+        name: &str,
+        parameters: &PatchParams,
+        patch: &Patch<()>,
+    ) -> Result<(), RequestError>
+    where
+        K: kube::Resource<Scope = k8s_openapi::ClusterResourceScope, DynamicType = ()>,
+        K: Clone + std::fmt::Debug + DeserializeOwned,
+    {
+        let api: Api<K> = Api::all(self.client.clone());
+        bounded(&self.env, api.patch(name, parameters, patch)).await.map(drop)
+    }
+
+    fn webhooks(&self, found: impl Webhooks) -> Observed {
+        let (metadata, webhooks) = found.into_parts();
+        let fields = webhooks.into_iter().enumerate().filter_map(|(index, (name, config))| {
             let service = config.service.as_ref().map(|service| (&*service.name, &*service.namespace));
             self.is_called(service, config.url.as_deref()).then(|| BundleField {
                 path: format!("/webhooks/{index}/clientConfig/caBundle"),
                 bundle: bytes(config.ca_bundle),
-                test: Some((format!("/webhooks/{index}/name"), json!(webhook.name))),
+                test: Some((format!("/webhooks/{index}/name"), json!(name))),
             })
         });
-        observed(found.metadata, fields.collect())
+        observed(metadata, fields.collect())
     }
 
     fn api_service(&self, found: APIService) -> Observed {
@@ -163,6 +186,25 @@ impl Bundles {
             || url.and_then(host).is_some_and(|host| called(&host))
     }
 }
+
+/// A configuration of webhooks.
+trait Webhooks {
+    /// The metadata, and each webhook's name and server.
+    fn into_parts(self) -> (ObjectMeta, Vec<(String, WebhookClientConfig)>);
+}
+
+macro_rules! webhooks {
+    ($($kind:ty),+) => {
+        $(impl Webhooks for $kind {
+            fn into_parts(self) -> (ObjectMeta, Vec<(String, WebhookClientConfig)>) {
+                let webhooks = self.webhooks.into_iter().flatten();
+                (self.metadata, webhooks.map(|webhook| (webhook.name, webhook.client_config)).collect())
+            }
+        })+
+    };
+}
+
+webhooks!(ValidatingWebhookConfiguration, MutatingWebhookConfiguration);
 
 fn observed(metadata: ObjectMeta, fields: Vec<BundleField>) -> Observed {
     if fields.is_empty() {

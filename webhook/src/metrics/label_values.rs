@@ -18,6 +18,12 @@ label_values!(
         Grant => "grant",
         /// A machine or pool that names an image.
         References => "references",
+        /// An instance type or a preference.
+        Instancetype => "instancetype",
+        /// A machine that names an instance type or a preference.
+        Machine => "machine",
+        /// A machine that is completed from its preference and its volumes.
+        Completion => "completion",
     }
 );
 
@@ -72,6 +78,10 @@ label_values!(
         Namespace => "namespace",
         /// A pool, for the scale guard, or all pools of a namespace, to compare a KubeVirt pool with them.
         Pool => "pool",
+        /// An instance type or a preference that a machine names.
+        Instancetype => "instancetype",
+        /// An object behind a volume, whose labels name an instance type or a preference.
+        Volume => "volume",
     }
 );
 
@@ -110,6 +120,8 @@ impl Resource {
             Subject::Grant => Self::Grant,
             Subject::Namespace => Self::Namespace,
             Subject::Pool => Self::Pool,
+            Subject::Instancetype => Self::Instancetype,
+            Subject::Volume => Self::Volume,
         }
     }
 }

@@ -21,6 +21,10 @@ pub enum Subject {
     Namespace,
     /// A pool.
     Pool,
+    /// The size of a machine, or defaults for it, as an object that the machine names.
+    Instancetype,
+    /// What a volume of a machine is made of.
+    Volume,
 }
 
 /// One read. Equal lookups read the same object.

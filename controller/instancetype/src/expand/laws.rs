@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::inference;
-use crate::machine;
+use crate::machine::{self, Named};
 use crate::model::{Kind, Object};
 use crate::start::instance;
 use crate::stash::{Owner, Stash, decode};
@@ -14,6 +14,10 @@ use crate::testing::object;
 use crate::testing::worlds::{World, instancetype_spec, preference_spec, spoiled, world};
 
 const VM: Location = Location::VirtualMachine;
+
+fn named(types: &Types) -> Named {
+    Named { types: types.clone(), unusable: Vec::new() }
+}
 
 fn expanded(world: &World) -> Option<Value> {
     expand(&world.machine, &world.types, &world.settings, VM).ok()
@@ -56,7 +60,7 @@ proptest! {
     /// What admission accepts, expansion expands, and the other way round.
     #[test]
     fn admission_and_expansion_agree(world in world()) {
-        let report = machine::validate(&world.machine, None, &world.types, &world.settings, VM);
+        let report = machine::validate(&world.machine, None, &named(&world.types), &world.settings, VM);
         prop_assert_eq!(report.causes.is_empty(), expanded(&world).is_some(), "{:?}", report);
     }
 
@@ -77,7 +81,7 @@ proptest! {
     #[test]
     fn no_machine_makes_it_panic(machine in spoiled(world().prop_map(|world| world.machine)), world in world()) {
         let _ = expand(&machine, &world.types, &world.settings, Location::Pool).map_err(|error| error.causes(VM));
-        let _ = machine::validate(&machine, Some(&machine), &world.types, &world.settings, VM);
+        let _ = machine::validate(&machine, None, &named(&world.types), &world.settings, VM);
         let _ = machine::fill(&mut machine.clone(), &world.types.preference.unwrap().spec, VM);
         for family in [Family::Instancetype, Family::Preference] {
             let _ = StatusRef::of_machine(&machine, family);
@@ -100,7 +104,7 @@ proptest! {
                 preference: crate::model::Preference::new(decoded.object.clone()).ok(),
             };
             let machine = json!({"spec": {}});
-            let _ = machine::validate(&machine, None, &types, &Settings::default(), VM);
+            let _ = machine::validate(&machine, None, &named(&types), &Settings::default(), VM);
         }
     }
 }

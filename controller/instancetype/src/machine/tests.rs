@@ -17,7 +17,8 @@ fn fields(report: &Report) -> Vec<&str> {
 }
 
 fn validated(new: &Value, old: Option<&Value>, types: &Types) -> Report {
-    validate(new, old, types, &Settings::default(), Location::VirtualMachine)
+    let named = Named { types: types.clone(), unusable: Vec::new() };
+    validate(new, old, &named, &Settings::default(), Location::VirtualMachine)
 }
 
 #[test]
@@ -53,7 +54,13 @@ fn requirements_are_checked_after_defaults() {
     let architecture = |name: &str| {
         let defaults = crate::defaults::Defaults { architecture: name.to_owned(), ..Default::default() };
         let settings = Settings { interface: None, defaults: Some(defaults) };
-        validate(&machine, None, &types, &settings, Location::VirtualMachine)
+        validate(
+            &machine,
+            None,
+            &Named { types: types.clone(), unusable: Vec::new() },
+            &settings,
+            Location::VirtualMachine,
+        )
     };
     assert_eq!(fields(&architecture("amd64")), ["spec.template.spec.architecture"]);
     assert!(architecture("arm64").causes.is_empty());
@@ -69,6 +76,40 @@ fn a_missing_object_gives_a_warning() {
     assert!(report.warnings[0].contains("instance type \"u1\" was not found"), "{:?}", report.warnings);
     let found = validated(&machine, None, &u1());
     assert_eq!(found.warnings.len(), 1);
+}
+
+#[test]
+fn an_object_that_was_not_read_gives_a_warning_with_the_reason() {
+    let named =
+        Named { types: Types::default(), unusable: vec![(Family::Instancetype, "etcd is slow".to_owned())] };
+    let machine = machine(json!({"name": "u1"}), json!({"domain": {"memory": {"guest": "1Gi"}}}));
+    let report = validate(&machine, None, &named, &Settings::default(), Location::VirtualMachine);
+    let warning = "the instance type \"u1\" was not checked: etcd is slow".to_owned();
+    assert_eq!(report, Report { causes: Vec::new(), warnings: vec![warning] });
+}
+
+#[test]
+fn a_conflict_names_the_field_and_the_instance_type() {
+    let machine = machine(json!({"name": "u1"}), json!({"domain": {"memory": {"guest": "1Gi"}}}));
+    let message = "VirtualMachineClusterInstancetype \"u1\" sets spec.template.spec.domain.memory.guest, \
+                   and it does not merge; remove the field";
+    assert_eq!(validated(&machine, None, &u1()).causes[0].message, message);
+}
+
+#[rstest]
+#[case::another_run_strategy("runStrategy", json!("Halted"), 0)]
+#[case::another_preference("preference", json!({"name": "p"}), 1)]
+#[case::another_template("template", json!({"spec": {"domain": {"memory": {"guest": "2Gi"}}}}), 1)]
+fn an_update_is_checked_if_it_concerns_the_types(
+    #[case] field: &str,
+    #[case] value: Value,
+    #[case] causes: usize,
+) {
+    // The type was changed after the machine was stored, so that it conflicts now.
+    let old = machine(json!({"name": "u1"}), json!({"domain": {"memory": {"guest": "1Gi"}}}));
+    let mut new = old.clone();
+    new["spec"][field] = value;
+    assert_eq!(validated(&new, Some(&old), &u1()).causes.len(), causes);
 }
 
 #[test]

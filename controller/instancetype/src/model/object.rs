@@ -177,6 +177,18 @@ pub struct Types {
 }
 
 impl Types {
+    /// Adds an instance type or a preference.
+    ///
+    /// # Errors
+    /// [`ObjectError::Malformed`] if the spec cannot be read.
+    pub fn insert(&mut self, object: Object) -> Result<(), ObjectError> {
+        match object.kind.family() {
+            Family::Instancetype => self.instancetype = Some(Instancetype::new(object)?),
+            Family::Preference => self.preference = Some(Preference::new(object)?),
+        }
+        Ok(())
+    }
+
     /// The spec of the instance type.
     pub fn instancetype_spec(&self) -> Option<&InstancetypeSpec> {
         self.instancetype.as_ref().map(|instancetype| &instancetype.spec)

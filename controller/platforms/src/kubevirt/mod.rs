@@ -17,7 +17,8 @@
 //! 9. `platform`: the implementation of [`Platform`](crate::Platform); `expansion`: machines and pools with instance type and
 //!    preference written out
 //!
-//! `admission` contains the rules of the webhook, and uses `selectors`. `removal` contains the groups of targeted removal.
+//! `admission` contains the rules of the webhook for pools, and uses `selectors`. `type_admission` contains those for instance
+//! types, preferences and machines that name them, and uses `pins`. `removal` contains the groups of targeted removal.
 
 pub mod admission;
 pub mod coexistence;
@@ -42,6 +43,7 @@ pub mod selectors;
 mod spelling;
 pub mod storage;
 pub mod template;
+pub mod type_admission;
 pub mod update;
 mod view;
 

@@ -16,16 +16,19 @@ use vmpool_engine::model::{References, Unresolved};
 use vmpool_engine::{ObjectId, limits};
 use vmpool_instancetype::expand::expand;
 use vmpool_instancetype::fields::Location;
-use vmpool_instancetype::model::{Family, Instancetype, Kind, Object, Preference, Types};
+use vmpool_instancetype::model::{Family, Kind, Object, Types};
 use vmpool_instancetype::start::Settings;
 use vmpool_instancetype::stash;
 
 use super::keys::{API_VERSION, MACHINE_KIND, owner};
 use crate::{Existing, Found, Resolution};
 use policy::Policy;
+use resolve::EXPANDED;
 pub use resolve::Problem;
-use resolve::{EXPANDED, FAMILIES};
-pub(super) use resolve::{Open, Resolved, Scope, objects as resolve_machine, read, refused};
+pub(super) use resolve::{
+    FAMILIES, INFERENCE_FAILED, Open, Resolved, Scope, inferred, object as named_object,
+    objects as resolve_machine, read, refused, revision_at,
+};
 
 /// The field of the content of a revision with the pins. Pools do not have it.
 pub const FIELD: &str = "vmpoolPins";
@@ -39,7 +42,7 @@ pub const REASONS: [&str; 6] = [
     "PreferenceNotFound",
     "InstancetypeConflict",
     "RequirementsNotMet",
-    "InferenceFailed",
+    INFERENCE_FAILED,
     "RevisionMismatch",
 ];
 
@@ -233,11 +236,7 @@ pub fn expanded(content: &Value) -> Option<Value> {
     let mut types = Types::default();
     for family in FAMILIES {
         let Value::Object(_) = template["spec"][family.field()] else { continue };
-        let object = Object::read(copied(content, family).clone()).ok()?;
-        match family {
-            Family::Instancetype => types.instancetype = Some(Instancetype::new(object).ok()?),
-            Family::Preference => types.preference = Some(Preference::new(object).ok()?),
-        }
+        types.insert(Object::read(copied(content, family).clone()).ok()?).ok()?;
     }
     expand(&template, &types, &Settings::default(), Location::Pool).ok()
 }

@@ -74,14 +74,17 @@ pub(super) fn write_admission(directory: &Path, pki: &Pki) -> std::io::Result<()
     });
     let users = json!({ "apiVersion": "v1", "kind": "Config", "users": [{ "name": "*", "user": user }] });
     std::fs::write(&kubeconfig, users.to_string())?;
-    let configuration = json!({
-        "apiVersion": "apiserver.config.k8s.io/v1",
-        "kind": "AdmissionConfiguration",
-        "plugins": [{ "name": "ValidatingAdmissionWebhook", "configuration": {
+    let plugins = ["MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"].map(|plugin| {
+        json!({ "name": plugin, "configuration": {
             "apiVersion": "apiserver.config.k8s.io/v1",
             "kind": "WebhookAdmissionConfiguration",
             "kubeConfigFile": kubeconfig,
-        } }],
+        } })
+    });
+    let configuration = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": plugins,
     });
     std::fs::write(directory.join("admission.yaml"), configuration.to_string())
 }

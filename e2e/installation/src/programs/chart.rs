@@ -122,7 +122,8 @@ impl Chart {
                 })
             })
             .collect();
-        for configuration in self.all("ValidatingWebhookConfiguration") {
+        let configurations = ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"];
+        for configuration in configurations.into_iter().flat_map(|kind| self.all(kind)) {
             let mut configuration = configuration.clone();
             let webhooks = configuration["webhooks"].as_array_mut().into_iter().flatten();
             for (turn, webhook) in webhooks.enumerate() {

@@ -98,6 +98,24 @@ const WEBHOOK_IMAGES_CLUSTER: Grants = &[("/namespaces", "get")];
 const WEBHOOK_IMAGES: Grants =
     &[("vmpool.dev/vmdiskimages", "get"), ("vmpool.dev/vmdiskimagegrants", "list")];
 
+const WEBHOOK_STANDALONE_BUNDLE: Grants =
+    &[("admissionregistration.k8s.io/mutatingwebhookconfigurations vmpool-webhook", "get patch")];
+
+const WEBHOOK_STANDALONE_CLUSTER: Grants = &[
+    ("instancetype.kubevirt.io/virtualmachineclusterinstancetypes", "get"),
+    ("instancetype.kubevirt.io/virtualmachineclusterpreferences", "get"),
+];
+
+const WEBHOOK_STANDALONE: Grants = &[
+    ("instancetype.kubevirt.io/virtualmachineinstancetypes", "get"),
+    ("instancetype.kubevirt.io/virtualmachinepreferences", "get"),
+    ("apps/controllerrevisions", "get"),
+    ("/persistentvolumeclaims", "get"),
+    ("cdi.kubevirt.io/datavolumes", "get"),
+    ("cdi.kubevirt.io/datasources", "get"),
+    ("snapshot.storage.k8s.io/volumesnapshots", "get"),
+];
+
 const APISERVER_CLUSTER: Grants = &[("authorization.k8s.io/subjectaccessreviews", "create")];
 
 const APISERVER_NAMESPACED: Grants = &[
@@ -197,11 +215,30 @@ const ADMIN: Grants = &[
 const ADMIN_PLATFORM: Grants =
     &[("subresources.virtualization.deckhouse.io/virtualmachinepools/scaledownwith", "force")];
 
+const VIEWER_STANDALONE: Grants = &[
+    ("instancetype.kubevirt.io/virtualmachineinstancetypes", "get list watch"),
+    ("instancetype.kubevirt.io/virtualmachinepreferences", "get list watch"),
+];
+
+const EDITOR_STANDALONE: Grants = &[
+    ("instancetype.kubevirt.io/virtualmachineinstancetypes", "create update patch delete deletecollection"),
+    ("instancetype.kubevirt.io/virtualmachinepreferences", "create update patch delete deletecollection"),
+];
+
+/// What all users may read.
+const EVERY_USER: Grants = &[
+    ("instancetype.kubevirt.io/virtualmachineclusterinstancetypes", "get list watch"),
+    ("instancetype.kubevirt.io/virtualmachineclusterpreferences", "get list watch"),
+];
+
+/// The binding of a role to all users.
+const EVERY_USER_NAME: &str = "vmpool-cluster-instancetypes";
+
 /// The expected grants of the role with this kind and name.
 fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTreeSet<String>> {
     let everywhere = variant.namespace.is_none();
     let (dvp, kubevirt) = (variant.dvp, variant.kubevirt);
-    let images = variant.images;
+    let (images, standalone) = (variant.images, variant.standalone);
     let own_certificates = !variant.cert_manager;
     let parts: Vec<(bool, Grants)> = match (kind, name) {
         ("ClusterRole", "vmpool-controller") => {
@@ -232,10 +269,18 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
                 (everywhere && kubevirt, WEBHOOK_KUBEVIRT),
                 (images, WEBHOOK_IMAGES_CLUSTER),
                 (everywhere && images, WEBHOOK_IMAGES),
+                (standalone && own_certificates, WEBHOOK_STANDALONE_BUNDLE),
+                (standalone, WEBHOOK_STANDALONE_CLUSTER),
+                (everywhere && standalone, WEBHOOK_STANDALONE),
             ]
         }
         ("Role", "vmpool-webhook") => {
-            vec![(dvp, WEBHOOK_NAMESPACED), (kubevirt, WEBHOOK_KUBEVIRT), (images, WEBHOOK_IMAGES)]
+            vec![
+                (dvp, WEBHOOK_NAMESPACED),
+                (kubevirt, WEBHOOK_KUBEVIRT),
+                (images, WEBHOOK_IMAGES),
+                (standalone, WEBHOOK_STANDALONE),
+            ]
         }
         ("ClusterRole", "vmpool-apiserver") => {
             vec![
@@ -265,8 +310,11 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
                 (images, VIEWER_IMAGES),
                 (editor && images, EDITOR_IMAGES),
                 (admin && images, ADMIN_IMAGES),
+                (standalone, VIEWER_STANDALONE),
+                (editor && standalone, EDITOR_STANDALONE),
             ]
         }
+        ("ClusterRole", EVERY_USER_NAME) => vec![(standalone, EVERY_USER)],
         _ => Vec::new(),
     };
     let mut granted: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -328,6 +376,14 @@ pub(super) fn binding(binding: &Value, objects: &[Value]) -> Vec<String> {
             && text(subject, "namespace") == Variant::NAMESPACE
     };
     let subjects = list(binding, "subjects");
+    if own == EVERY_USER_NAME {
+        let is_group = |subject: &Value| text(subject, "name") == "system:authenticated";
+        return if subjects.iter().all(is_group) && text(binding, "roleRef.name") == own {
+            Vec::new()
+        } else {
+            vec!["is not the binding of its role to all users".to_owned()]
+        };
+    }
     if subjects.len() != 1 || !subjects.iter().all(is_it) {
         found.push(format!("is not bound to exactly the ServiceAccount {account}"));
     }

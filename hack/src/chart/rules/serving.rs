@@ -6,7 +6,7 @@ use super::super::objects::{at, id, list, matches, name, of_kind, ports, selecte
 use super::super::variants::{SERVERS, Variant};
 use super::pods;
 
-/// A path of the webhook, with the expected operations, group, version and resource.
+/// A path of the webhook, with the expected operations, group, version and resources.
 type Path = (&'static str, &'static [&'static str], [&'static str; 3]);
 
 const DVP: &[Path] = &[
@@ -80,6 +80,32 @@ pub(super) fn policy(policy: &Value, objects: &[Value]) -> Vec<String> {
     found
 }
 
+/// Reviews of instance types, and of machines that name them.
+const STANDALONE: &[Path] = &[
+    (
+        "/validate-instancetype-kubevirt-io-v1beta1",
+        &["CREATE", "UPDATE"],
+        [
+            "instancetype.kubevirt.io",
+            "v1beta1",
+            "virtualmachineclusterinstancetypes virtualmachineclusterpreferences virtualmachineinstancetypes \
+             virtualmachinepreferences",
+        ],
+    ),
+    (
+        "/validate-kubevirt-io-v1-virtualmachine",
+        &["CREATE", "UPDATE"],
+        ["kubevirt.io", "v1", "virtualmachines"],
+    ),
+];
+
+/// What completes machines.
+const MUTATING: &[Path] = &[(
+    "/mutate-kubevirt-io-v1-virtualmachine",
+    &["CREATE", "UPDATE"],
+    ["kubevirt.io", "v1", "virtualmachines"],
+)];
+
 /// Common checks of both registrations: the Service exists, and exactly one program maintains the CA bundle.
 fn registration(
     variant: &Variant,
@@ -118,7 +144,14 @@ fn registration(
 pub(super) fn webhooks(variant: &Variant, configuration: &Value, objects: &[Value]) -> Vec<String> {
     let mut found = Vec::new();
     let entries = list(configuration, "webhooks");
-    let paths = [(variant.dvp, DVP), (variant.kubevirt, KUBEVIRT), (variant.images, IMAGES)];
+    let is_mutating = text(configuration, "kind") == "MutatingWebhookConfiguration";
+    let paths = [
+        (!is_mutating && variant.dvp, DVP),
+        (!is_mutating && variant.kubevirt, KUBEVIRT),
+        (!is_mutating && variant.images, IMAGES),
+        (!is_mutating && variant.standalone, STANDALONE),
+        (is_mutating && variant.standalone, MUTATING),
+    ];
     let paths: Vec<&Path> =
         paths.into_iter().filter(|(present, _)| *present).flat_map(|(_, paths)| paths).collect();
     if entries.len() != paths.len() {
@@ -134,10 +167,11 @@ pub(super) fn webhooks(variant: &Variant, configuration: &Value, objects: &[Valu
         must(text(entry, "clientConfig.service.path") == *path, "wrong path");
         must(list(entry, "rules").len() == 1, "more than one rule");
         must(texts(rule, "operations") == *operations, "wrong operations");
-        must(texts(rule, "resources") == [*resource], "wrong resources");
+        must(texts(rule, "resources").join(" ") == *resource, "wrong resources");
         must(texts(rule, "apiVersions") == [*version], "wrong versions");
         must(texts(rule, "apiGroups") == [*group], "wrong group");
-        must(text(rule, "scope") == "Namespaced", "wrong scope");
+        let scope = if *group == "instancetype.kubevirt.io" { "*" } else { "Namespaced" };
+        must(text(rule, "scope") == scope, "wrong scope");
         // Deletions are never blocked, and machines and pools do not depend on the reviews of images.
         let optional = *operations == ["DELETE"] || *path == "/validate-disk-image-references";
         let policy = if optional { "Ignore" } else { "Fail" };
@@ -161,7 +195,7 @@ pub(super) fn webhooks(variant: &Variant, configuration: &Value, objects: &[Valu
         found.extend(registration(
             variant,
             configuration,
-            "validatingwebhookconfigurations",
+            if is_mutating { "mutatingwebhookconfigurations" } else { "validatingwebhookconfigurations" },
             at(entry, "clientConfig"),
             objects,
         ));

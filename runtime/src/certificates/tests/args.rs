@@ -33,7 +33,8 @@ fn every_flag_has_a_variable() {
 fn self_signed_mode() {
     let config = config(
         "--tls-secret=ns/hook-tls --tls-dns-names=Hook.ns.svc,::0001 --tls-dns-names 10.0.0.1,hook.ns.svc \
-         --ca-bundle-of=validatingwebhookconfigurations/hook --ca-bundle-of apiservices/v1.example.com",
+         --ca-bundle-of=validatingwebhookconfigurations/hook --ca-bundle-of apiservices/v1.example.com \
+         --ca-bundle-of=mutatingwebhookconfigurations/hook",
     );
     let expected = Source::SelfSigned {
         secret: ("ns".to_owned(), "hook-tls".to_owned()),
@@ -42,6 +43,7 @@ fn self_signed_mode() {
         bundles: vec![
             BundleOf::Webhooks("hook".to_owned()),
             BundleOf::ApiService("v1.example.com".to_owned()),
+            BundleOf::MutatingWebhooks("hook".to_owned()),
         ],
     };
     assert_eq!(config, Ok(ServingConfig { address: "0.0.0.0:8443".parse().unwrap(), source: expected }));
@@ -84,7 +86,10 @@ fn files_mode() {
     "--tls-cert-file=/a --tls-private-key-file=/b --ca-bundle-of=apiservices/x",
     "--ca-bundle-of requires --tls-secret"
 )]
-#[case::another_kind("--ca-bundle-of=pods/x", "`pods/x` is neither validatingwebhookconfigurations/NAME nor")]
+#[case::another_kind(
+    "--ca-bundle-of=pods/x",
+    "`pods/x` is neither validatingwebhookconfigurations/NAME, mutating"
+)]
 fn refused(#[case] flags: &str, #[case] message: &str) {
     let error = config(flags).unwrap_err();
     assert!(error.contains(message), "{error}");

@@ -60,3 +60,20 @@ async fn a_slow_replica_cannot_restore_an_older_bundle() {
     assert!(slow.patch(&object, &seen, b"newest").await.unwrap());
     assert_eq!(world.server.bundles()[0], b"newest");
 }
+
+#[tokio::test]
+async fn a_mutating_configuration_gets_the_bundle() {
+    use crate::certificates::args::BundleOf;
+    use crate::certificates::bundles::Bundles;
+    let world = World::settled(default_timing()).await;
+    let path = HOOKS.replace("validating", "mutating");
+    world.server.put(&path, hooks());
+    let object = BundleOf::MutatingWebhooks("hook".to_owned());
+    let bundles =
+        Bundles::new(world.client(), crate::Env::system(), vec![object.clone()], vec![NAME.to_owned()]);
+    let seen = bundles.read(&object).await.unwrap();
+    assert!(bundles.patch(&object, &seen, b"new").await.unwrap());
+    let written = world.server.get(&path).unwrap();
+    assert_eq!(decode(&written["webhooks"][0]["clientConfig"]["caBundle"]), b"new");
+    assert_eq!(decode(&written["webhooks"][1]["clientConfig"]["caBundle"]), b"theirs");
+}

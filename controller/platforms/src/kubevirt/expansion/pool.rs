@@ -11,7 +11,7 @@ use super::super::pins::{self, Resolved, Scope};
 use super::super::read::settings;
 use super::super::{revision, template};
 use super::outcome::Expansion;
-use crate::{Found, Reference};
+use crate::Found;
 
 /// The field of the spec of a pool that contains the template of its machines.
 const TEMPLATE: &str = "virtualMachineTemplate";
@@ -86,12 +86,7 @@ fn content(
 
 /// The content of a stored revision of the pool.
 fn stored(name: &str, pool: &ObjectId, namespace: &str, found: &Found) -> Result<Option<Value>, Expansion> {
-    let reference = Reference {
-        kind: "ControllerRevision",
-        collection: format!("/apis/apps/v1/namespaces/{namespace}/controllerrevisions"),
-        name: name.to_owned(),
-    };
-    let object = pins::read(&reference, found).map_err(Expansion::from)?;
+    let object = pins::read(&pins::revision_at(namespace, name), found).map_err(Expansion::from)?;
     let is_ours = |object: &&Value| {
         let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
         let mut owners = owners.filter(|owner| owner["controller"] == true);

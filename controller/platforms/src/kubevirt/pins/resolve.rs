@@ -1,7 +1,5 @@
 //! Resolving the matchers of a machine template.
 
-use std::fmt::Display;
-
 use serde_json::{Map, Value, json};
 use vmpool_api::kubevirt::{POOL_API_VERSION, labels::POOL_UID};
 use vmpool_engine::ObjectId;
@@ -9,7 +7,7 @@ use vmpool_instancetype::apply::ApplyError;
 use vmpool_instancetype::expand::{self, ExpandError};
 use vmpool_instancetype::fields::{Cause, CauseReason, Location};
 use vmpool_instancetype::inference::{self, Inferred, Lookup, Source, Step};
-use vmpool_instancetype::model::{Family, GROUP, Instancetype, Matcher, Object, Preference, Types, VERSION};
+use vmpool_instancetype::model::{Family, GROUP, Matcher, Object, Types, VERSION};
 use vmpool_instancetype::start::Settings;
 use vmpool_instancetype::stash::{self, Acceptance, Owner, Stash, Wanted};
 use vmpool_instancetype::status_ref::{self, StatusRef};
@@ -23,7 +21,10 @@ use crate::{Found, Reference};
 pub(super) const EXPANDED: &str = "expanded";
 
 /// The matchers of a machine.
-pub(super) const FAMILIES: [Family; 2] = [Family::Instancetype, Family::Preference];
+pub(in super::super) const FAMILIES: [Family; 2] = [Family::Instancetype, Family::Preference];
+
+/// The reason if no name can be inferred from a volume.
+pub(in super::super) const INFERENCE_FAILED: &str = "InferenceFailed";
 
 /// Why resolving did not end.
 pub(in super::super) enum Open {
@@ -90,35 +91,34 @@ pub(in super::super) fn objects(machine: &Value, scope: Scope<'_>, found: &Found
             .map_err(|error| problem(not_found(family), error.into()))?;
         let mut part = Part { family, pin, object: None, is_copy: false };
         if let Some(matcher) = matcher {
-            let status = StatusRef::of_machine(&machine, family)
-                .map_err(|error| problem(not_found(family), error.into()))?;
-            let copy = match status_ref::reference(&matcher, status.as_ref()) {
-                Some(reference) => named(&machine, (&matcher, &reference), scope, family, found)?,
-                None => None,
-            };
-            part.is_copy = copy.is_some();
-            let object = match copy {
-                Some(object) => object,
-                None => live(&matcher, scope, family, found)?,
-            };
-            let unreadable = |error: &dyn Display| {
+            let (object, is_copy) = object(&machine, &matcher, scope, family, found)?;
+            part.is_copy = is_copy;
+            types.insert(object.clone()).map_err(|error| {
                 problem(not_found(family), cause(scope, family, "name", error.to_string()))
-            };
-            match family {
-                Family::Instancetype => {
-                    let read = Instancetype::new(object.clone()).map_err(|error| unreadable(&error))?;
-                    types.instancetype = Some(read);
-                }
-                Family::Preference => {
-                    let read = Preference::new(object.clone()).map_err(|error| unreadable(&error))?;
-                    types.preference = Some(read);
-                }
-            }
+            })?;
             part.object = Some((matcher, object));
         }
         parts.push(part);
     }
     Ok(Resolved { machine, types, parts })
+}
+
+/// The object that a matcher of a machine names, and whether it is from a ControllerRevision that the machine refers to.
+pub(in super::super) fn object(
+    machine: &Value,
+    matcher: &Matcher,
+    scope: Scope<'_>,
+    family: Family,
+    found: &Found,
+) -> Result<(Object, bool), Open> {
+    let status =
+        StatusRef::of_machine(machine, family).map_err(|error| problem(not_found(family), error.into()))?;
+    if let Some(reference) = status_ref::reference(matcher, status.as_ref())
+        && let Some(copy) = named(machine, (matcher, &reference), scope, family, found)?
+    {
+        return Ok((copy, true));
+    }
+    Ok((live(matcher, scope, family, found)?, false))
 }
 
 /// The problem that keeps a machine from being expanded.
@@ -184,7 +184,7 @@ fn cause(scope: Scope<'_>, family: Family, field: &str, message: String) -> Caus
 
 /// Validates a matcher, and replaces it by what its volume names. The result is the beginning of the pin; `None` if the
 /// machine has no such matcher.
-fn inferred(
+pub(in super::super) fn inferred(
     machine: &mut Value,
     scope: Scope<'_>,
     family: Family,
@@ -198,7 +198,7 @@ fn inferred(
         let (reason, message) = (not_found(family), first.to_string());
         return Err(Open::Unresolved(Problem { reason, message, causes }));
     }
-    let failed = |error: String| problem("InferenceFailed", cause(scope, family, "inferFromVolume", error));
+    let failed = |error: String| problem(INFERENCE_FAILED, cause(scope, family, "inferFromVolume", error));
     let step =
         inference::infer(machine, scope.namespace, family).map_err(|error| failed(error.to_string()))?;
     let Some(mut step) = step else { return Ok(Some(json!({}))) };
@@ -252,8 +252,22 @@ fn place(lookup: &Lookup) -> Reference {
     Reference { kind: source.as_str(), collection, name }
 }
 
+/// Where a ControllerRevision of a namespace is.
+pub(in super::super) fn revision_at(namespace: &str, name: &str) -> Reference {
+    Reference {
+        kind: "ControllerRevision",
+        collection: format!("/apis/apps/v1/namespaces/{namespace}/controllerrevisions"),
+        name: name.to_owned(),
+    }
+}
+
 /// The live object that a matcher names.
-fn live(matcher: &Matcher, scope: Scope<'_>, family: Family, found: &Found) -> Result<Object, Open> {
+pub(in super::super) fn live(
+    matcher: &Matcher,
+    scope: Scope<'_>,
+    family: Family,
+    found: &Found,
+) -> Result<Object, Open> {
     let failed =
         |field: &str, message: String| problem(not_found(family), cause(scope, family, field, message));
     let kind = matcher.kind(family).map_err(|error| failed("kind", error.to_string()))?;
@@ -279,12 +293,7 @@ fn named(
     let failed = |message: String| problem("RevisionMismatch", cause(scope, family, "revisionName", message));
     let kind = matcher.kind(family).map_err(|error| failed(error.to_string()))?;
     let revision = &reference.revision;
-    let place = Reference {
-        kind: "ControllerRevision",
-        collection: format!("/apis/apps/v1/namespaces/{}/controllerrevisions", scope.namespace),
-        name: revision.clone(),
-    };
-    let Some(stored) = read(&place, found)? else {
+    let Some(stored) = read(&revision_at(scope.namespace, revision), found)? else {
         let message =
             format!("ControllerRevision {revision:?} does not exist; correct or remove revisionName");
         return Err(problem(not_found(family), cause(scope, family, "revisionName", message)));
