@@ -15,6 +15,7 @@ use vmpool_runtime::Env;
 
 use crate::cache::{Cache, Key};
 use crate::events::Events;
+use crate::images::ImageGate;
 use crate::metrics::{Metrics, PoolCounts};
 use crate::pool_entry::CachedPool;
 use crate::queue::Queue;
@@ -103,6 +104,8 @@ pub(crate) struct Context<P: Platform> {
     expands_references: Arc<AtomicBool>,
     /// The objects that templates refer to.
     pub(crate) sources: Arc<Sources>,
+    /// Whether the disk images that templates name are ready.
+    pub(crate) images: ImageGate,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) pool_counts: PoolCounts,
 }
@@ -114,6 +117,7 @@ impl<P: Platform> Context<P> {
         client: Client,
         (writer, events): (Writer, Events),
         (live_updates, expands_references, sources): (Arc<AtomicBool>, Arc<AtomicBool>, Arc<Sources>),
+        images: ImageGate,
         settings: Settings,
         metrics: Arc<Metrics>,
     ) -> Self {
@@ -135,6 +139,7 @@ impl<P: Platform> Context<P> {
             live_updates,
             expands_references,
             sources,
+            images,
             metrics,
             pool_counts: PoolCounts::default(),
         }

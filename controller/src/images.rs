@@ -11,12 +11,13 @@
 //! The response of each write replaces the object in the store, so that the next pass sees it. A version that is older than
 //! the stored one is ignored.
 //!
-//! Layers, from the lowest: `kinds`, `settings`, `table`; `store`; `feed`; `context`; `live`, `writes`; `permission`, `apply`;
+//! Layers, from the lowest: `kinds`, `settings`, `table`; `store`; `feed`; `context`; `gate`, `live`, `writes`; `permission`, `apply`;
 //! `pass`; `lead`. The names of the importer's and the snapshot kinds come from their types.
 
 mod apply;
 mod context;
 mod feed;
+mod gate;
 mod kinds;
 mod lead;
 mod live;
@@ -27,5 +28,6 @@ mod store;
 mod table;
 mod writes;
 
+pub(crate) use gate::ImageGate;
 pub(crate) use lead::{definitions, lead};
 pub use settings::ImageSettings;

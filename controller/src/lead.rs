@@ -20,7 +20,7 @@ use vmpool_runtime::lease::Fence;
 
 use crate::context::Context;
 use crate::events::Events;
-use crate::images::ImageSettings;
+use crate::images::{ImageGate, ImageSettings};
 use crate::metrics::{Live, Metrics, PassResult, WatchResource};
 use crate::platform_state::{PlatformStates, ShownState};
 use crate::queue::Requeue;
@@ -140,6 +140,8 @@ pub(crate) struct Shared {
     /// Whether the platform replaces references of machines to copies by their contents.
     expands_references: Arc<AtomicBool>,
     sources: Arc<Sources>,
+    /// Whether the disk images that templates name are ready.
+    image_gate: ImageGate,
 }
 
 impl Shared {
@@ -158,10 +160,19 @@ impl Shared {
         let sender = env.spawn("events", send_events);
         let (live_updates, expands_references) = (Arc::default(), Arc::default());
         let sources = Arc::default();
-        (
-            Self { dependencies, writer, events, leader_health, live_updates, expands_references, sources },
-            sender,
-        )
+        let image_gate =
+            if dependencies.images.is_some() { ImageGate::unknown() } else { ImageGate::default() };
+        let shared = Self {
+            dependencies,
+            writer,
+            events,
+            leader_health,
+            live_updates,
+            expands_references,
+            sources,
+            image_gate,
+        };
+        (shared, sender)
     }
 
     /// Time, randomness and tasks.
@@ -187,6 +198,11 @@ impl Shared {
     /// Settings of disk images; `None` if this instance does not reconcile them.
     pub(crate) fn images(&self) -> Option<&ImageSettings> {
         self.dependencies.images.as_ref()
+    }
+
+    /// Whether the disk images that templates name are ready.
+    pub(crate) fn image_gate(&self) -> &ImageGate {
+        &self.image_gate
     }
 
     /// The writer of this leader.
@@ -259,14 +275,23 @@ pub(crate) async fn reconcile_platform<P: Platform>(
     mut tasks: Vec<Task>,
     stop: CancellationToken,
 ) {
-    let Shared { dependencies, writer, events, leader_health, live_updates, expands_references, sources } =
-        shared;
+    let Shared {
+        dependencies,
+        writer,
+        events,
+        leader_health,
+        live_updates,
+        expands_references,
+        sources,
+        image_gate,
+    } = shared;
     let Dependencies { env, client, namespace, settings, metrics, .. } = dependencies;
     let context = Arc::new(Context::<P>::new(
         env.clone(),
         client,
         (writer, events),
         (live_updates, expands_references, sources),
+        image_gate,
         settings,
         metrics.clone(),
     ));

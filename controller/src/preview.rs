@@ -101,7 +101,8 @@ fn read_only<P: Platform>(env: &Env, client: Client) -> Context<P> {
     );
     // Without its task, the sender of events drops them.
     let (events, _) = Events::new(writer.clone(), env.clone(), String::new());
-    Context::new(env.clone(), client, (writer, events), Default::default(), settings, metrics)
+    let (shared, images) = Default::default();
+    Context::new(env.clone(), client, (writer, events), shared, images, settings, metrics)
 }
 
 /// Lists the objects of the namespace that a pass reads from the caches.

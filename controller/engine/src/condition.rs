@@ -61,8 +61,11 @@ pub const REFERENCES_CHANGED: &str = "ReferencesChanged";
 /// platform.
 pub const INSTANCETYPE_OUTDATED: &str = "InstancetypeOutdated";
 
+/// Present and False while a disk image that the template names cannot be cloned.
+pub const IMAGES_READY: &str = "ImagesReady";
+
 /// The condition types that the engine publishes. All others in a status belong to other controllers.
-pub const OWN: [&str; 14] = [
+pub const OWN: [&str; 15] = [
     AVAILABLE,
     PROGRESSING,
     SYNCED,
@@ -77,7 +80,17 @@ pub const OWN: [&str; 14] = [
     PINNING_UNAVAILABLE,
     MEMBERS_DRIFTED,
     INSTANCETYPE_OUTDATED,
+    IMAGES_READY,
 ];
+
+/// `ImagesReady` is False: the data of an image is not there yet.
+pub const IMAGE_SYNCING: &str = "ImageSyncing";
+/// `ImagesReady` is False: the import of an image failed.
+pub const IMAGE_FAILED: &str = "ImageFailed";
+/// `ImagesReady` is False: an image is being deleted.
+pub const IMAGE_TERMINATING: &str = "ImageTerminating";
+/// `ImagesReady` is False: no grant permits to use an image of another namespace.
+pub const REF_NOT_PERMITTED: &str = "RefNotPermitted";
 
 /// `Available` is True.
 pub const ALL_REPLICAS_READY: &str = "AllReplicasReady";

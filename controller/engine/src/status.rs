@@ -92,6 +92,14 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
         });
     }
     wanted.extend(pins::conditions(observed));
+    if let Some(images) = &pool.images {
+        wanted.push(Wanted {
+            kind: condition::IMAGES_READY,
+            holds: false,
+            reason: images.reason,
+            message: images.message.clone(),
+        });
+    }
     if let Some(failure) = pool.invalid_spec().as_ref().or(failure) {
         wanted.push(Wanted {
             kind: condition::REPLICA_FAILURE,

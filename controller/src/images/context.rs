@@ -1,14 +1,16 @@
 //! The state that all passes of images share during one leadership.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::{Timestamp, Unit};
 use kube::Client;
 use parking_lot::Mutex;
+use vmpool_api::diskimage::values::ImagePhase;
 use vmpool_api::diskimage::{API_VERSION, VmDiskImage};
-use vmpool_diskimage::model::{Backing, Image, Key};
+use vmpool_diskimage::model::{Backing, DeletionBlocked, Image, Key};
 use vmpool_diskimage::queue::Queue as Imports;
 use vmpool_diskimage::read;
 use vmpool_diskimage::references::Counted;
@@ -18,6 +20,7 @@ use vmpool_runtime::Env;
 use super::settings::ImageSettings;
 use super::store::{Changed, Store};
 use crate::events::{Events, Subject};
+use crate::metrics::{ImagePhaseLabel, Metrics, ShownImage, ShownImages};
 use crate::queue::Queue;
 use crate::write::Writer;
 
@@ -38,13 +41,15 @@ pub(super) struct Context {
     pub(super) imports: Mutex<Imports>,
     /// UIDs of the images for which an event says that they wait for their turn.
     pub(super) waiting: Mutex<HashSet<String>>,
+    /// The metrics, if they are exported.
+    pub(super) metrics: Option<Arc<Metrics>>,
     /// Number of first lists that are not complete.
     unlisted: AtomicUsize,
 }
 
 /// What the caches show of one image.
 pub(super) struct Facts {
-    pub(super) object: std::sync::Arc<VmDiskImage>,
+    pub(super) object: Arc<VmDiskImage>,
     pub(super) image: Image,
     pub(super) backing: Backing,
     pub(super) counted: Counted,
@@ -71,8 +76,40 @@ impl Context {
             store: Mutex::new(store),
             imports: Mutex::default(),
             waiting: Mutex::default(),
+            metrics: None,
             unlisted: AtomicUsize::new(0),
         }
+    }
+
+    /// The context with exported metrics.
+    pub(super) fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics: Some(metrics), ..self }
+    }
+
+    /// The images as the metrics show them.
+    pub(super) fn shown(&self) -> ShownImages {
+        let store = self.store.lock();
+        let images = store.images.iter().map(|(key, object)| {
+            let image = read::image::image(object, &self.settings.allowed_urls);
+            let status = image.status;
+            ShownImage {
+                namespace: key.namespace.clone(),
+                name: key.name.clone(),
+                phase: status.phase.map(|phase| match phase {
+                    ImagePhase::Queued => ImagePhaseLabel::Queued,
+                    ImagePhase::Syncing => ImagePhaseLabel::Syncing,
+                    ImagePhase::Ready => ImagePhaseLabel::Ready,
+                    ImagePhase::RetryableFailure => ImagePhaseLabel::RetryableFailure,
+                    ImagePhase::Failed => ImagePhaseLabel::Failed,
+                }),
+                references: [status.counts.machines, status.counts.pools, status.counts.clones],
+                unreferenced_since: status.unreferenced_since.map(Timestamp::as_second),
+                blocked: image.deleting.then_some(status.deletion == Some(DeletionBlocked::InUse)),
+            }
+        });
+        let images = images.collect();
+        let imports = self.imports.lock();
+        ShownImages { images, waiting: imports.len(), transferring: imports.transferring() }
     }
 
     /// The time of a pass, in whole seconds, as the API server writes times.

@@ -64,6 +64,10 @@ fn served(known: &Definitions) -> Served {
 /// replaced, the caches are filled again.
 pub(crate) async fn lead(shared: Shared, settings: ImageSettings, mut known: Known, stop: CancellationToken) {
     loop {
+        let is_absent = known.borrow().as_ref().is_some_and(|known| present(known).is_none());
+        if is_absent {
+            shared.image_gate().close();
+        }
         let is_there = |known: &Option<Definitions>| known.as_ref().and_then(present).is_some();
         let found = known.wait_for(is_there).boxed();
         let (definitions, serves) = match select(found, stop.cancelled().boxed()).await {
@@ -99,9 +103,15 @@ async fn reconcile_images(shared: Shared, settings: ImageSettings, serves: Serve
     let env = shared.env().clone();
     let queue = Queue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
     let parts = (env.clone(), shared.client().clone(), shared.writer().clone(), shared.events().clone());
-    let context = Context::new(parts, namespace, settings, limits.request_deadline, queue, store);
+    let context = Context::new(parts, namespace, settings, limits.request_deadline, queue, store)
+        .with_metrics(shared.metrics().clone());
     let context = Arc::new(context);
     let tasks = feed::begin(&context);
+    shared.image_gate().serve(&context);
+    shared.metrics().images.follow({
+        let context = Arc::downgrade(&context);
+        move || context.upgrade().map(|context| context.shown())
+    });
     let _listing = shared.leader_health().listing({
         let context = Arc::downgrade(&context);
         move || context.upgrade().is_none_or(|context| context.is_synced())

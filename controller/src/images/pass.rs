@@ -113,6 +113,11 @@ async fn carry_out(context: &Context, facts: &Facts, mut plan: Plan, is_live: bo
         match apply(context, facts, action).await {
             Applied::Done => {}
             Applied::Gone => {
+                if matches!(action, Action::Expire { .. })
+                    && let Some(metrics) = &context.metrics
+                {
+                    metrics.images.expired();
+                }
                 publish(context, facts, plan.events);
                 context.imports.lock().remove(&image.key);
                 return Requeue::After(context.settings.resync);
@@ -146,6 +151,7 @@ async fn carry_out(context: &Context, facts: &Facts, mut plan: Plan, is_live: bo
     match report(context, facts, &plan).await {
         Ok(()) => {
             note_waiting(context, facts, &plan);
+            count(context, facts, &plan);
             publish(context, facts, plan.events);
         }
         Err(error) if error.is_gone() => {}
@@ -195,6 +201,20 @@ fn note_waiting(context: &Context, facts: &Facts, plan: &Plan) {
         let limit = context.settings.limits.max_concurrent_syncs;
         let note = format!("{limit} images are imported, which is the limit; the import waits for its turn");
         context.events.publish_plain(&facts.subject(), "WaitingToSync", false, note);
+    }
+}
+
+/// Counts what ended or began with this status.
+fn count(context: &Context, facts: &Facts, plan: &Plan) {
+    let Some(metrics) = context.metrics.as_ref().map(|metrics| &metrics.images) else { return };
+    let (before, after) = (&facts.image.status, &plan.status);
+    if after.failures > before.failures {
+        metrics.attempt_ended(after.reason);
+    } else if after.is_ready() && before.ready_at.is_none() {
+        metrics.attempt_ended(None);
+    }
+    if after.heal_count > before.heal_count {
+        metrics.heal_began();
     }
 }
 

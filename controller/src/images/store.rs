@@ -10,14 +10,14 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::core::PartialObjectMeta;
 use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImage, VmDiskImageGrant};
 use vmpool_api::kubevirt;
-use vmpool_diskimage::grants::Grant;
+use vmpool_diskimage::grants::{Grant, Origin, may_refer};
 use vmpool_diskimage::model::{Backing, Claim, DataSource, Key, ReferrerKind, Snapshot};
 use vmpool_diskimage::read::{self, backing, backing::Owned, referrer};
 use vmpool_diskimage::references::{Counted, Index, Referrer};
 use vmpool_diskimage::{model, model::Image};
 
 use super::kinds::Loose;
-use super::table::{Origin, Table, key, version};
+use super::table::{self, Table, key, version};
 
 /// The images that a change concerns.
 pub(super) type Changed = BTreeSet<Key>;
@@ -93,19 +93,28 @@ impl Store {
         self.index.count(image, &grants, &self.labels)
     }
 
+    /// Whether a pool of this namespace may use an image.
+    pub(super) fn may_use_in_pool(&self, image: &Key, namespace: &str) -> bool {
+        let none = BTreeMap::new();
+        let origin = Origin { namespace, labels: self.labels.get(namespace).unwrap_or(&none) };
+        let grants: Vec<Grant> =
+            self.grants.of_namespace(&image.namespace).map(|(_, grant)| grant.clone()).collect();
+        may_refer(&grants, image, origin, ReferrerKind::Pool)
+    }
+
     /// All images.
     pub(super) fn all(&self) -> Changed {
         self.images.iter().map(|(key, _)| key.clone()).collect()
     }
 
-    pub(super) fn set_image(&mut self, object: VmDiskImage, origin: Origin) -> Changed {
+    pub(super) fn set_image(&mut self, object: VmDiskImage, origin: table::Origin) -> Changed {
         let (key, version) = (key(&object.metadata), version(&object.metadata));
         let object = Arc::new(object);
         let set = self.images.put(origin, key.clone(), version, object);
         changed(set.is_ok(), key)
     }
 
-    pub(super) fn set_volume(&mut self, object: &kubevirt::DataVolume, origin: Origin) -> Changed {
+    pub(super) fn set_volume(&mut self, object: &kubevirt::DataVolume, origin: table::Origin) -> Changed {
         let (key, version) = (key(&object.metadata), version(&object.metadata));
         let entry = backing::data_volume(object);
         let set = self.volumes.put(origin, key.clone(), version, entry);
@@ -127,7 +136,7 @@ impl Store {
         &mut self,
         object: &kubevirt::VolumeSnapshot,
         now: Timestamp,
-        origin: Origin,
+        origin: table::Origin,
     ) -> Changed {
         let (key, version) = (key(&object.metadata), version(&object.metadata));
         let (mut snapshot, content) = backing::snapshot(object);
@@ -160,7 +169,7 @@ impl Store {
         Changed::from([Key::new(text("namespace"), text("name"))])
     }
 
-    pub(super) fn set_source(&mut self, object: &kubevirt::DataSource, origin: Origin) -> Changed {
+    pub(super) fn set_source(&mut self, object: &kubevirt::DataSource, origin: table::Origin) -> Changed {
         let (key, version) = (key(&object.metadata), version(&object.metadata));
         let entry = backing::data_source(object);
         let set = self.sources.put(origin, key.clone(), version, entry);

@@ -8,6 +8,7 @@
 
 mod api;
 mod disks;
+mod images;
 mod label_values;
 mod labels;
 mod live;
@@ -31,6 +32,7 @@ use vmpool_runtime::metrics::{Description, FloatGauge, Page, Registry};
 
 pub use api::{ApiMetrics, RequestLayer};
 pub(crate) use disks::{DiskCounts, DiskMetrics};
+pub(crate) use images::{ImageMetrics, ImagePhaseLabel, ShownImage, ShownImages};
 pub use label_values::WriteKind;
 pub(crate) use label_values::{
     ClaimOutcome, LeadershipChange, LedgerResource, PassResult, PassStep, PlatformState, WatchResource,
@@ -63,6 +65,8 @@ pub struct Metrics {
     pub(crate) disks: DiskMetrics,
     /// Copies of objects that were restored.
     pub(crate) pin_repairs: Counter,
+    /// Disk images.
+    pub(crate) images: ImageMetrics,
     ledger_overdue: Family<LedgerLabels, Counter>,
     leadership_changes: Family<LeadershipLabels, Counter>,
     watch_restarts: Family<WatchLabels, Counter>,
@@ -112,6 +116,7 @@ impl Metrics {
                 "Copies of instance types and preferences that another client had deleted or taken from their pool, and that the controller restored",
                 Counter::default(),
             ),
+            images: ImageMetrics::new(registry),
             ledger_overdue: registry.register(
                 "vmpool_ledger_overdue_total",
                 "entries",
@@ -183,6 +188,7 @@ impl Metrics {
             self.leader.set(i64::from(!remaining.is_zero()));
             self.lease_remaining.set(remaining.as_secs_f64());
             self.live.refresh();
+            self.images.refresh();
         })
     }
 

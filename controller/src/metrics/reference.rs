@@ -24,6 +24,8 @@ label `namespace` and renames the label of the metric to `exported_namespace`, u
 label depends on the contents of the cluster, so a controller has some hundreds of time series, and some for each
 of these pools.
 
+The metrics of [disk images](disk-images.md) have a series for each image. Only the leader exports them.
+
 A histogram has the series `NAME_bucket`, `NAME_sum` and `NAME_count`.
 ";
 
@@ -33,6 +35,7 @@ const SECTIONS: &[Section] = &[
     ("Pools and machines", &["vmpool_pools", "vmpool_members", "vmpool_pool_", "vmpool_pin_"]),
     ("Removal", &["vmpool_deletions_", "vmpool_removal_"]),
     ("Retained disks", &["vmpool_disk"]),
+    ("Disk images", &["vmpool_vmdi_"]),
     ("Passes and their queue", &["vmpool_passes_", "vmpool_pass_", "vmpool_workqueue_"]),
     ("Requests and writes", &["vmpool_api_", "vmpool_writes_", "vmpool_failures_"]),
     ("Caches and the ledger", &["vmpool_cache_", "vmpool_watch_", "vmpool_ledger_"]),

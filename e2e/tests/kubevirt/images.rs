@@ -2,6 +2,7 @@
 
 mod healing;
 mod imports;
+mod pools;
 mod references;
 
 use std::time::Duration;

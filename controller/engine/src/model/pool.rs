@@ -387,6 +387,8 @@ pub struct Pool<R = CurrentRevision> {
     pub unresolved: Option<Unresolved>,
     /// What annotations of the pool add to its template. A change of it is a change of the template.
     pub template_variant: Option<Arc<str>>,
+    /// Why the disk images that the template names cannot be cloned now.
+    pub images: Option<Unresolved>,
 }
 
 impl<R> Pool<R> {
@@ -420,6 +422,7 @@ impl<R> Pool<R> {
             invalid_settings: Vec::new(),
             unresolved: None,
             template_variant: None,
+            images: None,
         }
     }
 
@@ -467,6 +470,7 @@ impl<R> Pool<R> {
             invalid_settings,
             unresolved,
             template_variant,
+            images,
         } = self;
         Pool {
             id,
@@ -496,6 +500,7 @@ impl<R> Pool<R> {
             invalid_settings,
             unresolved,
             template_variant,
+            images,
         }
     }
 }

@@ -1,0 +1,124 @@
+//! Pools whose machines are clones of an image.
+
+use anyhow::{Result, ensure};
+use http::Method;
+use serde_json::{Value, json};
+use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION};
+use vmpool_test_cluster::deadline::Deadline;
+
+use super::{Images, blank, condition, with_images};
+
+const FLAGS: [&str; 2] = ["--feature-gates=VirtualMachinePool=true,DiskImages=true", "--platforms=kubevirt"];
+
+fn pool(replicas: usize, image: &str, namespace: &str) -> Value {
+    json!({
+        "apiVersion": POOL_API_VERSION, "kind": "VirtualMachinePool", "metadata": { "name": "farm" },
+        "spec": {
+            "replicas": replicas,
+            "selector": { "matchLabels": { "farm": "render" } },
+            "virtualMachineTemplate": {
+                "metadata": { "labels": { "farm": "render" } },
+                "spec": {
+                    "runStrategy": "Always",
+                    "dataVolumeTemplates": [{
+                        "metadata": { "name": "root" },
+                        "spec": {
+                            "storage": {},
+                            "sourceRef": { "kind": "DataSource", "name": image, "namespace": namespace },
+                        },
+                    }],
+                    "template": {
+                        "metadata": { "labels": { "farm": "render" } },
+                        "spec": {
+                            "domain": { "devices": { "disks": [{ "name": "root" }] } },
+                            "volumes": [{ "name": "root", "dataVolume": { "name": "root" } }],
+                        },
+                    },
+                },
+            },
+        },
+    })
+}
+
+impl Images<'_> {
+    /// The knob that holds imports.
+    async fn hold(&self, delay: Option<&str>) -> Result<()> {
+        let config = format!("/api/v1/namespaces/{}/configmaps/simulator-knobs", self.place.namespace);
+        let knobs = json!({ "data": { "provisioning-delay": delay } });
+        self.place.ask(Method::PATCH, &config, &knobs).await.map(drop)
+    }
+
+    async fn until_pool(&self, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
+        let found = self.place.until_object(POOL_API_VERSION, "VirtualMachinePool", "farm", wanted).await;
+        found.map_err(|error| anyhow::anyhow!("{error}\n{}", self.controller.log_tail(40)))
+    }
+
+    /// The images of the machines, by machine.
+    async fn machines(&self) -> Result<Vec<(String, String)>> {
+        let path = self.place.path(API_VERSION, "VirtualMachine")?;
+        let list = self.place.ask(Method::GET, &path, &Value::Null).await?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        Ok(items
+            .iter()
+            .map(|item| {
+                let source = &item["spec"]["dataVolumeTemplates"][0]["spec"]["sourceRef"]["name"];
+                (text(&item["metadata"]["name"]), text(source))
+            })
+            .collect())
+    }
+}
+
+fn waits(pool: &Value) -> bool {
+    condition(pool, "ImagesReady")["reason"] == "ImageSyncing"
+}
+
+#[test]
+fn a_pool_waits_for_its_image_and_rolls_out_another_one_when_that_is_ready() {
+    with_images("image-pool", &FLAGS, async |world| {
+        // Given an image that is still imported, then a pool of it has no machine, and says why.
+        world.hold(Some("never")).await?;
+        world.place.put(blank("debian")).await?;
+        world.until_phase("debian", "Syncing", "Syncing").await?;
+        world.place.put(pool(2, "debian", world.place.namespace)).await?;
+        let waiting = world.until_pool(waits).await?;
+        ensure!(condition(&waiting, "ImagesReady")["status"] == "False", "{waiting}");
+        world.is_settled().await?;
+        ensure!(world.machines().await?.is_empty());
+        // When the image is ready, then the machines are created, and the pool counts as a reference.
+        world.hold(None).await?;
+        world.until_ready("debian").await?;
+        let ready = |pool: &Value| pool["status"]["readyReplicas"] == 2;
+        let done = world.until_pool(ready).await?;
+        ensure!(condition(&done, "ImagesReady").is_null(), "{done}");
+        world
+            .until("debian", |image| {
+                image["status"]["poolReferenceCount"] == 1 && image["status"]["referenceCount"] == 2
+            })
+            .await?;
+        // When the template names an image that is not ready yet, then no machine is replaced.
+        world.hold(Some("never")).await?;
+        world.place.put(blank("fedora")).await?;
+        world.until_phase("fedora", "Syncing", "Syncing").await?;
+        let changed = pool(2, "fedora", world.place.namespace);
+        world
+            .patch(POOL_API_VERSION, "VirtualMachinePool", "farm", &json!({ "spec": changed["spec"] }))
+            .await?;
+        world.until_pool(waits).await?;
+        world.is_settled().await?;
+        ensure!(world.machines().await?.iter().all(|(_, image)| image == "debian"));
+        // When it is ready, then the rollout replaces them all.
+        world.hold(None).await?;
+        world.until_ready("fedora").await?;
+        let deadline = Deadline::after(std::time::Duration::from_mins(1));
+        loop {
+            let machines = world.machines().await?;
+            if machines.len() == 2 && machines.iter().all(|(_, image)| image == "fedora") {
+                break;
+            }
+            ensure!(!deadline.is_over(), "{machines:?}\n{}", world.controller.log_tail(60));
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        world.until_pool(ready).await.map(drop)
+    });
+}
