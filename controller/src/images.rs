@@ -11,8 +11,10 @@
 //! The response of each write replaces the object in the store, so that the next pass sees it. A version that is older than
 //! the stored one is ignored.
 //!
-//! Layers, from the lowest: `kinds`, `settings`, `table`; `store`; `feed`; `context`; `gate`, `live`, `writes`; `permission`, `apply`;
-//! `pass`; `lead`. The names of the importer's and the snapshot kinds come from their types.
+//! Wrappers share the store. Their passes have a queue of their own, and run with the feature gate MachineWrapper.
+//!
+//! Layers, from the lowest: `kinds`, `settings`, `table`; `wrapped`; `store`; `feed`; `context`; `gate`, `live`, `writes`;
+//! `permission`, `apply`, `wrapper_facts`, `wrapper_apply`; `pass`, `wrapper_pass`; `lead`. The names of the importer's and the snapshot kinds come from their types.
 
 mod apply;
 mod context;
@@ -26,6 +28,10 @@ mod permission;
 mod settings;
 mod store;
 mod table;
+mod wrapped;
+mod wrapper_apply;
+mod wrapper_facts;
+mod wrapper_pass;
 mod writes;
 
 pub(crate) use gate::ImageGate;

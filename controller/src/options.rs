@@ -117,6 +117,9 @@ pub enum OptionsError {
         /// The limit.
         limit: Duration,
     },
+    /// The gate of wrappers is on without that of images.
+    #[error("the feature gate MachineWrapper requires the feature gate DiskImages")]
+    WrapperWithoutImages,
     /// A flag of disk images is invalid.
     #[error(transparent)]
     Images(#[from] ImageArgsError),

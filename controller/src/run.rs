@@ -49,7 +49,11 @@ pub enum RunError {
 pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<(), RunError> {
     let gates = options.gates.gates().map_err(OptionsError::from)?;
     let settings = options.settings()?;
-    let images = options.images.settings().map_err(OptionsError::from)?;
+    let mut images = options.images.settings().map_err(OptionsError::from)?;
+    images.wrappers = gates.enabled(Feature::MachineWrapper);
+    if images.wrappers && !gates.enabled(Feature::DiskImages) {
+        return Err(OptionsError::WrapperWithoutImages.into());
+    }
     let health = Health::new();
     let metrics = Metrics::new(&env);
     health.metrics({

@@ -34,6 +34,8 @@ pub enum Feature {
     VirtualMachinePool,
     /// Disk images: VMDiskImage and VMDiskImageGrant.
     DiskImages,
+    /// The wrapper of a machine.
+    MachineWrapper,
 }
 
 impl Feature {
@@ -42,6 +44,7 @@ impl Feature {
         match self {
             Self::VirtualMachinePool => "VirtualMachinePool",
             Self::DiskImages => "DiskImages",
+            Self::MachineWrapper => "MachineWrapper",
         }
     }
 }
@@ -75,9 +78,10 @@ pub const KNOWN: &[Gate] = &[
         Feature::VirtualMachinePool,
         "Pools of identical virtual machines: controller, admission and targeted removal",
     ),
+    alpha(Feature::DiskImages, "Disk images: admission and the controller of images"),
     alpha(
-        Feature::DiskImages,
-        "Disk images: admission and the controller of images. No controller serves wrappers yet",
+        Feature::MachineWrapper,
+        "The controller of wrappers, which create a machine after its disk image is ready; requires DiskImages",
     ),
 ];
 

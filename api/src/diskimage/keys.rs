@@ -7,7 +7,7 @@ pub const PREFIX: &str = "vmpool.dev/";
 pub mod labels {
     /// On DataVolumes, claims, snapshots and DataSources of an image: its UID.
     pub const IMAGE_UID: &str = "vmpool.dev/vmdiskimage-uid";
-    /// On machines of a wrapper: its UID.
+    /// On machines of a wrapper, and on the DataVolumes with their disks: its UID.
     pub const WRAPPER_UID: &str = "vmpool.dev/wrapper-uid";
 }
 
@@ -17,6 +17,8 @@ pub mod annotations {
     pub const RETRY: &str = "vmpool.dev/retry";
     /// On images, with the value `true`: a deletion does not wait until the references are gone.
     pub const FORCE_RELEASE: &str = "vmpool.dev/force-release";
+    /// On machines of a wrapper: the template that the controller wrote last, as JSON. An update removes what it set.
+    pub const APPLIED_TEMPLATE: &str = "vmpool.dev/applied-template";
 }
 
 /// Finalizers.

@@ -107,6 +107,16 @@ true
 {{- end -}}
 {{- end }}
 
+{{/* "true" if wrappers of machines are enabled. Fails without disk images. */}}
+{{- define "vmpool.wrappers" -}}
+{{- if .Values.featureGates.MachineWrapper -}}
+{{- if not (include "vmpool.images" .) -}}
+{{- fail "featureGates.MachineWrapper requires featureGates.DiskImages" -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end }}
+
 {{/* The enabled platforms, with commas. Fails if there is none. */}}
 {{- define "vmpool.platforms" -}}
 {{- $platforms := list -}}

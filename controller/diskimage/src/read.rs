@@ -12,6 +12,7 @@ use crate::source::SourceUrl;
 pub mod backing;
 pub mod image;
 pub mod referrer;
+pub mod wrapper;
 
 /// A stored grant. What cannot be read of it permits nothing.
 pub fn grant(stored: &VmDiskImageGrant) -> Grant {

@@ -54,8 +54,8 @@ impl Referrer {
 pub struct Counted {
     /// The references that count.
     pub references: References,
-    /// How many referrers of other namespaces no grant permits.
-    pub denied: usize,
+    /// How many referrers no grant permits, by their namespaces.
+    pub denied: BTreeMap<String, usize>,
     /// The service accounts of other namespaces that may clone the image.
     pub accounts: BTreeSet<Account>,
 }
@@ -115,6 +115,13 @@ impl Index {
         affected.extend(owned.flat_map(Referrer::names).cloned());
     }
 
+    /// The objects of this kind that name an image, whether they count or not.
+    pub fn referrers(&self, image: &Key, kind: ReferrerKind) -> impl Iterator<Item = &Key> {
+        let named = self.by_image.get(image).into_iter().flatten();
+        let named = named.filter_map(|uid| self.referrers.get(uid));
+        named.filter(move |referrer| referrer.kind == kind).map(|referrer| &referrer.key)
+    }
+
     /// Counts the references to an image. `labels` are those of all namespaces.
     pub fn count(
         &self,
@@ -133,7 +140,7 @@ impl Index {
             let namespace = &referrer.key.namespace;
             let origin = Origin { namespace, labels: labels.get(namespace).unwrap_or(&none) };
             if !may_refer(grants, &image.key, origin, referrer.kind) {
-                counted.denied += 1;
+                *counted.denied.entry(namespace.clone()).or_default() += 1;
                 continue;
             }
             if let Some(name) =

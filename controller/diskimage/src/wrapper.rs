@@ -14,6 +14,8 @@
 //!
 //! Each side writes before it reads. So at least one of them sees the other one.
 
+pub mod objects;
+pub mod status;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -66,7 +68,9 @@ fn observe_image<'a>(world: &World<'a>, plan: &mut Plan) -> Option<&'a SeenImage
     let marked = plan.status.mark.as_ref().map(|mark| mark.uid.as_str());
     let known = world.image.is_some_and(|image| marked == Some(image.uid.as_str()));
     let bound = known && plan.status.bound;
-    if !bound && !world.image_is_live {
+    // A cache that has no image binds nothing. Everything else needs what the API server has now.
+    let settled = world.image.is_none() && marked.is_none();
+    if !bound && !settled && !world.image_is_live {
         plan.read_image = true;
         return None;
     }
@@ -171,7 +175,7 @@ fn observe_machine(world: &World<'_>, plan: &mut Plan, image: Option<&SeenImage>
         }
         Found::Missing => {
             forget_machine(plan);
-            set_machine(plan, MachineReason::NotCreated, "the machine does not exist yet".to_owned());
+            set_machine(plan, MachineReason::NotCreated, MachineReason::NotCreated.describe().to_owned());
             image.map_or(Ok(()), |image| create_machine(world, plan, image))
         }
         Found::Ours(machine) => {
@@ -180,16 +184,19 @@ fn observe_machine(world: &World<'_>, plan: &mut Plan, image: Option<&SeenImage>
                 plan.status.machine = Some(machine.uid.clone());
             }
             plan.status.started |= machine.started;
-            if !machine.current && !machine.deleting {
+            if !machine.current && !machine.deleting && world.wrapper.unusable.is_none() {
                 plan.actions.push(Action::UpdateMachine { uid: machine.uid.clone() });
             }
             let populated = world.disk.is_some_and(|disk| disk.populated && !disk.deleting);
-            let (reason, text) = match (machine.ready, populated, machine.off) {
-                (true, ..) | (false, true, true) => (MachineReason::MachineReady, ""),
-                (false, false, _) => (MachineReason::DiskNotReady, "the disk of the machine is not ready"),
-                (false, true, false) => (MachineReason::MachineNotReady, "the machine is not ready"),
+            let reason = match (machine.ready, populated, machine.off) {
+                (true, ..) | (false, true, true) => MachineReason::MachineReady,
+                (false, false, _) => MachineReason::DiskNotReady,
+                (false, true, false) => MachineReason::MachineNotReady,
             };
-            set_machine(plan, reason, text.to_owned());
+            set_machine(plan, reason, reason.describe().to_owned());
+            if let Some(unusable) = world.wrapper.unusable.as_ref().filter(|_| !machine.current) {
+                plan.status.message = format!("{unusable}; the machine keeps its former template");
+            }
             kick(world, plan, image)
         }
     }
@@ -204,6 +211,10 @@ fn forget_machine(plan: &mut Plan) {
 }
 
 fn create_machine(world: &World<'_>, plan: &mut Plan, image: &SeenImage) -> Result<(), Stopped> {
+    if let Some(unusable) = &world.wrapper.unusable {
+        plan.status.message.clone_from(unusable);
+        return Err(Stopped);
+    }
     let size = world.wrapper.disk_size.as_ref();
     let too_small =
         size.filter(|size| size.compare(&image.source.disk_size).is_ok_and(std::cmp::Ordering::is_lt));
@@ -255,6 +266,23 @@ fn kick(world: &World<'_>, plan: &mut Plan, image: Option<&SeenImage>) -> Result
     plan.status.last_kick = Some(world.now);
     plan.again = Some(BETWEEN_KICKS);
     Ok(())
+}
+
+/// The plan after the API server refused a write. The controller tries again.
+pub fn write_failed(plan: &mut Plan, action: &Action, before: &Status, message: &str) {
+    plan.status.phase = before.phase.or(plan.status.phase);
+    match action {
+        Action::CreateImage => {
+            set_image(plan, ImageReason::ImageNotFound, format!("the image cannot be created: {message}"));
+        }
+        Action::CreateMachine => plan.status.message = format!("the machine cannot be created: {message}"),
+        Action::UpdateMachine { .. } => {
+            plan.status.message = format!("the template cannot be written to the machine: {message}");
+        }
+        Action::Kick { .. } => {
+            plan.status.message = format!("the disk of the machine cannot be deleted: {message}");
+        }
+    }
 }
 
 /// A wrapper that was ready once stays in that phase: conditions describe what its machine lacks.

@@ -78,14 +78,14 @@ async fn carry_out(context: &Context, facts: &Facts, action: &Action) -> Result<
                 facts,
                 object,
                 |volume| backing::data_volume(volume).owner,
-                |store, volume, _| store.set_volume(volume, Origin::Written),
+                |store, volume, now| store.set_volume(volume, now, Origin::Written),
             )
             .await;
         }
         Action::MarkPrepopulated { uid } => {
             let patch = json!({ "metadata": { "annotations": { objects::PREPOPULATED: name } } });
             match context.merge::<kubevirt::DataVolume>(namespace, name, uid, patch).await {
-                Ok(volume) => context.update(|store, _| store.set_volume(&volume, Origin::Written)),
+                Ok(volume) => context.update(|store, now| store.set_volume(&volume, now, Origin::Written)),
                 // CDI may remove a DataVolume after its success.
                 Err(error) if error.is_gone() => {}
                 Err(error) => return Err(error),
@@ -158,7 +158,7 @@ async fn create<K: ApiObject>(
 ) -> Result<Applied, WriteError> {
     let stored = match context.create::<K>(&facts.image.key, object).await {
         Ok(stored) => stored,
-        Err(error) if error.is_already_exists() => match context.get::<K>(&facts.image).await {
+        Err(error) if error.is_already_exists() => match context.get::<K>(&facts.image.key).await {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(Applied::Outdated),
             Err(failed) => return Ok(Applied::Unknown(WriteError::Unconfirmed(failed.to_string()))),

@@ -1,6 +1,6 @@
 //! The state that all passes of images share during one leadership.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -8,19 +8,20 @@ use std::time::Duration;
 use jiff::{Timestamp, Unit};
 use kube::Client;
 use parking_lot::Mutex;
-use vmpool_api::diskimage::values::ImagePhase;
+use vmpool_api::diskimage::values::{ImagePhase, WrapperPhase};
 use vmpool_api::diskimage::{API_VERSION, VmDiskImage};
 use vmpool_diskimage::model::{Backing, DeletionBlocked, Image, Key};
 use vmpool_diskimage::queue::Queue as Imports;
 use vmpool_diskimage::read;
 use vmpool_diskimage::references::Counted;
+use vmpool_diskimage::wrapper::{self, ImageReason};
 use vmpool_engine::ObjectId;
 use vmpool_runtime::Env;
 
 use super::settings::ImageSettings;
 use super::store::{Changed, Store};
 use crate::events::{Events, Subject};
-use crate::metrics::{ImagePhaseLabel, Metrics, ShownImage, ShownImages};
+use crate::metrics::{ImagePhaseLabel, Metrics, ShownImage, ShownImages, ShownWrappers, WrapperPhaseLabel};
 use crate::queue::Queue;
 use crate::write::Writer;
 
@@ -36,6 +37,8 @@ pub(super) struct Context {
     /// Deadline of a request.
     pub(super) deadline: Duration,
     pub(super) queue: Queue<Key>,
+    /// The queue of wrappers.
+    pub(super) wrappers: Queue<Key>,
     pub(super) store: Mutex<Store>,
     /// The queue of imports. It changes before a status is written.
     pub(super) imports: Mutex<Imports>,
@@ -61,7 +64,7 @@ impl Context {
         namespace: Option<String>,
         settings: ImageSettings,
         deadline: Duration,
-        queue: Queue<Key>,
+        (queue, wrappers): (Queue<Key>, Queue<Key>),
         store: Store,
     ) -> Self {
         Self {
@@ -73,6 +76,7 @@ impl Context {
             settings,
             deadline,
             queue,
+            wrappers,
             store: Mutex::new(store),
             imports: Mutex::default(),
             waiting: Mutex::default(),
@@ -112,6 +116,28 @@ impl Context {
         ShownImages { images, waiting: imports.len(), transferring: imports.transferring() }
     }
 
+    /// The wrappers of each namespace as the metrics show them.
+    pub(super) fn shown_wrappers(&self) -> BTreeMap<String, ShownWrappers> {
+        let store = self.store.lock();
+        let mut shown: BTreeMap<String, ShownWrappers> = BTreeMap::new();
+        for (key, object) in store.wrapped.iter().flat_map(|wrapped| wrapped.wrappers.iter()) {
+            let status = object.status.as_ref().map(wrapper::status::read).unwrap_or_default();
+            let phase = match status.phase {
+                Some(WrapperPhase::Ready) => WrapperPhaseLabel::Ready,
+                Some(WrapperPhase::Failed) => WrapperPhaseLabel::Failed,
+                Some(WrapperPhase::Provisioning) | None => WrapperPhaseLabel::Provisioning,
+            };
+            let namespace = shown.entry(key.namespace.clone()).or_default();
+            namespace.add(phase);
+            let waits =
+                phase == WrapperPhaseLabel::Provisioning && status.image == Some(ImageReason::ImageReady);
+            namespace.waiting_with_image += usize::from(waits);
+            let differs = object.status.as_ref().is_some_and(wrapper::status::is_mismatch);
+            namespace.mismatches += usize::from(differs);
+        }
+        shown
+    }
+
     /// The time of a pass, in whole seconds, as the API server writes times.
     pub(super) fn now(&self) -> Timestamp {
         let now = self.env.now();
@@ -127,15 +153,16 @@ impl Context {
     /// A first list is complete. After the last one, all images get a pass.
     pub(super) fn list_ended(&self) {
         if self.unlisted.fetch_sub(1, Ordering::Relaxed) == 1 {
-            let all = {
-                let store = self.store.lock();
+            let (all, wrappers) = {
+                let mut store = self.store.lock();
                 let mut imports = self.imports.lock();
                 for (_, object) in store.images.iter() {
                     imports.observe(&read::image::image(object, &self.settings.allowed_urls));
                 }
-                store.all()
+                (store.all(), store.take_touched())
             };
             self.wake(&all);
+            self.wake_wrappers(&wrappers);
         }
     }
 
@@ -147,9 +174,15 @@ impl Context {
     /// Changes the store, and wakes the images that this concerns.
     pub(super) fn update(&self, change: impl FnOnce(&mut Store, Timestamp) -> Changed) {
         let now = self.now();
-        let changed = change(&mut self.store.lock(), now);
-        if self.is_synced() {
+        let (changed, wrappers) = {
+            let mut store = self.store.lock();
+            let changed = change(&mut store, now);
+            // Before the first lists are complete, no pass runs, and the changes add up.
+            (changed, self.is_synced().then(|| store.take_touched()))
+        };
+        if let Some(wrappers) = wrappers {
             self.wake(&changed);
+            self.wake_wrappers(&wrappers);
         }
     }
 
@@ -159,6 +192,12 @@ impl Context {
             if self.store.lock().images.get(key).is_some() || self.imports.lock().knows(key) {
                 self.queue.wake(key);
             }
+        }
+    }
+
+    fn wake_wrappers(&self, wrappers: &Changed) {
+        for key in wrappers {
+            self.wrappers.wake(key);
         }
     }
 

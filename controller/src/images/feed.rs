@@ -16,7 +16,7 @@ use vmpool_runtime::env::Task;
 
 use super::context::Context;
 use super::kinds::Loose;
-use super::store::{Changed, Store, owner_of};
+use super::store::{Changed, Served, Store, owner_of};
 use super::table::{Origin, Table, key, version};
 use crate::watch::{Change, Scope, Sink, Watched, watch};
 use crate::watches::api;
@@ -94,10 +94,10 @@ macro_rules! table {
 
 /// A kind whose objects may refer to images.
 macro_rules! referrers {
-    ($kind:expr, $set:ident) => {
+    ($kind:expr, $set:expr) => {
         Feed {
             begins: |_| {},
-            set: |store, object, _| store.$set(&object),
+            set: $set,
             unset: |store, object| {
                 store.unset_referrer($kind, &key(object.meta()), Some(version(object.meta())))
             },
@@ -137,7 +137,13 @@ pub(super) fn begin(context: &Arc<Context>) -> Vec<Task> {
     watches.namespaced::<VmDiskImage>(
         "watch of images",
         Scope::default(),
-        table!(images, |store, image, _| store.set_image(image, Origin::Watched)),
+        Feed {
+            begins: |store| store.images.list_begins(),
+            set: |store, image, _| store.set_image(image, Origin::Watched),
+            unset: |store, image| store.unset_image(&key(image.meta()), Some(version(image.meta()))),
+            expected: |store| store.images.expected(),
+            missing: |store, key| store.unset_image(key, None),
+        },
     );
     watches.namespaced::<PersistentVolumeClaim>(
         "watch of claims",
@@ -147,7 +153,20 @@ pub(super) fn begin(context: &Arc<Context>) -> Vec<Task> {
     watches.namespaced::<Wrapper>(
         "watch of wrappers",
         Scope::default(),
-        referrers!(ReferrerKind::Wrapper, set_wrapper),
+        Feed {
+            begins: |store| {
+                if let Some(wrapped) = &mut store.wrapped {
+                    wrapped.wrappers.list_begins();
+                }
+            },
+            set: |store, wrapper, _| store.set_wrapper(wrapper, Origin::Watched),
+            unset: |store, wrapper| {
+                let (key, version) = (key(wrapper.meta()), version(wrapper.meta()));
+                store.unset_referrer(ReferrerKind::Wrapper, &key, Some(version))
+            },
+            expected: |store| store.referrers(ReferrerKind::Wrapper),
+            missing: |store, key| store.unset_referrer(ReferrerKind::Wrapper, key, None),
+        },
     );
     watches.namespaced::<VmDiskImageGrant>(
         "watch of grants",
@@ -169,7 +188,7 @@ pub(super) fn begin(context: &Arc<Context>) -> Vec<Task> {
             Scope::default(),
             Feed {
                 begins: |store| store.volumes.list_begins(),
-                set: |store, volume, _| store.set_volume(&volume, Origin::Watched),
+                set: |store, volume, now| store.set_volume(&volume, now, Origin::Watched),
                 unset: |store, volume| {
                     let (key, version) = (key(volume.meta()), version(volume.meta()));
                     let mut changed = store.unset_referrer(ReferrerKind::DataVolume, &key, Some(version));
@@ -197,33 +216,7 @@ pub(super) fn begin(context: &Arc<Context>) -> Vec<Task> {
             table!(snapshots, |store, snapshot, now| store.set_snapshot(&snapshot, now, Origin::Watched)),
         );
     }
-    if served.machines {
-        watches.namespaced::<Loose<kubevirt::VirtualMachine>>(
-            "watch of machines that use images",
-            Scope::default(),
-            referrers!(ReferrerKind::Machine, set_machine),
-        );
-    }
-    if served.pools {
-        watches.namespaced::<Loose<kubevirt::VirtualMachinePool>>(
-            "watch of pools that use images",
-            Scope::default(),
-            referrers!(ReferrerKind::Pool, set_pool),
-        );
-        watches.namespaced::<Loose<ControllerRevision>>(
-            "watch of revisions that use images",
-            Scope::default(),
-            Feed {
-                begins: |_| {},
-                set: |store, revision, _| store.set_revision(&revision),
-                unset: |store, revision| {
-                    store.unset_revision(&key(revision.meta()), Some(version(revision.meta())))
-                },
-                expected: Store::revisions,
-                missing: |store, key| store.unset_revision(key, None),
-            },
-        );
-    }
+    watches.of_referrers(served);
     if context.namespace.is_none() {
         watches.of_cluster(served.snapshots);
     }
@@ -239,6 +232,38 @@ impl Watches<'_> {
     fn namespaced<K: ApiObject>(&mut self, task: &'static str, scope: Scope, feed: Feed<K>) {
         let api = api::<K>(&self.context.client, self.context.namespace.as_deref());
         self.follow(task, api, scope, feed);
+    }
+
+    /// The kinds that can refer to images, but for wrappers and DataVolumes.
+    fn of_referrers(&mut self, served: Served) {
+        if served.machines {
+            self.namespaced::<Loose<kubevirt::VirtualMachine>>(
+                "watch of machines that use images",
+                Scope::default(),
+                referrers!(ReferrerKind::Machine, |store, machine, _| store
+                    .set_machine(&machine, Origin::Watched)),
+            );
+        }
+        if served.pools {
+            self.namespaced::<Loose<kubevirt::VirtualMachinePool>>(
+                "watch of pools that use images",
+                Scope::default(),
+                referrers!(ReferrerKind::Pool, |store, pool, _| store.set_pool(&pool)),
+            );
+            self.namespaced::<Loose<ControllerRevision>>(
+                "watch of revisions that use images",
+                Scope::default(),
+                Feed {
+                    begins: |_| {},
+                    set: |store, revision, _| store.set_revision(&revision),
+                    unset: |store, revision| {
+                        store.unset_revision(&key(revision.meta()), Some(version(revision.meta())))
+                    },
+                    expected: Store::revisions,
+                    missing: |store, key| store.unset_revision(key, None),
+                },
+            );
+        }
     }
 
     /// The kinds without a namespace. A controller of one namespace has no right to read them.

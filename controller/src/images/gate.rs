@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use vmpool_api::diskimage::values::ImagePhase;
 use vmpool_diskimage::failure::Reason;
-use vmpool_diskimage::model::Key;
+use vmpool_diskimage::model::{Key, ReferrerKind};
 use vmpool_diskimage::read::named_images;
 use vmpool_engine::condition::{IMAGE_FAILED, IMAGE_SYNCING, IMAGE_TERMINATING, REF_NOT_PERMITTED};
 use vmpool_engine::limits::shorten;
@@ -68,7 +68,7 @@ fn blocker(context: &Context, namespace: &str, key: &Key) -> Option<Unresolved> 
     let facts = context.facts(key)?;
     let status = &facts.image.status;
     let unresolved = |reason, message| Some(Unresolved { reason, message: shorten(message) });
-    if !context.store.lock().may_use_in_pool(key, namespace) {
+    if !context.store.lock().may_use(key, namespace, ReferrerKind::Pool) {
         let message = format!(
             "no VMDiskImageGrant in the namespace {} permits pools of this namespace to use the image {}",
             key.namespace, key.name

@@ -9,12 +9,15 @@ use futures::future::{Either, select};
 use tokio_util::sync::CancellationToken;
 use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImage, VmDiskImageGrant};
 use vmpool_api::kubevirt;
+use vmpool_diskimage::model::Key;
+use vmpool_runtime::env::Task;
 
 use super::context::Context;
 use super::feed;
 use super::pass::reconcile;
 use super::settings::ImageSettings;
 use super::store::{Served, Store};
+use super::wrapper_pass;
 use crate::definitions::{Definitions, Known, name};
 use crate::lead::{Shared, oversee};
 use crate::queue::{Queue, Requeue};
@@ -99,11 +102,13 @@ pub(crate) async fn lead(shared: Shared, settings: ImageSettings, mut known: Kno
 async fn reconcile_images(shared: Shared, settings: ImageSettings, serves: Served, stop: CancellationToken) {
     let limits = shared.settings();
     let namespace = shared.namespace().map(str::to_owned);
-    let store = Store::new(serves, namespace.is_none() && serves.snapshots);
+    let reconciles_wrappers = settings.wrappers;
+    let store = Store::new(serves, namespace.is_none() && serves.snapshots, reconciles_wrappers);
     let env = shared.env().clone();
-    let queue = Queue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
+    let queue = || Queue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
+    let queues = (queue(), queue());
     let parts = (env.clone(), shared.client().clone(), shared.writer().clone(), shared.events().clone());
-    let context = Context::new(parts, namespace, settings, limits.request_deadline, queue, store)
+    let context = Context::new(parts, namespace, settings, limits.request_deadline, queues, store)
         .with_metrics(shared.metrics().clone());
     let context = Arc::new(context);
     let tasks = feed::begin(&context);
@@ -112,17 +117,50 @@ async fn reconcile_images(shared: Shared, settings: ImageSettings, serves: Serve
         let context = Arc::downgrade(&context);
         move || context.upgrade().map(|context| context.shown())
     });
+    shared.metrics().wrappers.follow({
+        let context = Arc::downgrade(&context);
+        move || context.upgrade().map(|context| context.shown_wrappers())
+    });
     let _listing = shared.leader_health().listing({
         let context = Arc::downgrade(&context);
         move || context.upgrade().is_none_or(|context| context.is_synced())
     });
-    let workers = (0..limits.workers)
-        .map(|_| env.spawn("worker of images", work(context.clone(), stop.clone())))
+    let mut workers: Vec<Task> = (0..limits.workers)
+        .map(|_| env.spawn("worker of images", work(context.clone(), Subjects::Images, stop.clone())))
         .collect();
+    if reconciles_wrappers {
+        workers.extend((0..limits.workers).map(|_| {
+            env.spawn("worker of wrappers", work(context.clone(), Subjects::Wrappers, stop.clone()))
+        }));
+    }
     oversee(workers, tasks, &stop).await;
 }
 
-async fn work(context: Arc<Context>, stop: CancellationToken) {
+/// What a worker reconciles.
+#[derive(Clone, Copy, Debug)]
+enum Subjects {
+    Images,
+    Wrappers,
+}
+
+impl Subjects {
+    fn queue(self, context: &Context) -> &Queue<Key> {
+        match self {
+            Self::Images => &context.queue,
+            Self::Wrappers => &context.wrappers,
+        }
+    }
+
+    async fn reconcile(self, context: &Context, key: &Key) -> Requeue {
+        match self {
+            Self::Images => reconcile(context, key).await,
+            Self::Wrappers => wrapper_pass::reconcile(context, key).await,
+        }
+    }
+}
+
+async fn work(context: Arc<Context>, subjects: Subjects, stop: CancellationToken) {
+    let queue = subjects.queue(&context);
     while !context.is_synced() {
         let pause = context.env.sleep(Duration::from_millis(20));
         select(pause, std::pin::pin!(stop.cancelled())).await;
@@ -131,20 +169,22 @@ async fn work(context: Arc<Context>, stop: CancellationToken) {
         }
     }
     loop {
-        let next = std::pin::pin!(context.queue.next());
+        let next = std::pin::pin!(queue.next());
         let key = match select(next, std::pin::pin!(stop.cancelled())).await {
             Either::Left((key, _)) => key,
             Either::Right(_) => return,
         };
         let began = context.env.uptime();
-        let again = AssertUnwindSafe(reconcile(&context, &key)).catch_unwind().await.unwrap_or_else(|_| {
-            tracing::error!(image = %key, "a pass panicked; the controller retries the image later");
+        let pass = AssertUnwindSafe(subjects.reconcile(&context, &key)).catch_unwind();
+        let again = pass.await.unwrap_or_else(|_| {
+            tracing::error!(?subjects, object = %key, "a pass panicked; the controller repeats it later");
             Requeue::After(AFTER_PANIC)
         });
-        tracing::debug!(image = %key, took = ?context.env.uptime().saturating_sub(began), "ended a pass");
-        context.queue.done(&key, again, Duration::ZERO);
+        let took = context.env.uptime().saturating_sub(began);
+        tracing::debug!(?subjects, object = %key, ?took, "ended a pass");
+        queue.done(&key, again, Duration::ZERO);
         if again == Requeue::Never {
-            context.queue.forget(&key);
+            queue.forget(&key);
         }
         tokio::task::yield_now().await;
     }

@@ -8,10 +8,12 @@ use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim};
 use kube::Api;
 use kube::api::GetParams;
 use kube::core::{PartialObjectMeta, Request};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImageGrant};
 use vmpool_api::kubevirt;
 use vmpool_diskimage::grants::Grant;
-use vmpool_diskimage::model::{Backing, Image};
+use vmpool_diskimage::model::{Backing, Image, Key};
 use vmpool_diskimage::read::{self, backing, backing::Owned, referrer};
 use vmpool_diskimage::references::{Counted, Index, Referrer};
 use vmpool_platforms::ApiObject;
@@ -40,10 +42,19 @@ pub(super) enum ReadFailed {
 
 impl Context {
     /// Reads an object. `None` if it does not exist, or if the cluster does not serve its kind.
-    pub(super) async fn get<K: ApiObject>(&self, image: &Image) -> Result<Option<K>, ReadFailed> {
-        let request = Request::new(collection::<K>(&image.key.namespace));
+    pub(super) async fn get<K: ApiObject>(&self, key: &Key) -> Result<Option<K>, ReadFailed> {
+        self.get_as::<K, K>(key).await
+    }
+
+    /// Reads an object of kind `K` as JSON.
+    pub(super) async fn get_value<K: ApiObject>(&self, key: &Key) -> Result<Option<Value>, ReadFailed> {
+        self.get_as::<K, Value>(key).await
+    }
+
+    async fn get_as<K: ApiObject, T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, ReadFailed> {
+        let request = Request::new(collection::<K>(&key.namespace));
         let mut request = request
-            .get(&image.key.name, &GetParams::default())
+            .get(&key.name, &GetParams::default())
             .map_err(|error| ReadFailed::Get(kube::Error::BuildRequest(error)))?;
         request.extensions_mut().insert("get");
         let read = async {
@@ -61,10 +72,10 @@ impl Context {
 
     /// The objects with the data of an image. What only watches show is taken from the caches.
     pub(super) async fn read_backing(&self, image: &Image, cached: &Backing) -> Result<Backing, ReadFailed> {
-        let volume = self.get::<kubevirt::DataVolume>(image).await?;
-        let claim = self.get::<PersistentVolumeClaim>(image).await?;
-        let snapshot = self.get::<kubevirt::VolumeSnapshot>(image).await?;
-        let source = self.get::<kubevirt::DataSource>(image).await?;
+        let volume = self.get::<kubevirt::DataVolume>(&image.key).await?;
+        let claim = self.get::<PersistentVolumeClaim>(&image.key).await?;
+        let snapshot = self.get::<kubevirt::VolumeSnapshot>(&image.key).await?;
+        let source = self.get::<kubevirt::DataSource>(&image.key).await?;
         let volume = volume.as_ref().map(backing::data_volume);
         let data_volume = Owned::found(volume.as_ref(), &image.uid);
         let snapshot = snapshot.as_ref().map(|stored| {

@@ -207,6 +207,9 @@ fn note_waiting(context: &Context, facts: &Facts, plan: &Plan) {
 /// Counts what ended or began with this status.
 fn count(context: &Context, facts: &Facts, plan: &Plan) {
     let Some(metrics) = context.metrics.as_ref().map(|metrics| &metrics.images) else { return };
+    for (namespace, count) in &facts.counted.denied {
+        metrics.denied(&facts.image.key.namespace, namespace, *count);
+    }
     let (before, after) = (&facts.image.status, &plan.status);
     if after.failures > before.failures {
         metrics.attempt_ended(after.reason);

@@ -17,6 +17,8 @@ pub struct ImageSettings {
     pub copied_label_prefixes: Vec<String>,
     /// URLs at which the URL of every image must begin. If there are none, all are allowed.
     pub allowed_urls: Vec<SourceUrl>,
+    /// Whether wrappers are reconciled.
+    pub wrappers: bool,
 }
 
 impl Default for ImageSettings {
@@ -26,6 +28,7 @@ impl Default for ImageSettings {
             resync: Duration::from_mins(5),
             copied_label_prefixes: vec![INSTANCETYPE_LABELS.to_owned()],
             allowed_urls: Vec::new(),
+            wrappers: false,
         }
     }
 }

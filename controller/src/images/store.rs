@@ -4,20 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::ControllerRevision;
-use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use kube::core::PartialObjectMeta;
-use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImage, VmDiskImageGrant};
+use vmpool_api::diskimage::VmDiskImage;
 use vmpool_api::kubevirt;
 use vmpool_diskimage::grants::{Grant, Origin, may_refer};
 use vmpool_diskimage::model::{Backing, Claim, DataSource, Key, ReferrerKind, Snapshot};
-use vmpool_diskimage::read::{self, backing, backing::Owned, referrer};
-use vmpool_diskimage::references::{Counted, Index, Referrer};
+use vmpool_diskimage::read::{self, backing, backing::Owned, referrer, wrapper::seen_image};
+use vmpool_diskimage::references::{Counted, Index};
 use vmpool_diskimage::{model, model::Image};
 
 use super::kinds::Loose;
 use super::table::{self, Table, key, version};
+use super::wrapped::Wrapped;
+
+mod referrers;
 
 /// The images that a change concerns.
 pub(super) type Changed = BTreeSet<Key>;
@@ -58,11 +59,14 @@ pub(super) struct Store {
     /// The stored revisions of pools, by their own names.
     revisions: Table<String>,
     index: Index,
+    /// Wrappers with their machines; `None` if this controller does not reconcile them.
+    pub(super) wrapped: Option<Wrapped>,
 }
 
 impl Store {
-    pub(super) fn new(served: Served, watches_contents: bool) -> Self {
-        Self { served, contents: watches_contents.then(Table::default), ..Self::default() }
+    pub(super) fn new(served: Served, watches_contents: bool, reconciles_wrappers: bool) -> Self {
+        let wrapped = reconciles_wrappers.then(Wrapped::default);
+        Self { served, contents: watches_contents.then(Table::default), wrapped, ..Self::default() }
     }
 
     /// The objects with the data of an image.
@@ -93,13 +97,28 @@ impl Store {
         self.index.count(image, &grants, &self.labels)
     }
 
-    /// Whether a pool of this namespace may use an image.
-    pub(super) fn may_use_in_pool(&self, image: &Key, namespace: &str) -> bool {
+    /// Whether an object of this kind and namespace may use an image.
+    pub(super) fn may_use(&self, image: &Key, namespace: &str, kind: ReferrerKind) -> bool {
+        self.with_grants(image, namespace, |grants, origin| may_refer(grants, image, origin, kind))
+    }
+
+    /// Calls `decide` with the grants for an image and a namespace.
+    pub(super) fn with_grants<T>(
+        &self,
+        image: &Key,
+        namespace: &str,
+        decide: impl FnOnce(&[Grant], Origin<'_>) -> T,
+    ) -> T {
         let none = BTreeMap::new();
         let origin = Origin { namespace, labels: self.labels.get(namespace).unwrap_or(&none) };
         let grants: Vec<Grant> =
             self.grants.of_namespace(&image.namespace).map(|(_, grant)| grant.clone()).collect();
-        may_refer(&grants, image, origin, ReferrerKind::Pool)
+        decide(&grants, origin)
+    }
+
+    /// The wrappers that changes concern since the last call.
+    pub(super) fn take_touched(&mut self) -> Changed {
+        self.wrapped.as_mut().map(Wrapped::take_touched).unwrap_or_default()
     }
 
     /// All images.
@@ -109,14 +128,47 @@ impl Store {
 
     pub(super) fn set_image(&mut self, object: VmDiskImage, origin: table::Origin) -> Changed {
         let (key, version) = (key(&object.metadata), version(&object.metadata));
-        let object = Arc::new(object);
-        let set = self.images.put(origin, key.clone(), version, object);
+        let now = self.wrapped.is_some().then(|| seen_image(&object));
+        let before = now.as_ref().and_then(|_| self.images.get(&key)).map(|before| seen_image(before));
+        let set = self.images.put(origin, key.clone(), version, Arc::new(object));
+        if set.is_ok() && now != before {
+            self.touch_wrappers(&key);
+        }
         changed(set.is_ok(), key)
     }
 
-    pub(super) fn set_volume(&mut self, object: &kubevirt::DataVolume, origin: table::Origin) -> Changed {
+    /// An image is gone: deleted at this version, or missing in a list.
+    pub(super) fn unset_image(&mut self, key: &Key, version: Option<u64>) -> Changed {
+        let gone = match version {
+            Some(version) => self.images.deleted(key, version),
+            None => self.images.missing(key),
+        };
+        if gone.is_some() {
+            self.touch_wrappers(key);
+        }
+        changed(gone.is_some(), key.clone())
+    }
+
+    /// The wrappers of an image must look again.
+    fn touch_wrappers(&mut self, image: &Key) {
+        if let Some(wrapped) = &mut self.wrapped {
+            wrapped.touch(self.index.referrers(image, ReferrerKind::Wrapper).cloned());
+        }
+    }
+
+    pub(super) fn set_volume(
+        &mut self,
+        object: &kubevirt::DataVolume,
+        now: Timestamp,
+        origin: table::Origin,
+    ) -> Changed {
         let (key, version) = (key(&object.metadata), version(&object.metadata));
         let entry = backing::data_volume(object);
+        if let Some(wrapped) = &mut self.wrapped
+            && let Some(disk) = read::wrapper::disk(object, now)
+        {
+            wrapped.set_disk(key.clone(), version, disk);
+        }
         let set = self.volumes.put(origin, key.clone(), version, entry);
         let mut affected = changed(set.is_ok(), key);
         let spec = serde_json::to_value(&object.spec).unwrap_or_default();
@@ -127,6 +179,9 @@ impl Store {
 
     pub(super) fn set_claim(&mut self, object: &PersistentVolumeClaim) -> Changed {
         let key = key(&object.metadata);
+        if let Some(wrapped) = &mut self.wrapped {
+            wrapped.touch_claim(&key);
+        }
         let set = self.claims.set(key.clone(), version(&object.metadata), backing::claim(object));
         changed(set.is_ok(), key)
     }
@@ -174,123 +229,6 @@ impl Store {
         let entry = backing::data_source(object);
         let set = self.sources.put(origin, key.clone(), version, entry);
         changed(set.is_ok(), key)
-    }
-
-    pub(super) fn set_wrapper(&mut self, object: &Wrapper) -> Changed {
-        self.set_referrer(version(&object.metadata), referrer::wrapper(object))
-    }
-
-    pub(super) fn set_machine(&mut self, object: &Loose<kubevirt::VirtualMachine>) -> Changed {
-        self.set_referrer(version(&object.metadata), referrer::machine(&object.metadata, &object.spec))
-    }
-
-    pub(super) fn set_pool(&mut self, object: &Loose<kubevirt::VirtualMachinePool>) -> Changed {
-        self.set_referrer(version(&object.metadata), referrer::pool(&object.metadata, &object.spec))
-    }
-
-    /// Only objects that name an image are in the index.
-    fn set_referrer(&mut self, version: u64, referrer: Referrer) -> Changed {
-        let table = self.referrers.entry(referrer.kind).or_default();
-        match table.set(referrer.key.clone(), version, referrer.uid.clone()) {
-            Err(_older) => Changed::new(),
-            Ok(former) => self.replace(former, referrer),
-        }
-    }
-
-    fn replace(&mut self, former: Option<String>, referrer: Referrer) -> Changed {
-        let mut affected = Changed::new();
-        if let Some(former) = former.filter(|former| *former != referrer.uid) {
-            affected.extend(self.index.remove(&former));
-        }
-        let names_images = !referrer.images.is_empty() || referrer.mark.is_some();
-        affected.extend(if names_images {
-            self.index.update(referrer)
-        } else {
-            self.index.remove(&referrer.uid)
-        });
-        affected
-    }
-
-    /// Objects of other controllers are ignored.
-    pub(super) fn set_revision(&mut self, object: &Loose<ControllerRevision>) -> Changed {
-        let Some(referrer) = referrer::revision(&object.metadata, &object.data) else {
-            return Changed::new();
-        };
-        let set = self.revisions.set(key(&object.metadata), version(&object.metadata), referrer.uid.clone());
-        match set {
-            Err(_older) => Changed::new(),
-            Ok(former) => self.replace(former, referrer),
-        }
-    }
-
-    pub(super) fn unset_revision(&mut self, key: &Key, version: Option<u64>) -> Changed {
-        let uid = match version {
-            Some(version) => self.revisions.deleted(key, version),
-            None => self.revisions.missing(key),
-        };
-        uid.map(|uid| self.index.remove(&uid)).unwrap_or_default()
-    }
-
-    pub(super) fn revisions(&self) -> Vec<Key> {
-        self.revisions.expected()
-    }
-
-    /// An object that may refer to images is gone: deleted at this version, or missing in a list.
-    pub(super) fn unset_referrer(&mut self, kind: ReferrerKind, key: &Key, version: Option<u64>) -> Changed {
-        let Some(table) = self.referrers.get_mut(&kind) else { return Changed::new() };
-        let uid = match version {
-            Some(version) => table.deleted(key, version),
-            None => table.missing(key),
-        };
-        uid.map(|uid| self.index.remove(&uid)).unwrap_or_default()
-    }
-
-    /// The referrers of a kind that a complete list must contain.
-    pub(super) fn referrers(&self, kind: ReferrerKind) -> Vec<Key> {
-        self.referrers.get(&kind).map(Table::expected).unwrap_or_default()
-    }
-
-    pub(super) fn set_grant(&mut self, object: &VmDiskImageGrant) -> Changed {
-        let (key, version) = (key(&object.metadata), version(&object.metadata));
-        let namespace = key.namespace.clone();
-        let set = self.grants.set(key, version, read::grant(object));
-        if set.is_ok() { self.of_namespace(&namespace) } else { Changed::new() }
-    }
-
-    pub(super) fn unset_grant(&mut self, key: &Key, version: Option<u64>) -> Changed {
-        let gone = match version {
-            Some(version) => self.grants.deleted(key, version),
-            None => self.grants.missing(key),
-        };
-        if gone.is_some() { self.of_namespace(&key.namespace) } else { Changed::new() }
-    }
-
-    pub(super) fn grants(&self) -> Vec<Key> {
-        self.grants.expected()
-    }
-
-    fn of_namespace(&self, namespace: &str) -> Changed {
-        self.images.of_namespace(namespace).map(|(key, _)| key.clone()).collect()
-    }
-
-    /// Labels decide which namespaces a grant means, so a change of them may concern every image.
-    pub(super) fn set_labels(&mut self, object: &PartialObjectMeta<Namespace>, exists: bool) -> Changed {
-        let name = object.metadata.name.clone().unwrap_or_default();
-        let labels = object.metadata.labels.clone().filter(|_| exists);
-        let before = match &labels {
-            Some(labels) => self.labels.insert(name, labels.clone()),
-            None => self.labels.remove(&name),
-        };
-        if before == labels { Changed::new() } else { self.all() }
-    }
-
-    /// The namespaces whose labels are known.
-    pub(super) fn labeled(&self) -> Vec<Key> {
-        self.labels.keys().map(|name| Key::new("", name)).collect()
-    }
-
-    pub(super) fn unset_labels(&mut self, key: &Key) -> Changed {
-        if self.labels.remove(&key.name).is_some() { self.all() } else { Changed::new() }
     }
 }
 

@@ -14,7 +14,7 @@ use vmpool_runtime::{label_set, words};
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 
 use super::labels::gauge;
-use super::pool_series::Namespace;
+use super::pool_series::label;
 
 words!(
     /// The phase of an image.
@@ -44,21 +44,18 @@ words!(
     }
 );
 
-/// The name of an image.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ImageName(Arc<str>);
-
-impl EncodeLabelValue for ImageName {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
-        fmt::Write::write_str(encoder, &self.0)
-    }
-}
-
-impl Word for ImageName {
-    fn values() -> Values {
-        Values::Open("the name of the image")
-    }
-}
+label!(
+    /// The namespace of an image or a wrapper.
+    ImageNamespace, "the namespace of the object"
+);
+label!(
+    /// The namespace of an object that refers to an image.
+    OriginNamespace, "the namespace of the object that refers to the image"
+);
+label!(
+    /// The name of an image.
+    ImageName, "the name of the image"
+);
 
 /// The result of an attempt to import an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,10 +73,11 @@ impl Word for AttemptResult {
     }
 }
 
-label_set!(PhaseLabels { namespace: Namespace, name: ImageName, phase: ImagePhaseLabel });
-label_set!(ReferenceLabels { namespace: Namespace, name: ImageName, kind: ReferrerLabel });
-label_set!(ImageLabels { namespace: Namespace, name: ImageName });
+label_set!(PhaseLabels { namespace: ImageNamespace, name: ImageName, phase: ImagePhaseLabel });
+label_set!(ReferenceLabels { namespace: ImageNamespace, name: ImageName, kind: ReferrerLabel });
+label_set!(ImageLabels { namespace: ImageNamespace, name: ImageName });
 label_set!(AttemptLabels { result: AttemptResult });
+label_set!(DeniedLabels { image_namespace: ImageNamespace, from_namespace: OriginNamespace });
 
 /// One image at a scrape.
 #[derive(Clone, Debug)]
@@ -117,6 +115,7 @@ pub(crate) struct ImageMetrics {
     attempts: Family<AttemptLabels, Counter>,
     heals: Counter,
     expired: Counter,
+    denied: Family<DeniedLabels, Counter>,
 }
 
 impl fmt::Debug for ImageMetrics {
@@ -183,6 +182,12 @@ impl ImageMetrics {
                 "Disk images that were deleted because their time to live was over",
                 Counter::default(),
             ),
+            denied: registry.register(
+                "vmpool_vmdi_references_denied_total",
+                "references",
+                "References from other namespaces that no VMDiskImageGrant permits, counted in each pass that finds them",
+                Family::default(),
+            ),
         }
     }
 
@@ -206,6 +211,15 @@ impl ImageMetrics {
         self.expired.inc();
     }
 
+    /// Counts references that no grant permits.
+    pub(crate) fn denied(&self, image_namespace: &str, from_namespace: &str, count: usize) {
+        let labels = DeniedLabels {
+            image_namespace: ImageNamespace(image_namespace.into()),
+            from_namespace: OriginNamespace(from_namespace.into()),
+        };
+        self.denied.get_or_create(&labels).inc_by(u64::try_from(count).unwrap_or(u64::MAX));
+    }
+
     pub(super) fn refresh(&self) {
         let shown = self.source.lock().as_ref().and_then(|source| source()).unwrap_or_default();
         self.phase.clear();
@@ -215,7 +229,7 @@ impl ImageMetrics {
         self.waiting.set(gauge(shown.waiting));
         self.transferring.set(gauge(shown.transferring));
         for image in shown.images {
-            let (namespace, name) = (Namespace(image.namespace.into()), ImageName(image.name.into()));
+            let (namespace, name) = (ImageNamespace(image.namespace.into()), ImageName(image.name.into()));
             let labels = ImageLabels { namespace: namespace.clone(), name: name.clone() };
             for &phase in ImagePhaseLabel::ALL {
                 let labels = PhaseLabels { namespace: namespace.clone(), name: name.clone(), phase };

@@ -137,6 +137,16 @@ words!(
         PatchImageStatus => "patch_image_status",
         /// Delete a disk image whose time to live is over.
         DeleteImage => "delete_image",
+        /// Create the disk image of a wrapper.
+        CreateImage => "create_image",
+        /// Create the machine of a wrapper.
+        CreateWrappedMachine => "create_wrapped_machine",
+        /// Write a changed template to the machine of a wrapper.
+        PatchWrappedMachine => "patch_wrapped_machine",
+        /// Delete the disk of the machine of a wrapper, because its clone does not begin.
+        DeleteWrappedDisk => "delete_wrapped_disk",
+        /// Publish the status of a wrapper.
+        PatchWrapperStatus => "patch_wrapper_status",
         /// Create or repeat an event.
         Event => "event",
     }

@@ -18,6 +18,7 @@ mod pool_series;
 mod pools;
 pub mod reference;
 mod removals;
+mod wrappers;
 mod writes;
 
 use std::sync::Arc;
@@ -41,6 +42,7 @@ pub(crate) use label_values::{
 pub(crate) use live::{Live, QueueState};
 pub(crate) use passes::{PassMetrics, PassTimer, QueueMetrics};
 pub(crate) use pools::{PoolCounts, PoolReport};
+pub(crate) use wrappers::{ShownWrappers, WrapperMetrics, WrapperPhaseLabel};
 pub use writes::WriteMetrics;
 
 use labels::{LeadershipLabels, LedgerLabels, WatchLabels, each};
@@ -67,6 +69,8 @@ pub struct Metrics {
     pub(crate) pin_repairs: Counter,
     /// Disk images.
     pub(crate) images: ImageMetrics,
+    /// Wrappers of machines.
+    pub(crate) wrappers: WrapperMetrics,
     ledger_overdue: Family<LedgerLabels, Counter>,
     leadership_changes: Family<LeadershipLabels, Counter>,
     watch_restarts: Family<WatchLabels, Counter>,
@@ -117,6 +121,7 @@ impl Metrics {
                 Counter::default(),
             ),
             images: ImageMetrics::new(registry),
+            wrappers: WrapperMetrics::new(registry),
             ledger_overdue: registry.register(
                 "vmpool_ledger_overdue_total",
                 "entries",
@@ -189,6 +194,7 @@ impl Metrics {
             self.lease_remaining.set(remaining.as_secs_f64());
             self.live.refresh();
             self.images.refresh();
+            self.wrappers.refresh();
         })
     }
 

@@ -1,6 +1,6 @@
 //! The metrics of single pools. Their number is limited, because users decide how many pools exist.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::sync::Arc;
 
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
@@ -15,7 +15,7 @@ use super::labels::gauge;
 /// The value of the labels in the series that sums the pools beyond the limit. No object can have this name.
 const OTHERS: &str = "(others)";
 
-/// A label that names a pool.
+/// A label whose values users choose, such as the name of an object.
 macro_rules! label {
     ($(#[doc = $doc:literal])* $name:ident, $values:literal) => {
         $(#[doc = $doc])*
@@ -24,7 +24,7 @@ macro_rules! label {
 
         impl EncodeLabelValue for $name {
             fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
-                encoder.write_str(&self.0)
+                fmt::Write::write_str(encoder, &self.0)
             }
         }
 
@@ -35,6 +35,8 @@ macro_rules! label {
         }
     };
 }
+
+pub(super) use label;
 
 label!(
     /// The namespace of a pool.

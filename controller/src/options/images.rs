@@ -134,6 +134,7 @@ impl ImageArgs {
             // An empty prefix would copy all labels.
             copied_label_prefixes: prefixes.filter(|prefix| !prefix.is_empty()).cloned().collect(),
             allowed_urls: self.disk_image_allowed_url_prefixes.iter().map(parse).collect::<Result<_, _>>()?,
+            wrappers: false,
         })
     }
 }

@@ -4,6 +4,7 @@ mod healing;
 mod imports;
 mod pools;
 mod references;
+mod wrapper;
 
 use std::time::Duration;
 

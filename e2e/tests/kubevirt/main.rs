@@ -8,6 +8,7 @@ mod definitions;
 mod guide;
 mod image_attacks;
 mod image_platform;
+mod image_strangers;
 mod images;
 mod leaving;
 mod orphans;

@@ -62,7 +62,11 @@ async fn run(
 pub(crate) async fn accounts(cluster: &ControlPlane) -> Result<&'static Accounts> {
     static ACCOUNTS: OnceCell<Accounts> = OnceCell::const_new();
     let install = async || {
-        let values = ["platforms.kubevirt.enabled=true", "featureGates.DiskImages=true"];
+        let values = [
+            "platforms.kubevirt.enabled=true",
+            "featureGates.DiskImages=true",
+            "featureGates.MachineWrapper=true",
+        ];
         let chart = Chart::render(&values.map(str::to_owned)).await?;
         anyhow::Ok(Accounts::of(&chart, cluster).await?)
     };

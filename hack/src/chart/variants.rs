@@ -26,6 +26,8 @@ pub(super) struct Variant {
     pub(super) images: bool,
     /// Whether vmpool validates instance types.
     pub(super) standalone: bool,
+    /// Whether the feature gate MachineWrapper is on.
+    pub(super) wrappers: bool,
     /// Whether the chart installs the CRD.
     definition: bool,
     /// Whether each program has several replicas.
@@ -75,6 +77,7 @@ impl Variant {
             kubevirt: false,
             images: false,
             standalone: false,
+            wrappers: false,
             definition: true,
             several: true,
             monitor: None,
@@ -118,6 +121,11 @@ impl Variant {
             standalone: true,
             ..self.with_kubevirt().named("standalone").set(&["instancetype.mode=Standalone"])
         }
+    }
+
+    fn with_wrappers(self) -> Self {
+        let images = self.with_images().named("wrappers").set(&["featureGates.MachineWrapper=true"]);
+        Self { wrappers: true, ..images }
     }
 
     fn with_kubevirt_only(self) -> Self {
@@ -177,6 +185,8 @@ impl Variant {
             Self::defaults().with_standalone(),
             Self::defaults().with_standalone().in_one_namespace(),
             Self::defaults().with_standalone().with_cert_manager(),
+            Self::defaults().with_wrappers(),
+            Self::defaults().with_wrappers().in_one_namespace(),
             Self::defaults().with_kubevirt_only(),
             Self::defaults().with_kubevirt_only().with_cert_manager(),
             Self {

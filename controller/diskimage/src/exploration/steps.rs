@@ -263,6 +263,7 @@ fn pass_of_wrapper(state: &mut State, at_index: usize, guards: Guards) -> bool {
         template: Some(source()),
         mode: Mode::CreateIfNotExist,
         disk_size: None,
+        unusable: None,
         status: wrapper::Status {
             mark: cached.mark.map(|mark| Mark { image: image().key, uid: uid(mark) }),
             bound: cached.bound,

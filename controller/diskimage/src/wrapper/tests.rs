@@ -71,6 +71,7 @@ impl Case {
             template: Some(source()),
             mode: Mode::CreateIfNotExist,
             disk_size: None,
+            unusable: None,
             status: Status::default(),
         };
         Self {
@@ -217,12 +218,20 @@ fn a_missing_image_is_created_from_the_template() {
     let mut case = Case::new();
     case.image = None;
     case.live = false;
-    assert!(case.plan().read_image);
-    case.live = true;
     let plan = case.plan();
+    assert!(!plan.read_image, "an image that exists is a success of the create");
     assert_eq!(plan.actions, [Action::CreateImage]);
     assert_eq!(plan.status.image, Some(ImageReason::ImageCreated));
     assert_eq!(plan.status.phase, Some(WrapperPhase::Provisioning));
+}
+
+#[test]
+fn a_mark_is_removed_only_after_a_read_that_finds_no_image() {
+    let mut case = Case::bound();
+    (case.image, case.live) = (None, false);
+    assert!(case.plan().read_image, "the cache may lack the image");
+    case.live = true;
+    assert_eq!(case.plan().status.mark, None);
 }
 
 #[rstest]

@@ -123,6 +123,8 @@ pub struct Wrapper {
     pub mode: Mode,
     /// Size of the machine's disk, if the wrapper sets it.
     pub disk_size: Option<Quantity>,
+    /// Why no machine can be made from its template, if none can.
+    pub unusable: Option<String>,
     /// The stored status.
     pub status: Status,
 }
@@ -148,6 +150,43 @@ pub enum ImageReason {
     CreateNotPermitted,
 }
 
+impl ImageReason {
+    const ALL: [Self; 8] = [
+        Self::ImageReady,
+        Self::ImageNotFound,
+        Self::ImageCreated,
+        Self::ImageSyncing,
+        Self::ImageFailed,
+        Self::ImageTerminating,
+        Self::RefNotPermitted,
+        Self::CreateNotPermitted,
+    ];
+
+    /// The reason with this text.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == text)
+    }
+
+    /// The text in the condition.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ImageReady => "ImageReady",
+            Self::ImageNotFound => "ImageNotFound",
+            Self::ImageCreated => "ImageCreated",
+            Self::ImageSyncing => "ImageSyncing",
+            Self::ImageFailed => "ImageFailed",
+            Self::ImageTerminating => "ImageTerminating",
+            Self::RefNotPermitted => "RefNotPermitted",
+            Self::CreateNotPermitted => "CreateNotPermitted",
+        }
+    }
+
+    /// Whether no grant permits what the wrapper needs.
+    pub fn is_denied(self) -> bool {
+        matches!(self, Self::RefNotPermitted | Self::CreateNotPermitted)
+    }
+}
+
 /// Reason of the condition `VirtualMachineReady`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MachineReason {
@@ -161,6 +200,38 @@ pub enum MachineReason {
     DiskNotReady,
     /// Its own condition Ready is not True.
     MachineNotReady,
+}
+
+impl MachineReason {
+    const ALL: [Self; 5] =
+        [Self::MachineReady, Self::NotCreated, Self::NameConflict, Self::DiskNotReady, Self::MachineNotReady];
+
+    /// The reason with this text.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == text)
+    }
+
+    /// The text in the condition.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::MachineReady => "MachineReady",
+            Self::NotCreated => "NotCreated",
+            Self::NameConflict => "NameConflict",
+            Self::DiskNotReady => "DiskNotReady",
+            Self::MachineNotReady => "MachineNotReady",
+        }
+    }
+
+    /// What it means, for users.
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::MachineReady => "",
+            Self::NotCreated => "the machine does not exist yet",
+            Self::NameConflict => "a machine of this name exists and does not belong to this wrapper",
+            Self::DiskNotReady => "the disk of the machine is not ready",
+            Self::MachineNotReady => "the machine is not ready",
+        }
+    }
 }
 
 /// The status of a wrapper.

@@ -42,7 +42,7 @@ fn pool(replicas: usize, image: &str, namespace: &str) -> Value {
 
 impl Images<'_> {
     /// The knob that holds imports.
-    async fn hold(&self, delay: Option<&str>) -> Result<()> {
+    pub(super) async fn hold(&self, delay: Option<&str>) -> Result<()> {
         let config = format!("/api/v1/namespaces/{}/configmaps/simulator-knobs", self.place.namespace);
         let knobs = json!({ "data": { "provisioning-delay": delay } });
         self.place.ask(Method::PATCH, &config, &knobs).await.map(drop)

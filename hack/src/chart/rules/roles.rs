@@ -69,6 +69,12 @@ const CONTROLLER_IMAGES: Grants = &[
     ("rbac.authorization.k8s.io/rolebindings", "list watch create patch delete"),
 ];
 
+const CONTROLLER_WRAPPERS: Grants = &[
+    ("vmpool.dev/vmdiskimages", "create"),
+    ("vmpool.dev/wrappedvirtualmachines/status", "patch"),
+    ("vmpool.dev/wrappedvirtualmachines/finalizers", "update"),
+];
+
 const LEASE: Grants = &[
     ("coordination.k8s.io/leases", "create"),
     ("coordination.k8s.io/leases vmpool-controller", "get update"),
@@ -250,6 +256,7 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
                 (everywhere && kubevirt, CONTROLLER_KUBEVIRT),
                 (everywhere && images, CONTROLLER_IMAGES_CLUSTER),
                 (everywhere && images, CONTROLLER_IMAGES),
+                (everywhere && variant.wrappers, CONTROLLER_WRAPPERS),
             ]
         }
         ("Role", "vmpool-controller") => {
@@ -258,6 +265,7 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
                 (dvp, CONTROLLER_NAMESPACED),
                 (kubevirt, CONTROLLER_KUBEVIRT),
                 (images, CONTROLLER_IMAGES),
+                (variant.wrappers, CONTROLLER_WRAPPERS),
             ]
         }
         ("Role", "vmpool-controller-lease") => vec![(true, LEASE)],

@@ -1,0 +1,213 @@
+//! Reads a stored wrapper, its image, its machine and the disk of that.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
+use vmpool_api::diskimage::annotations::APPLIED_TEMPLATE;
+use vmpool_api::diskimage::labels::WRAPPER_UID;
+use vmpool_api::diskimage::values::Mode;
+use vmpool_api::diskimage::virtual_machine::VirtualMachineVmDiskImageTemplate;
+use vmpool_api::diskimage::{VirtualMachine, VmDiskImage};
+use vmpool_api::kubevirt;
+
+use super::image;
+use crate::grants::Proposed;
+use crate::model::{Found, Key};
+use crate::wrapper::{SeenDisk, SeenImage, SeenMachine, Source, Wrapper, objects, status};
+
+#[cfg(test)]
+mod tests;
+
+fn key(metadata: &ObjectMeta) -> Key {
+    Key::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+/// The image that a wrapper names.
+pub fn image_of(stored: &VirtualMachine) -> Key {
+    let named = &stored.spec.vm_disk_image_ref;
+    let namespace = named.namespace.as_ref().or(stored.metadata.namespace.as_ref());
+    Key::new(namespace.cloned().unwrap_or_default(), &named.name)
+}
+
+/// A stored wrapper.
+pub fn wrapper(stored: &VirtualMachine) -> Wrapper {
+    let spec = &stored.spec;
+    let template = spec.vm_disk_image_template.as_ref();
+    let default = if template.is_some() { Mode::CreateIfNotExist } else { Mode::FailIfNotExist };
+    Wrapper {
+        key: key(&stored.metadata),
+        uid: stored.metadata.uid.clone().unwrap_or_default(),
+        deleting: stored.metadata.deletion_timestamp.is_some(),
+        image: image_of(stored),
+        template: template.map(source),
+        // A mode that cannot be read creates nothing.
+        mode: spec.mode.as_ref().map_or(default, |mode| mode.parse().unwrap_or(Mode::FailIfNotExist)),
+        disk_size: spec.resources.as_ref().and_then(|resources| resources.disk_size.clone()),
+        unusable: objects::unusable(stored),
+        status: stored.status.as_ref().map(status::read).unwrap_or_default(),
+    }
+}
+
+fn source(template: &VirtualMachineVmDiskImageTemplate) -> Source {
+    Source {
+        name: template.name.clone(),
+        url: template.url.clone(),
+        source_type: template.source_type.clone(),
+        disk_size: template.disk_size.clone(),
+        storage_class: template.storage_class.clone(),
+        snapshot_class: template.snapshot_class.clone(),
+        secret_ref: template.secret_ref.clone(),
+        cert_config_map: template.cert_config_map.clone(),
+        checksum: template.checksum.clone(),
+    }
+}
+
+/// The image that a wrapper would create. `None` without a template, or if its kind of source is unknown.
+pub fn proposed(stored: &VirtualMachine) -> Option<Proposed<'_>> {
+    let template = stored.spec.vm_disk_image_template.as_ref()?;
+    Some(Proposed {
+        source: template.source_type.parse().ok()?,
+        url: template.url.as_deref(),
+        secret: template.secret_ref.as_deref(),
+        storage_class: template.storage_class.as_deref(),
+        disk_size: &template.disk_size,
+    })
+}
+
+/// An image, as wrappers see it.
+pub fn seen_image(stored: &VmDiskImage) -> SeenImage {
+    let read = image::image(stored, &[]);
+    let spec = &stored.spec;
+    SeenImage {
+        uid: read.uid,
+        deleting: read.deleting,
+        phase: read.status.phase,
+        usable: read.status.is_usable(),
+        message: read.status.message,
+        source: Source {
+            name: spec.name.clone(),
+            url: spec.url.clone(),
+            source_type: spec.source_type.clone(),
+            disk_size: spec.disk_size.clone(),
+            storage_class: spec.storage_class.clone(),
+            snapshot_class: spec.snapshot_class.clone(),
+            secret_ref: spec.secret_ref.clone(),
+            cert_config_map: spec.cert_config_map.clone(),
+            checksum: spec.checksum.clone(),
+        },
+    }
+}
+
+/// A stored machine, and whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredMachine {
+    /// UID of its controller.
+    owner: Option<String>,
+    /// The digest of the template that was written to it last.
+    applied: Option<String>,
+    machine: SeenMachine,
+}
+
+/// A stored machine.
+pub fn machine(metadata: &ObjectMeta, spec: &Value, status: &Value) -> StoredMachine {
+    let mut owners = metadata.owner_references.iter().flatten();
+    let applied = metadata.annotations.as_ref().and_then(|all| all.get(APPLIED_TEMPLATE));
+    let printable = status["printableStatus"].as_str().unwrap_or_default();
+    let ready = status["ready"] == true;
+    let strategy = spec["runStrategy"].as_str();
+    let is_stopped = ["", "Stopped", "Succeeded"].contains(&printable);
+    let off = match strategy {
+        Some("Halted") => true,
+        Some("Manual" | "RerunOnFailure" | "Once") => is_stopped,
+        Some(_) => false,
+        None => spec["running"] == false,
+    };
+    StoredMachine {
+        owner: owners.find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone()),
+        applied: applied.map(|text| objects::digest(text)),
+        machine: SeenMachine {
+            uid: metadata.uid.clone().unwrap_or_default(),
+            deleting: metadata.deletion_timestamp.is_some(),
+            current: false,
+            ready,
+            off,
+            started: ready || status["created"] == true,
+        },
+    }
+}
+
+impl StoredMachine {
+    /// Remembers that the machine has started, if the former version of the object says so.
+    pub fn remember(&mut self, former: &Self) {
+        self.machine.started |= self.machine.uid == former.machine.uid && former.machine.started;
+    }
+
+    /// The machine of the wrapper with this UID, which wants the template with this digest.
+    pub fn found(stored: Option<&Self>, wrapper_uid: &str, wanted: &str) -> Found<SeenMachine> {
+        match stored {
+            None => Found::Missing,
+            Some(stored) if stored.owner.as_deref() == Some(wrapper_uid) => {
+                let current = stored.applied.as_deref() == Some(wanted);
+                Found::Ours(SeenMachine { current, ..stored.machine.clone() })
+            }
+            Some(_) => Found::Foreign,
+        }
+    }
+}
+
+/// A DataVolume with the disk of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredDisk {
+    /// The machine that controls it. It has the name of its wrapper.
+    pub machine: Key,
+    machine_uid: String,
+    disk: SeenDisk,
+}
+
+/// The DataVolume of a machine of a wrapper; `None` if it is another one.
+pub fn disk(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<StoredDisk> {
+    let metadata = &stored.metadata;
+    metadata.labels.as_ref()?.get(WRAPPER_UID)?;
+    let mut owners = metadata.owner_references.iter().flatten();
+    let owner = owners.find(|owner| owner.controller == Some(true))?;
+    let phase = stored.status.as_ref().and_then(|status| status.phase.as_deref());
+    let waits = matches!(phase, Some("Pending" | "CloneScheduled" | "Unknown"));
+    let disk = SeenDisk {
+        uid: metadata.uid.clone().unwrap_or_default(),
+        deleting: metadata.deletion_timestamp.is_some(),
+        populated: matches!(phase, Some("Succeeded" | "WaitForFirstConsumer" | "PendingPopulation")),
+        failed: phase == Some("Failed"),
+        stuck_since: (waits && lacks_source(stored)).then_some(now),
+    };
+    Some(StoredDisk {
+        machine: Key::new(metadata.namespace.clone().unwrap_or_default(), &owner.name),
+        machine_uid: owner.uid.clone(),
+        disk,
+    })
+}
+
+/// Whether a condition says that CDI does not find the source.
+fn lacks_source(stored: &kubevirt::DataVolume) -> bool {
+    let conditions = stored.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().filter(|condition| condition.status != "True").any(|condition| {
+        let text = condition.message.as_deref().unwrap_or_default().to_ascii_lowercase();
+        let missing = ["not found", "does not exist", "doesn't exist"];
+        text.contains("source") && missing.iter().any(|words| text.contains(words))
+    })
+}
+
+impl StoredDisk {
+    /// Keeps the time since when the disk waits for its source, if the former version of the object waits, too.
+    pub fn remember(&mut self, former: &Self) {
+        if let (Some(_), Some(since), true) =
+            (self.disk.stuck_since, former.disk.stuck_since, self.disk.uid == former.disk.uid)
+        {
+            self.disk.stuck_since = Some(since);
+        }
+    }
+
+    /// The disk, if it belongs to this machine.
+    pub fn of(&self, machine: &Found<SeenMachine>) -> Option<&SeenDisk> {
+        machine.ours().filter(|machine| machine.uid == self.machine_uid).map(|_| &self.disk)
+    }
+}

@@ -1,0 +1,111 @@
+use rstest::rstest;
+use serde_json::json;
+
+use super::*;
+use crate::testing::at;
+
+fn metadata(owner: &str) -> ObjectMeta {
+    serde_json::from_value(json!({
+        "name": "web", "namespace": "team-a", "uid": "uid-machine",
+        "annotations": { APPLIED_TEMPLATE: "{}" }, "labels": { WRAPPER_UID: "uid-web" },
+        "ownerReferences": [{ "apiVersion": "v1", "kind": "X", "name": "web", "uid": owner, "controller": true }],
+    }))
+    .unwrap()
+}
+
+fn found(spec: &Value, status: &Value) -> SeenMachine {
+    let stored = machine(&metadata("uid-web"), spec, status);
+    StoredMachine::found(Some(&stored), "uid-web", &objects::digest("{}")).ours().unwrap().clone()
+}
+
+#[test]
+fn a_machine_belongs_to_the_wrapper_that_controls_it() {
+    let stored = machine(&metadata("uid-other"), &json!({}), &json!({}));
+    assert!(StoredMachine::found(Some(&stored), "uid-web", "").is_foreign());
+    assert!(StoredMachine::found(None, "uid-web", "").is_missing());
+    let stored = machine(&metadata("uid-web"), &json!({}), &json!({}));
+    let of = |wanted: &str| StoredMachine::found(Some(&stored), "uid-web", wanted).ours().unwrap().current;
+    assert!(of(&objects::digest("{}")));
+    assert!(!of(&objects::digest("{ }")), "another template");
+}
+
+#[rstest]
+#[case::halted(json!({"runStrategy": "Halted"}), "Running", true)]
+#[case::always(json!({"runStrategy": "Always"}), "Stopped", false)]
+#[case::manual_and_stopped(json!({"runStrategy": "Manual"}), "Stopped", true)]
+#[case::manual_and_running(json!({"runStrategy": "Manual"}), "Running", false)]
+#[case::the_old_field(json!({"running": false}), "Stopped", true)]
+#[case::the_old_field_on(json!({"running": true}), "Stopped", false)]
+fn the_run_strategy_decides_whether_a_machine_is_off(
+    #[case] spec: Value,
+    #[case] printable: &str,
+    #[case] off: bool,
+) {
+    assert_eq!(found(&spec, &json!({ "printableStatus": printable })).off, off);
+}
+
+#[test]
+fn a_machine_that_has_started_stays_so_and_a_successor_has_not() {
+    let running = machine(&metadata("uid-web"), &json!({}), &json!({ "created": true }));
+    let mut stopped = machine(&metadata("uid-web"), &json!({}), &json!({ "created": false }));
+    stopped.remember(&running);
+    assert!(stopped.machine.started);
+    let mut successor = machine(
+        &ObjectMeta { uid: Some("uid-new".to_owned()), ..metadata("uid-web") },
+        &json!({}),
+        &json!({}),
+    );
+    successor.remember(&running);
+    assert!(!successor.machine.started);
+}
+
+fn volume(phase: &str, message: &str) -> kubevirt::DataVolume {
+    let mut volume = kubevirt::DataVolume::new("web-root", kubevirt::DataVolumeSpec::default());
+    volume.metadata = metadata("uid-machine");
+    volume.status = serde_json::from_value(json!({
+        "phase": phase,
+        "conditions": [{ "type": "Running", "status": "False", "message": message }],
+    }))
+    .unwrap();
+    volume
+}
+
+#[rstest]
+#[case::succeeded("Succeeded", "", (true, false, false))]
+#[case::waiting_for_a_consumer("WaitForFirstConsumer", "", (true, false, false))]
+#[case::failed("Failed", "", (false, true, false))]
+#[case::cloning("CloneInProgress", "the source is not found", (false, false, false))]
+#[case::without_its_source("CloneScheduled", "Source snapshot debian not found", (false, false, true))]
+#[case::another_problem("Pending", "the StorageClass is not found", (false, false, false))]
+fn the_phase_of_a_disk_is_read(
+    #[case] phase: &str,
+    #[case] message: &str,
+    #[case] expected: (bool, bool, bool),
+) {
+    let found = disk(&volume(phase, message), at(5)).unwrap().disk;
+    assert_eq!((found.populated, found.failed, found.stuck_since.is_some()), expected);
+}
+
+#[test]
+fn a_disk_that_still_lacks_its_source_keeps_its_time() {
+    let stuck = || volume("Pending", "source not found");
+    let former = disk(&stuck(), at(5)).unwrap();
+    let mut now = disk(&stuck(), at(50)).unwrap();
+    now.remember(&former);
+    assert_eq!(now.disk.stuck_since, Some(at(5)));
+    let mut progressed = disk(&volume("CloneInProgress", ""), at(60)).unwrap();
+    progressed.remember(&now);
+    assert_eq!(progressed.disk.stuck_since, None);
+}
+
+#[test]
+fn a_disk_belongs_to_the_machine_that_controls_it_and_has_the_label() {
+    let stored = disk(&volume("Succeeded", ""), at(5)).unwrap();
+    assert_eq!(stored.machine, Key::new("team-a", "web"));
+    let ours = SeenMachine { uid: "uid-machine".to_owned(), ..found(&json!({}), &json!({})) };
+    assert!(stored.of(&Found::Ours(ours.clone())).is_some());
+    assert!(stored.of(&Found::Ours(SeenMachine { uid: "uid-former".to_owned(), ..ours })).is_none());
+    let mut other = volume("Succeeded", "");
+    other.metadata.labels = None;
+    assert_eq!(disk(&other, at(5)), None);
+}

@@ -1,0 +1,176 @@
+//! The status of a wrapper as it is stored, and the events about it.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use vmpool_api::diskimage::virtual_machine::{
+    VirtualMachineStatusVirtualMachine, VirtualMachineStatusVmDiskImage,
+};
+use vmpool_api::diskimage::{VirtualMachine, VirtualMachineStatus};
+
+use super::objects::data_volume_name;
+use super::types::{ImageReason, MachineReason, Status};
+use crate::model::Key;
+use crate::plan::Event;
+use crate::references::Mark;
+
+#[cfg(test)]
+mod tests;
+
+const READY: &str = "Ready";
+const IMAGE_READY: &str = "ImageReady";
+const MACHINE_READY: &str = "VirtualMachineReady";
+const TEMPLATE_MATCHES: &str = "TemplateMatches";
+const MISMATCH: &str = "TemplateMismatch";
+
+/// The stored status. The fields in which template and image differ are not read: each pass compares them.
+pub fn read(stored: &VirtualMachineStatus) -> Status {
+    let reason = |kind: &str| condition(stored, kind).map(|condition| condition.reason.as_str());
+    let mark = stored.vm_disk_image.as_ref();
+    Status {
+        phase: stored.phase.as_ref().and_then(|phase| phase.parse().ok()),
+        message: stored.message.clone().unwrap_or_default(),
+        mark: mark.map(|mark| Mark { image: Key::new(&mark.namespace, &mark.name), uid: mark.uid.clone() }),
+        bound: mark.is_some_and(|mark| mark.bound),
+        machine: stored.virtual_machine.as_ref().map(|machine| machine.uid.clone()),
+        started: stored.machine_started == Some(true),
+        kicks: stored.kicks.and_then(|kicks| kicks.try_into().ok()).unwrap_or_default(),
+        last_kick: stored.last_kick_time.as_ref().and_then(|time| time.parse().ok()),
+        image: reason(IMAGE_READY).and_then(ImageReason::parse),
+        virtual_machine: reason(MACHINE_READY).and_then(MachineReason::parse),
+        differences: None,
+        ready: condition(stored, READY).is_some_and(|ready| ready.status == "True"),
+    }
+}
+
+fn condition<'s>(stored: &'s VirtualMachineStatus, kind: &str) -> Option<&'s Condition> {
+    stored.conditions.iter().flatten().find(|condition| condition.type_ == kind)
+}
+
+/// Whether the template differs from the image.
+pub fn is_mismatch(stored: &VirtualMachineStatus) -> bool {
+    condition(stored, TEMPLATE_MATCHES).is_some_and(|matches| matches.status == "False")
+}
+
+/// The status to store. A status that did not change is equal to the stored one.
+pub fn render(wrapper: &VirtualMachine, planned: &Status, now: Timestamp) -> VirtualMachineStatus {
+    let stored = wrapper.status.as_ref();
+    let name = wrapper.metadata.name.clone().unwrap_or_default();
+    let machine = planned.machine.clone();
+    VirtualMachineStatus {
+        phase: planned.phase.map(|phase| phase.to_string()),
+        message: Some(planned.message.clone()).filter(|message| !message.is_empty()),
+        observed_generation: wrapper.metadata.generation,
+        conditions: Some(conditions(wrapper, stored, planned, now)).filter(|all| !all.is_empty()),
+        vm_disk_image: planned.mark.as_ref().map(|mark| VirtualMachineStatusVmDiskImage {
+            namespace: mark.image.namespace.clone(),
+            name: mark.image.name.clone(),
+            uid: mark.uid.clone(),
+            bound: planned.bound,
+        }),
+        data_volume_name: machine.as_ref().map(|_| data_volume_name(wrapper)),
+        machine_started: machine.as_ref().map(|_| planned.started),
+        virtual_machine: machine.map(|uid| VirtualMachineStatusVirtualMachine { name, uid }),
+        kicks: (planned.kicks > 0).then(|| planned.kicks.try_into().unwrap_or(i32::MAX)),
+        last_kick_time: planned.last_kick.map(|time| time.to_string()),
+    }
+}
+
+fn conditions(
+    wrapper: &VirtualMachine,
+    stored: Option<&VirtualMachineStatus>,
+    planned: &Status,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let condition = |kind: &str, holds: bool, reason: &str, message: String| {
+        let status = if holds { "True" } else { "False" };
+        let before = stored.and_then(|stored| condition(stored, kind));
+        let since = before.filter(|before| before.status == status);
+        Condition {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message,
+            observed_generation: wrapper.metadata.generation,
+            last_transition_time: since.map_or(Time(now), |before| before.last_transition_time.clone()),
+        }
+    };
+    let mut conditions = Vec::new();
+    let image_is_ready = planned.image == Some(ImageReason::ImageReady);
+    let machine_is_ready = planned.virtual_machine == Some(MachineReason::MachineReady);
+    let cause = match (planned.image, planned.virtual_machine) {
+        (Some(image), _) if !image_is_ready => Some(image.as_str()),
+        (_, machine) => machine.map(MachineReason::as_str),
+    };
+    if let Some(cause) = cause {
+        conditions.push(condition(READY, planned.ready, cause, planned.message.clone()));
+    }
+    if let Some(image) = planned.image {
+        let message = if image_is_ready { String::new() } else { planned.message.clone() };
+        conditions.push(condition(IMAGE_READY, image_is_ready, image.as_str(), message));
+    }
+    if let Some(machine) = planned.virtual_machine {
+        let message = match (machine_is_ready, image_is_ready) {
+            (true, _) => String::new(),
+            (false, true) => planned.message.clone(),
+            (false, false) => machine.describe().to_owned(),
+        };
+        conditions.push(condition(MACHINE_READY, machine_is_ready, machine.as_str(), message));
+    }
+    match &planned.differences {
+        _ if wrapper.spec.vm_disk_image_template.is_none() => {
+            conditions.push(condition(TEMPLATE_MATCHES, true, "NoTemplate", String::new()));
+        }
+        Some(fields) if fields.is_empty() => {
+            conditions.push(condition(TEMPLATE_MATCHES, true, "Matches", String::new()));
+        }
+        Some(fields) => {
+            let text = format!(
+                "vmDiskImageTemplate and the image differ in {}; the image is used as it is",
+                fields.join(", ")
+            );
+            conditions.push(condition(TEMPLATE_MATCHES, false, MISMATCH, text));
+        }
+        None => {}
+    }
+    conditions
+}
+
+/// The events about a changed status, and no event about a repeated one.
+pub fn events(stored: Option<&VirtualMachineStatus>, rendered: &VirtualMachineStatus) -> Vec<Event> {
+    let mut events = Vec::new();
+    let reason = |status: Option<&VirtualMachineStatus>, kind: &str| {
+        status.and_then(|status| condition(status, kind)).map(|condition| condition.reason.clone())
+    };
+    let bound = |status: Option<&VirtualMachineStatus>| {
+        status.and_then(|status| status.vm_disk_image.clone()).filter(|mark| mark.bound)
+    };
+    if let Some(mark) = bound(Some(rendered)).filter(|mark| bound(stored).as_ref() != Some(mark)) {
+        let message = format!("the wrapper uses the image {}/{}", mark.namespace, mark.name);
+        events.push(Event { warning: false, reason: "ImageBound", message });
+    }
+    for (kind, warnings) in [
+        (IMAGE_READY, &["ImageNotFound", "ImageTerminating", "RefNotPermitted", "CreateNotPermitted"][..]),
+        (MACHINE_READY, &["NameConflict"][..]),
+    ] {
+        let now = reason(Some(rendered), kind).filter(|now| reason(stored, kind).as_ref() != Some(now));
+        let warning = warnings.iter().find(|warning| now.as_deref() == Some(**warning));
+        if let Some((reason, found)) = warning.zip(condition(rendered, kind)) {
+            events.push(Event { warning: true, reason, message: found.message.clone() });
+        }
+    }
+    let mismatch = condition(rendered, TEMPLATE_MATCHES).filter(|now| now.status == "False");
+    let before = stored.and_then(|stored| condition(stored, TEMPLATE_MATCHES));
+    let same_image = stored.and_then(|stored| stored.vm_disk_image.as_ref()).map(|mark| &mark.uid)
+        == rendered.vm_disk_image.as_ref().map(|mark| &mark.uid);
+    let is_known = |now: &Condition| {
+        let same = |before: &Condition| {
+            (&before.reason, &before.message, before.observed_generation)
+                == (&now.reason, &now.message, now.observed_generation)
+        };
+        same_image && before.is_some_and(same)
+    };
+    if let Some(mismatch) = mismatch.filter(|now| !is_known(now)) {
+        events.push(Event { warning: true, reason: MISMATCH, message: mismatch.message.clone() });
+    }
+    events
+}

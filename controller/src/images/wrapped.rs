@@ -1,0 +1,163 @@
+//! What a leader knows of wrappers: the wrappers, their machines, and the disks of these.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use vmpool_api::diskimage::VirtualMachine as Wrapper;
+use vmpool_diskimage::model::{Found, Key};
+use vmpool_diskimage::read::wrapper::{StoredDisk, StoredMachine};
+use vmpool_diskimage::wrapper::{SeenDisk, SeenMachine};
+
+use super::table::{Origin, Table};
+
+/// The newest known wrappers, machines and disks, and the wrappers that a change concerns.
+#[derive(Debug, Default)]
+pub(super) struct Wrapped {
+    pub(super) wrappers: Table<Arc<Wrapper>>,
+    /// Machines of wrappers, and machines that have the name of a wrapper.
+    machines: Table<StoredMachine>,
+    /// The DataVolumes of the machines of wrappers.
+    disks: Table<StoredDisk>,
+    /// The disk and the claim of each wrapper, by their UIDs, as the last pass saw them.
+    known_disks: BTreeMap<Key, (String, Option<String>)>,
+    touched: BTreeSet<Key>,
+}
+
+impl Wrapped {
+    /// The wrappers that changes concern since the last call.
+    pub(super) fn take_touched(&mut self) -> BTreeSet<Key> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// These wrappers must look again.
+    pub(super) fn touch(&mut self, wrappers: impl IntoIterator<Item = Key>) {
+        self.touched.extend(wrappers);
+    }
+
+    /// The wrappers of other namespaces that name an image of this namespace, or of any if it is `None`.
+    pub(super) fn touch_strangers(&mut self, namespace: Option<&str>) {
+        let strangers = self.wrappers.iter().filter(|(key, object)| {
+            let named = object.spec.vm_disk_image_ref.namespace.as_deref();
+            named.is_some_and(|named| *named != key.namespace && namespace.is_none_or(|one| one == named))
+        });
+        let strangers: Vec<Key> = strangers.map(|(key, _)| key.clone()).collect();
+        self.touch(strangers);
+    }
+
+    /// Stores a wrapper. Returns whether it is new.
+    pub(super) fn set(&mut self, origin: Origin, key: Key, version: u64, object: Arc<Wrapper>) {
+        if self.wrappers.put(origin, key.clone(), version, object).is_ok() {
+            self.touched.insert(key);
+        }
+    }
+
+    /// A wrapper is gone: deleted at this version, or missing in a list.
+    pub(super) fn unset(&mut self, key: &Key, version: Option<u64>) {
+        if remove(&mut self.wrappers, key, version) {
+            self.known_disks.remove(key);
+            self.touched.insert(key.clone());
+        }
+    }
+
+    /// Stores a machine, if it belongs to a wrapper or has the name of one.
+    pub(super) fn set_machine(
+        &mut self,
+        origin: Origin,
+        key: Key,
+        version: u64,
+        is_labeled: bool,
+        mut machine: StoredMachine,
+    ) {
+        let former = self.machines.get(&key);
+        let is_relevant =
+            is_labeled || former.is_some() || origin == Origin::Written || self.wrappers.get(&key).is_some();
+        if !is_relevant {
+            return;
+        }
+        if let Some(former) = former {
+            machine.remember(former);
+        }
+        if self.machines.put(origin, key.clone(), version, machine).is_ok() {
+            self.touched.insert(key);
+        }
+    }
+
+    /// A machine is gone.
+    pub(super) fn unset_machine(&mut self, key: &Key, version: Option<u64>) {
+        if remove(&mut self.machines, key, version) {
+            self.touched.insert(key.clone());
+        }
+    }
+
+    /// Stores the disk of a machine.
+    pub(super) fn set_disk(&mut self, key: Key, version: u64, mut disk: StoredDisk) {
+        if let Some(former) = self.disks.get(&key) {
+            disk.remember(former);
+        }
+        let machine = disk.machine.clone();
+        if self.disks.set(key, version, disk).is_ok() {
+            self.touched.insert(machine);
+        }
+    }
+
+    /// A disk is gone.
+    pub(super) fn unset_disk(&mut self, key: &Key, version: Option<u64>) {
+        let machine = self.disks.get(key).map(|disk| disk.machine.clone());
+        if remove(&mut self.disks, key, version) {
+            self.touched.extend(machine);
+        }
+    }
+
+    /// The claim of this name changed.
+    pub(super) fn touch_claim(&mut self, key: &Key) {
+        self.touched.extend(self.disks.get(key).map(|disk| disk.machine.clone()));
+    }
+
+    /// The machine of a wrapper that wants the template with this digest.
+    pub(super) fn machine(&self, wrapper: &Key, uid: &str, wanted: &str) -> Found<SeenMachine> {
+        StoredMachine::found(self.machines.get(wrapper), uid, wanted)
+    }
+
+    /// The disk of this machine.
+    pub(super) fn disk(&self, key: &Key, machine: &Found<SeenMachine>) -> Option<SeenDisk> {
+        self.disks.get(key).and_then(|disk| disk.of(machine)).cloned()
+    }
+
+    /// Remembers the disk of a wrapper and its claim. Returns whether another disk or another claim took their place.
+    pub(super) fn disk_changed(&mut self, wrapper: &Key, disk: &str, claim: Option<&str>) -> bool {
+        let known = self.known_disks.get(wrapper);
+        let changed = known.is_some_and(|(known, known_claim)| {
+            known != disk || known_claim.as_deref().zip(claim).is_some_and(|(before, now)| before != now)
+        });
+        let kept = known.filter(|(known, _)| known == disk).and_then(|(_, claim)| claim.clone());
+        let claim = claim.map(str::to_owned).or(kept);
+        self.known_disks.insert(wrapper.clone(), (disk.to_owned(), claim));
+        changed
+    }
+}
+
+fn remove<T>(table: &mut Table<T>, key: &Key, version: Option<u64>) -> bool {
+    match version {
+        Some(version) => table.deleted(key, version),
+        None => table.missing(key),
+    }
+    .is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_disk_or_claim_in_the_place_of_the_known_one_is_noticed_once() {
+        let mut wrapped = Wrapped::default();
+        let web = Key::new("team-a", "web");
+        assert!(!wrapped.disk_changed(&web, "disk-1", None), "the first one");
+        assert!(!wrapped.disk_changed(&web, "disk-1", Some("claim-1")), "its claim");
+        assert!(!wrapped.disk_changed(&web, "disk-1", None), "a claim that is gone");
+        assert!(wrapped.disk_changed(&web, "disk-1", Some("claim-2")), "another claim");
+        assert!(!wrapped.disk_changed(&web, "disk-1", Some("claim-2")), "the same");
+        assert!(wrapped.disk_changed(&web, "disk-2", None), "another disk");
+        assert!(!wrapped.disk_changed(&web, "disk-2", Some("claim-3")), "its claim");
+    }
+}

@@ -1,0 +1,206 @@
+//! One pass of a wrapper: observe, plan, apply, report.
+
+use std::time::Duration;
+
+use serde_json::json;
+use vmpool_api::diskimage::values::WrapperPhase;
+use vmpool_api::diskimage::{VirtualMachine, VmDiskImage};
+use vmpool_diskimage::failure::without_queries;
+use vmpool_diskimage::model::Key;
+use vmpool_diskimage::plan::Event;
+use vmpool_diskimage::read::wrapper::seen_image;
+use vmpool_diskimage::wrapper::{self, Action, Plan, status};
+use vmpool_runtime::telemetry::with_causes;
+
+use super::apply::Applied;
+use super::context::Context;
+use super::table::Origin;
+use super::wrapper_apply::apply;
+use super::wrapper_facts::WrapperFacts;
+use super::writes::{difference, json};
+use crate::metrics::{WrapperMetrics, WriteKind};
+use crate::object::collection;
+use crate::queue::Requeue;
+use crate::write::WriteError;
+
+/// The wait after a request without an answer, and after a conflict that no event resolves.
+const AGAIN: Duration = Duration::from_secs(2);
+/// The wait after a refused write.
+const AFTER_REFUSAL: Duration = Duration::from_secs(30);
+
+/// Runs a pass.
+pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
+    let Some(mut facts) = context.wrapper_facts(key) else { return Requeue::Never };
+    let mut plan = context.wrapper_plan(&facts, false);
+    if plan.read_image {
+        match context.get::<VmDiskImage>(&facts.wrapper.image).await {
+            Ok(found) => {
+                facts.image = found.as_ref().map(seen_image);
+                if let Some(image) = found {
+                    context.update(|store, _| store.set_image(image, Origin::Written));
+                }
+            }
+            Err(error) => {
+                let error = with_causes(&error);
+                tracing::warn!(wrapper = %key, error, "the image cannot be read, so the wrapper is not bound");
+                return Requeue::After(AGAIN);
+            }
+        }
+        plan = context.wrapper_plan(&facts, true);
+    }
+    let again = carry_out(context, &facts, plan).await;
+    Requeue::After(again.unwrap_or(context.settings.resync).min(context.settings.resync))
+}
+
+async fn carry_out(context: &Context, facts: &WrapperFacts, mut plan: Plan) -> Option<Duration> {
+    let before = &facts.wrapper.status;
+    let kicks = plan.actions.iter().any(|action| matches!(action, Action::Kick { .. }));
+    let binds = (&plan.status.mark, plan.status.bound) != (&before.mark, before.bound);
+    // A mark protects the image only if it is stored, and a kick must count even if its response is lost.
+    if (kicks || binds)
+        && let Err(again) = report(context, facts, &plan).await
+    {
+        return again;
+    }
+    let mut again = plan.again;
+    for action in std::mem::take(&mut plan.actions) {
+        match apply(context, facts, &action).await {
+            Applied::Done => announce(context, facts, &action),
+            Applied::Gone => {}
+            Applied::Outdated => {
+                again = Some(AGAIN);
+                break;
+            }
+            Applied::Unknown(error) => {
+                tracing::warn!(wrapper = %facts.wrapper.key, %error, "a write is not confirmed");
+                return Some(error.retry_after().unwrap_or(AGAIN));
+            }
+            Applied::Failed(error) => {
+                let message = without_queries(&error.to_string());
+                tracing::warn!(wrapper = %facts.wrapper.key, ?action, message, "a write was refused");
+                wrapper::write_failed(&mut plan, &action, before, &message);
+                again = Some(again.unwrap_or(AFTER_REFUSAL).min(AFTER_REFUSAL));
+                break;
+            }
+        }
+    }
+    if facts.disk_recreated {
+        disk_recreated(context, facts);
+    }
+    if let Some(metrics) = &context.metrics
+        && plan.status.image.is_some_and(wrapper::ImageReason::is_denied)
+    {
+        metrics.images.denied(&facts.wrapper.image.namespace, &facts.wrapper.key.namespace, 1);
+    }
+    match report(context, facts, &plan).await {
+        Ok(()) => again,
+        Err(sooner) => sooner.or(again),
+    }
+}
+
+/// Writes the status if it differs from the stored one. `Err` says when to look again.
+async fn report(context: &Context, facts: &WrapperFacts, plan: &Plan) -> Result<(), Option<Duration>> {
+    let key = &facts.wrapper.key;
+    // This pass may have written the status already.
+    let stored = {
+        let store = context.store.lock();
+        store.wrapped.as_ref().and_then(|wrapped| wrapped.wrappers.get(key).cloned())
+    };
+    let Some(stored) = stored.filter(|stored| stored.metadata.uid == facts.object.metadata.uid) else {
+        return Err(None);
+    };
+    let rendered = status::render(&stored, &plan.status, context.now());
+    let old = stored.status.as_ref();
+    if old == Some(&rendered) || facts.wrapper.deleting {
+        return Ok(());
+    }
+    let events = status::events(old, &rendered);
+    let patch = difference(&old.map(json).unwrap_or_default(), &json(&rendered));
+    match write_status(context, &stored, patch).await {
+        Ok(()) => {
+            became_ready(context, facts, plan);
+            for Event { warning, reason, message } in events {
+                context.events.publish_plain(&facts.subject(), reason, warning, without_queries(&message));
+            }
+            Ok(())
+        }
+        Err(error) if error.is_gone() => Err(None),
+        Err(error) => {
+            tracing::debug!(wrapper = %key, %error, "the status was not written");
+            Err(Some(AGAIN))
+        }
+    }
+}
+
+/// Writes the status at the version that was read: the mark of another leader must not be lost.
+async fn write_status(
+    context: &Context,
+    stored: &VirtualMachine,
+    status: serde_json::Value,
+) -> Result<(), WriteError> {
+    let metadata = &stored.metadata;
+    let patch = json!({
+        "metadata": { "uid": metadata.uid, "resourceVersion": metadata.resource_version },
+        "status": status,
+    });
+    let path = collection::<VirtualMachine>(metadata.namespace.as_deref().unwrap_or_default());
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let patch = kube::api::Patch::Merge(patch);
+    let stored: VirtualMachine =
+        context.writer.patch(WriteKind::PatchWrapperStatus, path, name, Some("status"), patch).await?;
+    context.update(|store, _| store.set_wrapper(stored, Origin::Written));
+    Ok(())
+}
+
+fn metrics(context: &Context) -> Option<&WrapperMetrics> {
+    context.metrics.as_ref().map(|metrics| &metrics.wrappers)
+}
+
+/// The event and the counter of an action that was carried out.
+fn announce(context: &Context, facts: &WrapperFacts, action: &Action) {
+    let key = &facts.wrapper.key;
+    let (reason, warning, note) = match action {
+        Action::CreateImage => {
+            let image = &facts.wrapper.image;
+            (
+                "ImageCreated",
+                false,
+                format!("the image {image} did not exist, and was created from the template"),
+            )
+        }
+        Action::CreateMachine => ("VirtualMachineCreated", false, format!("the machine {key} was created")),
+        Action::UpdateMachine { .. } => return,
+        Action::Kick { .. } => {
+            if let Some(metrics) = metrics(context) {
+                metrics.kicked(&key.namespace);
+            }
+            let note = "the image is ready, but the clone of the disk did not begin: the controller deleted the DataVolume, \
+                        and KubeVirt creates it again";
+            ("Kicked", true, note.to_owned())
+        }
+    };
+    context.events.publish_plain(&facts.subject(), reason, warning, note);
+}
+
+fn disk_recreated(context: &Context, facts: &WrapperFacts) {
+    if let Some(metrics) = metrics(context) {
+        metrics.disk_recreated(&facts.wrapper.key.namespace);
+    }
+    let note = "the disk of the machine was lost and made again from the image: all data that the guest wrote is gone";
+    context.events.publish_plain(&facts.subject(), "DiskRecreated", true, note.to_owned());
+}
+
+/// Measures how long a wrapper took until it was ready for the first time.
+fn became_ready(context: &Context, facts: &WrapperFacts, plan: &Plan) {
+    let ready = Some(WrapperPhase::Ready);
+    let Some(metrics) = metrics(context) else { return };
+    if plan.status.phase != ready || facts.wrapper.status.phase == ready {
+        return;
+    }
+    let created = |metadata: &kube::api::ObjectMeta| metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let Some(began) = created(&facts.object.metadata) else { return };
+    let took = Duration::try_from(context.now().duration_since(began)).unwrap_or_default();
+    let image = context.store.lock().images.get(&facts.wrapper.image).cloned();
+    let existed = image.and_then(|image| created(&image.metadata)).is_some_and(|image| image < began);
+    metrics.provisioned(existed, took);
+}

