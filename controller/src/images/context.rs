@@ -8,20 +8,20 @@ use std::time::Duration;
 use jiff::{Timestamp, Unit};
 use kube::Client;
 use parking_lot::Mutex;
-use vmpool_api::diskimage::values::{ImagePhase, WrapperPhase};
+use vmpool_api::diskimage::values::WrapperPhase;
 use vmpool_api::diskimage::{API_VERSION, VmDiskImage};
 use vmpool_diskimage::model::{Backing, DeletionBlocked, Image, Key};
 use vmpool_diskimage::queue::Queue as Imports;
 use vmpool_diskimage::read;
 use vmpool_diskimage::references::Counted;
-use vmpool_diskimage::wrapper::{self, ImageReason};
+use vmpool_diskimage::wrapper;
 use vmpool_engine::ObjectId;
 use vmpool_runtime::Env;
 
 use super::settings::ImageSettings;
 use super::store::{Changed, Store};
 use crate::events::{Events, Subject};
-use crate::metrics::{ImagePhaseLabel, Metrics, ShownImage, ShownImages, ShownWrappers, WrapperPhaseLabel};
+use crate::metrics::{Metrics, ShownImage, ShownImages, ShownWrappers};
 use crate::queue::Queue;
 use crate::write::Writer;
 
@@ -99,13 +99,7 @@ impl Context {
             ShownImage {
                 namespace: key.namespace.clone(),
                 name: key.name.clone(),
-                phase: status.phase.map(|phase| match phase {
-                    ImagePhase::Queued => ImagePhaseLabel::Queued,
-                    ImagePhase::Syncing => ImagePhaseLabel::Syncing,
-                    ImagePhase::Ready => ImagePhaseLabel::Ready,
-                    ImagePhase::RetryableFailure => ImagePhaseLabel::RetryableFailure,
-                    ImagePhase::Failed => ImagePhaseLabel::Failed,
-                }),
+                phase: status.phase,
                 references: [status.counts.machines, status.counts.pools, status.counts.clones],
                 unreferenced_since: status.unreferenced_since.map(Timestamp::as_second),
                 blocked: image.deleting.then_some(status.deletion == Some(DeletionBlocked::InUse)),
@@ -122,16 +116,13 @@ impl Context {
         let mut shown: BTreeMap<String, ShownWrappers> = BTreeMap::new();
         for (key, object) in store.wrapped.iter().flat_map(|wrapped| wrapped.wrappers.iter()) {
             let status = object.status.as_ref().map(wrapper::status::read).unwrap_or_default();
-            let phase = match status.phase {
-                Some(WrapperPhase::Ready) => WrapperPhaseLabel::Ready,
-                Some(WrapperPhase::Failed) => WrapperPhaseLabel::Failed,
-                Some(WrapperPhase::Provisioning) | None => WrapperPhaseLabel::Provisioning,
-            };
+            let phase = status.phase.unwrap_or(WrapperPhase::Provisioning);
             let namespace = shown.entry(key.namespace.clone()).or_default();
             namespace.add(phase);
-            let waits =
-                phase == WrapperPhaseLabel::Provisioning && status.image == Some(ImageReason::ImageReady);
-            namespace.waiting_with_image += usize::from(waits);
+            let since = object.status.as_ref().and_then(wrapper::status::image_ready_since);
+            if let Some(since) = since.filter(|_| phase == WrapperPhase::Provisioning) {
+                namespace.waits(since.as_second());
+            }
             let differs = object.status.as_ref().is_some_and(wrapper::status::is_mismatch);
             namespace.mismatches += usize::from(differs);
         }

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use vmpool_api::diskimage::values::ImagePhase;
 use vmpool_diskimage::failure::Reason;
 use vmpool_runtime::metrics::{Registry, Values, Word};
 use vmpool_runtime::{label_set, words};
@@ -16,31 +17,43 @@ use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 use super::labels::gauge;
 use super::pool_series::label;
 
-words!(
+/// The phase of an image or a wrapper.
+macro_rules! phase {
+    ($(#[doc = $doc:literal])* $name:ident($phase:ty), $values:literal) => {
+        $(#[doc = $doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub(crate) struct $name(pub(crate) $phase);
+
+        impl EncodeLabelValue for $name {
+            fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+                fmt::Write::write_str(encoder, self.0.as_str())
+            }
+        }
+
+        impl Word for $name {
+            fn values() -> Values {
+                Values::Open($values)
+            }
+        }
+    };
+}
+
+pub(super) use phase;
+
+phase!(
     /// The phase of an image.
-    pub(crate) ImagePhaseLabel {
-        /// The import waits for its turn.
-        Queued => "Queued",
-        /// The import runs.
-        Syncing => "Syncing",
-        /// Machines can clone the image.
-        Ready => "Ready",
-        /// An attempt failed. The controller tries again.
-        RetryableFailure => "RetryableFailure",
-        /// The controller does not try again.
-        Failed => "Failed",
-    }
+    ImagePhaseLabel(ImagePhase), "the phase, as `status.phase` of the image has it"
 );
 
 words!(
     /// The kind of the objects that refer to an image.
     pub(crate) ReferrerLabel {
         /// Machines and wrappers.
-        Machines => "VirtualMachine",
+        Machines => "machines",
         /// Pools.
-        Pools => "VirtualMachinePool",
+        Pools => "pools",
         /// Unfinished clones that belong to no counted machine.
-        Clones => "Clone",
+        Clones => "clones",
     }
 );
 
@@ -84,7 +97,7 @@ label_set!(DeniedLabels { image_namespace: ImageNamespace, from_namespace: Origi
 pub(crate) struct ShownImage {
     pub(crate) namespace: String,
     pub(crate) name: String,
-    pub(crate) phase: Option<ImagePhaseLabel>,
+    pub(crate) phase: Option<ImagePhase>,
     /// Machines, pools and clones.
     pub(crate) references: [usize; 3],
     /// In seconds since 1970.
@@ -231,8 +244,9 @@ impl ImageMetrics {
         for image in shown.images {
             let (namespace, name) = (ImageNamespace(image.namespace.into()), ImageName(image.name.into()));
             let labels = ImageLabels { namespace: namespace.clone(), name: name.clone() };
-            for &phase in ImagePhaseLabel::ALL {
-                let labels = PhaseLabels { namespace: namespace.clone(), name: name.clone(), phase };
+            for &phase in ImagePhase::ALL {
+                let (namespace, name) = (namespace.clone(), name.clone());
+                let labels = PhaseLabels { namespace, name, phase: ImagePhaseLabel(phase) };
                 self.phase.get_or_create(&labels).set(i64::from(image.phase == Some(phase)));
             }
             for (&kind, count) in ReferrerLabel::ALL.iter().zip(image.references) {

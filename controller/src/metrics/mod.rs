@@ -33,7 +33,7 @@ use vmpool_runtime::metrics::{Description, FloatGauge, Page, Registry};
 
 pub use api::{ApiMetrics, RequestLayer};
 pub(crate) use disks::{DiskCounts, DiskMetrics};
-pub(crate) use images::{ImageMetrics, ImagePhaseLabel, ShownImage, ShownImages};
+pub(crate) use images::{ImageMetrics, ShownImage, ShownImages};
 pub use label_values::WriteKind;
 pub(crate) use label_values::{
     ClaimOutcome, LeadershipChange, LedgerResource, PassResult, PassStep, PlatformState, WatchResource,
@@ -42,7 +42,7 @@ pub(crate) use label_values::{
 pub(crate) use live::{Live, QueueState};
 pub(crate) use passes::{PassMetrics, PassTimer, QueueMetrics};
 pub(crate) use pools::{PoolCounts, PoolReport};
-pub(crate) use wrappers::{ShownWrappers, WrapperMetrics, WrapperPhaseLabel};
+pub(crate) use wrappers::{ShownWrappers, WrapperMetrics};
 pub use writes::WriteMetrics;
 
 use labels::{LeadershipLabels, LedgerLabels, WatchLabels, each};

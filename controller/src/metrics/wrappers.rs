@@ -5,29 +5,24 @@ use std::fmt;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use vmpool_runtime::metrics::Registry;
+use vmpool_api::diskimage::values::WrapperPhase;
+use vmpool_runtime::metrics::{Registry, Values, Word};
 use vmpool_runtime::{label_set, words};
 
-use super::images::ImageNamespace;
+use super::images::{ImageNamespace, phase};
 use super::labels::gauge;
 
 /// From half a minute to six hours: a wrapper may wait for the import of its image.
 const BUCKETS: [f64; 10] = [30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 3600.0, 7200.0, 14400.0, 21600.0];
 
-words!(
+phase!(
     /// The phase of a wrapper.
-    pub(crate) WrapperPhaseLabel {
-        /// Image and machine were not yet ready at the same time.
-        Provisioning => "Provisioning",
-        /// Image and machine were ready at the same time.
-        Ready => "Ready",
-        /// A user must do something.
-        Failed => "Failed",
-    }
+    WrapperPhaseLabel(WrapperPhase), "the phase, as `status.phase` of the wrapper has it"
 );
 
 words!(
@@ -49,16 +44,21 @@ label_set!(ProvisioningLabels { image_preexisting: Preexisting });
 pub(crate) struct ShownWrappers {
     /// Their number in each phase.
     pub(crate) phases: [usize; 3],
-    /// Those in the phase Provisioning whose image is ready.
-    pub(crate) waiting_with_image: usize,
+    /// Since when the image of that wrapper is ready that has waited longest for its machine, in seconds since 1970.
+    pub(crate) waiting_since: Option<i64>,
     /// Those whose template differs from the image.
     pub(crate) mismatches: usize,
 }
 
 impl ShownWrappers {
     /// Counts a wrapper.
-    pub(crate) fn add(&mut self, phase: WrapperPhaseLabel) {
+    pub(crate) fn add(&mut self, phase: WrapperPhase) {
         self.phases[phase as usize] += 1;
+    }
+
+    /// A wrapper waits for its machine, and its image is ready since this time.
+    pub(crate) fn waits(&mut self, since: i64) {
+        self.waiting_since = Some(self.waiting_since.map_or(since, |earlier| earlier.min(since)));
     }
 }
 
@@ -96,9 +96,9 @@ impl WrapperMetrics {
                 Family::default(),
             ),
             waiting: registry.register(
-                "vmpool_wrapper_provisioning_with_ready_image",
-                "wrappers",
-                "Wrappers in the phase Provisioning although their image is ready",
+                "vmpool_wrapper_waiting_since_timestamp_seconds",
+                "seconds since 1970",
+                "Since when the image is ready of the wrapper that has waited longest for its first machine; no series without such a wrapper",
                 Family::default(),
             ),
             mismatch: registry.register(
@@ -160,12 +160,15 @@ impl WrapperMetrics {
         self.waiting.clear();
         self.mismatch.clear();
         for (namespace, wrappers) in shown {
-            for (&phase, count) in WrapperPhaseLabel::ALL.iter().zip(wrappers.phases) {
-                let namespace = ImageNamespace(namespace.as_str().into());
+            for (&phase, count) in WrapperPhase::ALL.iter().zip(wrappers.phases) {
+                let (namespace, phase) =
+                    (ImageNamespace(namespace.as_str().into()), WrapperPhaseLabel(phase));
                 self.phase.get_or_create(&WrapperLabels { namespace, phase }).set(gauge(count));
             }
             let labels = labels(&namespace);
-            self.waiting.get_or_create(&labels).set(gauge(wrappers.waiting_with_image));
+            if let Some(since) = wrappers.waiting_since {
+                self.waiting.get_or_create(&labels).set(since);
+            }
             self.mismatch.get_or_create(&labels).set(gauge(wrappers.mismatches));
         }
     }

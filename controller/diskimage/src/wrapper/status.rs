@@ -46,6 +46,12 @@ fn condition<'s>(stored: &'s VirtualMachineStatus, kind: &str) -> Option<&'s Con
     stored.conditions.iter().flatten().find(|condition| condition.type_ == kind)
 }
 
+/// Since when the image is ready; `None` if it is not.
+pub fn image_ready_since(stored: &VirtualMachineStatus) -> Option<Timestamp> {
+    let ready = condition(stored, IMAGE_READY).filter(|ready| ready.status == "True")?;
+    Some(ready.last_transition_time.0)
+}
+
 /// Whether the template differs from the image.
 pub fn is_mismatch(stored: &VirtualMachineStatus) -> bool {
     condition(stored, TEMPLATE_MATCHES).is_some_and(|matches| matches.status == "False")
