@@ -31,6 +31,7 @@ mod cache;
 mod context;
 mod definitions;
 mod events;
+mod hand_over;
 mod images;
 mod lead;
 mod list;

@@ -8,6 +8,7 @@ use vmpool_platforms::{Dvp, KubeVirt, OtherController, Platform};
 use vmpool_runtime::lease::Fence;
 
 use crate::definitions::{self, Known};
+use crate::hand_over;
 use crate::images;
 use crate::lead::{Dependencies, LeaderHealth, Shared, reconcile_platform};
 use crate::metrics::PlatformState;
@@ -155,7 +156,7 @@ async fn until_off<P: Platform>(
     shown: &ShownState,
     stop: &CancellationToken,
 ) -> bool {
-    let mut events = None;
+    let (mut events, mut handing_over) = (None, None);
     loop {
         let now = state.borrow_and_update().clone();
         match &now {
@@ -169,6 +170,11 @@ async fn until_off<P: Platform>(
                 shown.set(PlatformState::Blocked, why.clone());
                 let report = || other_controller::report::<P>(shared.clone(), state.clone());
                 events.get_or_insert_with(|| shared.env().spawn("events of blocked pools", report()));
+                let hand_over = || {
+                    let shared = shared.clone();
+                    async move { hand_over::run::<P>(&shared).await }
+                };
+                handing_over.get_or_insert_with(|| shared.env().spawn("handing over of pins", hand_over()));
             }
             OtherControllerState::Unknown => {}
         }

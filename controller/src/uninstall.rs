@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
@@ -14,6 +15,7 @@ use vmpool_platforms::{ApiObject, Dvp, Finalizers, KubeVirt, OtherController, Pl
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::LeaseConfig;
 
+use crate::hand_over::{self, HandOver};
 use crate::options::PlatformName;
 use crate::watch::{Broken, Scope, list};
 use crate::watches::api;
@@ -38,15 +40,21 @@ pub enum UninstallError {
     #[error("{0}")]
     List(String),
     /// A patch was rejected.
-    #[error("removing a finalizer")]
+    #[error("changing the finalizers or owners of an object")]
     Patch(#[source] kube::Error),
+    /// Copies of instance types change all the time.
+    #[error(
+        "pools still own copies of instance types that machines use, because the objects change all the time"
+    )]
+    Copies,
     /// Objects change all the time.
     #[error("{0} finalizers remain, because the objects change all the time")]
     Remain(usize),
 }
 
 /// Takes the lease from the leader, waits until it has stopped, and removes the finalizers of the controller from all
-/// pools and machines of these platforms, and from disk images if `images` says so. Returns their number. No replica leads for two minutes afterwards.
+/// pools and machines of these platforms, and from disk images if `images` says so. Returns their number. Machines become the
+/// owners of the copies of instance types that they use. No replica leads for two minutes afterwards.
 ///
 /// # Errors
 /// The first request that fails. It is safe to try again.
@@ -107,6 +115,7 @@ async fn of_platform<P: Platform>(
     env: &Env,
     namespace: Option<&str>,
 ) -> Result<usize, UninstallError> {
+    hand_over_pins::<P>(client, env, namespace).await?;
     if P::OtherController::EXISTS && other_may_run::<P>(client).await? {
         tracing::info!(platform = P::NAME, "another controller serves the pools and needs the finalizers");
         return Ok(0);
@@ -124,6 +133,36 @@ async fn of_platform<P: Platform>(
         env.sleep(PAUSE).await;
     }
     Err(UninstallError::Remain(left))
+}
+
+/// Hands the pins over to the machines that use them. Another controller may reconcile the pools later, and delete them.
+async fn hand_over_pins<P: Platform>(
+    client: &Client,
+    env: &Env,
+    namespace: Option<&str>,
+) -> Result<(), UninstallError> {
+    for _ in 0..ROUNDS {
+        let found = match hand_over::patches::<P>(client, namespace).await {
+            Ok(found) => found,
+            Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => return Ok(()),
+            Err(error) => return Err(UninstallError::List(vmpool_runtime::telemetry::with_causes(&error))),
+        };
+        if found.is_empty() {
+            return Ok(());
+        }
+        for HandOver { namespace, name, operations } in found {
+            let Ok(operations) = serde_json::from_value(operations) else { continue };
+            let revisions: Api<ControllerRevision> = Api::namespaced(client.clone(), &namespace);
+            let patch = Patch::<()>::Json(operations);
+            match revisions.patch_metadata(&name, &PatchParams::default(), &patch).await {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if [404, 409, 422].contains(&status.code) => {}
+                Err(error) => return Err(UninstallError::Patch(error)),
+            }
+        }
+        env.sleep(PAUSE).await;
+    }
+    Err(UninstallError::Copies)
 }
 
 /// Removes the finalizer of all disk images. Their objects and their references stay as they are.

@@ -52,6 +52,31 @@ async fn only_the_finalizers_of_the_controller_are_removed() {
     assert_eq!(remove(&world).await.unwrap(), 0, "a second run has nothing to do");
 }
 
+#[tokio::test]
+async fn the_machines_own_the_copies_of_instance_types_that_they_use() {
+    let world = World::new();
+    let instancetype = json!({ "name": "small", "revisionName": "copy" });
+    let machine = json!({
+        "metadata": { "name": "web-0", "namespace": NAMESPACE },
+        "spec": { "instancetype": instancetype, "template": {} },
+    });
+    world.server.create(MACHINES, machine);
+    let pool = json!({ "apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "name": "web", "uid": "p",
+        "controller": true });
+    for name in ["copy", "unused"] {
+        let labels = json!({ "instancetype.kubevirt.io/object-kind": "k", "vmpool.dev/pool-uid": "p" });
+        let metadata =
+            json!({ "name": name, "namespace": NAMESPACE, "labels": labels, "ownerReferences": [pool] });
+        world.server.create("controllerrevisions.apps", json!({ "metadata": metadata, "revision": 1 }));
+    }
+    remove(&world).await.unwrap();
+    let owner = |name: &str| {
+        let copy = world.server.get("controllerrevisions.apps", name).unwrap();
+        copy["metadata"]["ownerReferences"][0]["name"].clone()
+    };
+    assert_eq!((owner("copy"), owner("unused")), (json!("web-0"), json!("web")));
+}
+
 #[rstest]
 #[case::there_is_none(false)]
 #[case::another_process_leads(true)]

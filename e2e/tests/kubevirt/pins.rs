@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use vmpool_api::instancetype::API_VERSION;
 
 use crate::Unknown;
-use crate::world::{World, condition, text, with_world};
+use crate::world::{World, alone, condition, text, with_world};
 
 /// The spec of a pool that names instance type `small` and preference `linux` of its namespace.
 pub(crate) fn spec(replicas: usize) -> Value {
@@ -170,5 +170,58 @@ fn all_machines_of_a_revision_use_one_copy_of_their_instance_type() {
             .await?;
         copy(&world, &machines["p-2"]).await?;
         Ok(())
+    });
+}
+
+/// The UIDs of the owners of the copy that a machine uses.
+async fn owners(world: &World<'_>, machine: &Value) -> Result<Vec<Value>> {
+    let copy = copy(world, machine).await?;
+    let owners = copy["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+    Ok(owners.iter().map(|owner| owner["uid"].clone()).collect())
+}
+
+#[test]
+fn the_machines_own_their_copies_when_pools_are_handed_back() {
+    alone("kubevirt-pins-back", async |world| {
+        // Given a pool that owns the copy of its instance type,
+        small(&world, "2Gi").await?;
+        write(&world, "VirtualMachinePreference", "linux", json!({})).await?;
+        world.create("p", &spec(2)).await?;
+        let machines = world.until_ready(&["p-0", "p-1"]).await?;
+        let pool = world.until_status("p", 2).await?;
+        ensure!(owners(&world, &machines["p-0"]).await? == [pool["metadata"]["uid"].clone()]);
+
+        // when the pool loop of KubeVirt may run again, then the machines own it, and nothing that virt-controller prunes.
+        let collection = format!("/apis/kubevirt.io/v1/namespaces/{}/kubevirts", world.place.namespace);
+        let kubevirt = json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": { "name": "kubevirt" }, "spec": {},
+        });
+        world.place.ask(Method::POST, &collection, &kubevirt).await?;
+        let mut expected: Vec<Value> =
+            ["p-0", "p-1"].map(|name| machines[name]["metadata"]["uid"].clone()).to_vec();
+        expected.sort_by_key(Value::to_string);
+        world
+            .until("the machines are the owners of the copy", async || {
+                let mut found = owners(&world, &machines["p-0"]).await?;
+                found.sort_by_key(Value::to_string);
+                Ok((found == expected).then_some(()))
+            })
+            .await?;
+        world.is_settled().await?;
+
+        // When the pool loop is off again, then the pool grows with the same copy, and owns it again.
+        world.place.ask(Method::DELETE, &format!("{collection}/kubevirt"), &Value::Null).await?;
+        world.patch("p", &json!({ "spec": { "replicas": 3 } })).await?;
+        let grown = world.until_ready(&["p-0", "p-1", "p-2"]).await?;
+        ensure!(
+            grown["p-2"]["spec"]["instancetype"] == machines["p-0"]["spec"]["instancetype"],
+            "{grown:#?}"
+        );
+        world
+            .until("the pool is an owner of the copy", async || {
+                Ok(owners(&world, &machines["p-0"]).await?.contains(&pool["metadata"]["uid"]).then_some(()))
+            })
+            .await?;
+        world.is_settled().await
     });
 }

@@ -3,6 +3,7 @@
 //! A copy is a ControllerRevision that the pool owns. The content of a revision contains it as well, beside the template,
 //! so that a later revision with the same template uses the same copy, and a lost copy can be made again.
 
+pub mod hand_over;
 pub mod policy;
 mod resolve;
 pub mod source;
@@ -35,6 +36,9 @@ pub const FIELD: &str = "vmpoolPins";
 
 /// The field of the spec of a pool that contains the template of its machines.
 const TEMPLATE: &str = "virtualMachineTemplate";
+
+/// The labels that only pins have. An instance type that KubeVirt captured lacks the second one.
+pub const LABELS: &str = "instancetype.kubevirt.io/object-kind,vmpool.dev/pool-uid";
 
 /// The reasons why a template cannot be resolved.
 pub const REASONS: [&str; 6] = [

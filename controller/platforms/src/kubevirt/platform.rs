@@ -172,6 +172,8 @@ impl Revisions<PoolObject> for KubeVirt {
 }
 
 impl Pins<PoolObject, MachineObject> for KubeVirt {
+    const LABELS: Option<&'static str> = Some(pins::LABELS);
+
     fn has_references(spec: &Value) -> bool {
         pins::has_references(spec)
     }
@@ -215,6 +217,9 @@ impl Pins<PoolObject, MachineObject> for KubeVirt {
     }
     fn keep(live: &Value, machine: &ObjectId) -> Option<Value> {
         pins::keep(live, machine)
+    }
+    fn hand_over(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
+        pins::hand_over::hand_over(pin, machines)
     }
 }
 

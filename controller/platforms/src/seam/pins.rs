@@ -81,6 +81,9 @@ pub struct Copied {
 /// use the same content even if the objects change. A template contains its copies after [`Pins::resolve`] or
 /// [`Pins::inherit`], and so does the stored revision.
 pub trait Pins<Pool, Machine>: Send + Sync + 'static {
+    /// The label selector of all pins; `None` if there are none.
+    const LABELS: Option<&'static str>;
+
     /// Whether a template refers to objects that the controller pins. If not, the controller calls no other function.
     fn has_references(template: &Value) -> bool;
 
@@ -122,6 +125,11 @@ pub trait Pins<Pool, Machine>: Send + Sync + 'static {
     /// The JSON patch that makes a machine, which the pool releases, a further owner of a pin, so that the pin stays when the
     /// pool is deleted; `None` if the object is no pin or has this owner. It fails if the object has changed.
     fn keep(live: &Value, machine: &ObjectId) -> Option<Value>;
+
+    /// The JSON patch that makes the machines which use a pin its owners instead of the pool, so that another controller
+    /// does not delete it with the revisions of the pool; `None` if no pool owns it, or no machine uses it. It fails if the
+    /// object has changed.
+    fn hand_over(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value>;
 }
 
 /// For platforms whose templates refer to no such objects.
@@ -129,6 +137,8 @@ pub trait Pins<Pool, Machine>: Send + Sync + 'static {
 pub struct NoPins;
 
 impl<Pool, Machine> Pins<Pool, Machine> for NoPins {
+    const LABELS: Option<&'static str> = None;
+
     fn has_references(_: &Value) -> bool {
         false
     }
@@ -164,6 +174,9 @@ impl<Pool, Machine> Pins<Pool, Machine> for NoPins {
         &[]
     }
     fn keep(_: &Value, _: &ObjectId) -> Option<Value> {
+        None
+    }
+    fn hand_over(_: &ObjectMeta, _: &[ObjectId]) -> Option<Value> {
         None
     }
 }
