@@ -10,13 +10,15 @@ use kube::Client;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use vmpool_api::names::is_dns_subdomain;
-use vmpool_engine::admission::{Found, Lookup, LookupResult, Pending, Subject};
+use vmpool_engine::admission::{DryRun, DryRunResult, Found, Lookup, LookupResult, Pending, Subject};
 use vmpool_runtime::Env;
 
 use crate::callers::Caller;
 use crate::metrics::{Metrics, ReadResult, Resource};
+use create::create;
 use get::{Selection, get};
 
+mod create;
 mod get;
 
 /// The deadline of one read. kube-apiserver waits ten seconds for the response to a review.
@@ -67,7 +69,7 @@ impl Reader {
         loop {
             let lookups = pending.lookups();
             if lookups.is_empty() {
-                return;
+                break;
             }
             let reads = lookups.into_iter().map(|lookup| {
                 let count = counts.entry(lookup.subject).or_default();
@@ -83,6 +85,33 @@ impl Reader {
             let results: Vec<LookupResult> = concurrently(reads).await;
             pending.add(results);
         }
+        // The result shows how the platform validates objects that another client chose.
+        let dry_run = pending.dry_run().filter(|_| caller == Caller::ApiServer);
+        if let Some(dry_run) = dry_run {
+            pending.add_dry_run(self.create(namespace, &dry_run, deadline).await);
+        }
+    }
+
+    /// Creates an object as a dry run, and counts that as a read.
+    async fn create(&self, namespace: &str, dry_run: &DryRun, deadline: Duration) -> DryRunResult {
+        let Some(path) = path(dry_run.api_version, Some(namespace), dry_run.plural, None) else {
+            return DryRunResult::Accepted;
+        };
+        let left = deadline.saturating_sub(self.env.uptime()).min(DEADLINE);
+        let request = async {
+            let _permit = self.permits.acquire().await;
+            create(&self.client, dry_run, &path).await
+        };
+        let result = match self.env.timeout(left, request).await {
+            Ok(result) => result,
+            Err(elapsed) => DryRunResult::Failed(elapsed.to_string()),
+        };
+        if let DryRunResult::Failed(reason) = &result {
+            tracing::warn!(path, reason, "creating an object as a dry run for a review failed");
+        }
+        let failed = matches!(result, DryRunResult::Failed(_));
+        self.metrics.read(Resource::Machine, if failed { ReadResult::Failed } else { ReadResult::Found });
+        result
     }
 
     /// The object at a path of the API, whose names are valid.

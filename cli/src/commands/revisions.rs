@@ -87,10 +87,17 @@ pub(crate) async fn diff<P: View>(
     let stored = list::<P>(cluster, &object, &facts).await?;
     let found = find(&stored, &arguments.revision, &arguments.pool)?;
     let yaml = |template: &Value| serde_yaml_ng::to_string(template).context("writing YAML");
-    let (from, to) = (yaml(&P::canonical(&P::template(&object)))?, yaml(&P::canonical(&found.content))?);
-    if from == to {
+    let (current, stored) = (P::canonical(&P::template(&object)), P::canonical(&found.content));
+    if current == stored {
         return write(&format!("revision {} has the template of the pool\n", found.revision));
     }
+    // The template as users wrote it, for example with their spelling of quantities.
+    let written = |template: &Value| json!({ TEMPLATE: template });
+    let (from, to) = match P::stored_template(&found.content) {
+        Some(template) => (written(&pool["spec"][TEMPLATE]), written(&template)),
+        None => (current, stored),
+    };
+    let (from, to) = (yaml(&from)?, yaml(&to)?);
     let names = (format!("pool {}", arguments.pool), format!("revision {}", found.revision));
     write(&unified(&from, &to, &names))
 }

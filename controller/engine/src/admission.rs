@@ -6,6 +6,7 @@
 //! its fields, so that the messages use the names of its API.
 
 pub mod count;
+mod dry_run;
 mod finding;
 mod lookup;
 pub mod record;
@@ -15,6 +16,7 @@ mod rule;
 pub mod scale;
 mod verdict;
 
+pub use dry_run::{Cause, DryRun, DryRunResult};
 pub use finding::{Checked, Refusal, Refusals, Warning, quoted, refuse, shortened};
 pub use lookup::{Found, Lookup, LookupResult, Subject};
 pub use request::{Request, Users};

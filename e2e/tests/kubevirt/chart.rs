@@ -1,6 +1,7 @@
 //! Admission, targeted removal and expansion of KubeVirt pools, with the webhook, the aggregated API and the roles of the chart.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 use vmpool_installation::installation::{GuardOptions, Installation, cluster_options, kubevirt_definitions};
 use vmpool_installation::workspace_root;
 use vmpool_test_cluster::control_plane::ControlPlane;
+use vmpool_test_cluster::deadline::Deadline;
 
 use crate::pins::{self, small, write};
 use crate::pools::spec;
@@ -200,6 +202,56 @@ async fn expansion(world: &World<'_>) -> Result<()> {
     Ok(())
 }
 
+/// When the platform rejects a machine, then the webhook rejects the pool, with the error of the platform.
+async fn machines_are_validated(place: &Place<'_>) -> Result<()> {
+    let name = "no-thirteen-gigabytes";
+    let kind = |kind: &str| json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": { "name": name } });
+    let mut policy = kind("ValidatingAdmissionPolicy");
+    policy["spec"] = json!({
+        "matchConstraints": { "resourceRules": [{
+            "apiGroups": ["kubevirt.io"], "apiVersions": ["v1"], "operations": ["CREATE"],
+            "resources": ["virtualmachines"],
+        }] },
+        "validations": [{
+            "expression": "object.spec.template.spec.domain.?memory.?guest.orValue('') != '13Gi'",
+            "message": "thirteen gigabytes are unlucky",
+        }],
+    });
+    let mut binding = kind("ValidatingAdmissionPolicyBinding");
+    binding["spec"] = json!({ "policyName": name, "validationActions": ["Deny"] });
+    let policies = "/apis/admissionregistration.k8s.io/v1";
+    place.ask(Method::POST, &format!("{policies}/validatingadmissionpolicies"), &policy).await?;
+    place.ask(Method::POST, &format!("{policies}/validatingadmissionpolicybindings"), &binding).await?;
+    let mut unlucky = spec(1);
+    unlucky["virtualMachineTemplate"]["spec"]["template"]["spec"]["domain"]["memory"]["guest"] =
+        json!("13Gi");
+    let mut unlucky = pool("v1beta1", &unlucky);
+    unlucky["metadata"]["name"] = json!("unlucky");
+    // The API server needs a moment until a policy is in effect.
+    let all = format!("{}?dryRun=All", pools("v1beta1"));
+    let deadline = Deadline::after(Duration::from_secs(30));
+    let text = loop {
+        match place.send_as(EDITOR, Method::POST, &all, &unlucky).await? {
+            Err(status) => break status.message,
+            Ok(_) if deadline.is_over() => {
+                anyhow::bail!("the pool is accepted although its machines would not be")
+            }
+            Ok(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+        }
+    };
+    ensure!(text.contains("thirteen gigabytes are unlucky") && text.contains("K27"), "{text}");
+    // The account of the webhook creates no machine except as a dry run.
+    let machine = json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": { "name": "other" },
+        "spec": { "runStrategy": "Halted", "template": { "spec": { "domain": { "devices": {}, "memory": { "guest": "1Gi" } } } } },
+    });
+    let machines = format!("/apis/kubevirt.io/v1/namespaces/{NAMESPACE}/virtualmachines");
+    let webhook = "system:serviceaccount:vmpool-system:vmpool-webhook";
+    let text = refused(place, webhook, Method::POST, &machines, &machine).await?;
+    ensure!(text.contains("only as a dry run"), "{text}");
+    accepted(place, webhook, Method::POST, &format!("{machines}?dryRun=All"), &machine).await.map(drop)
+}
+
 /// Only the role `admin` may delete all pools with one request.
 async fn delete_of_all_pools(place: &Place<'_>) -> Result<()> {
     let all = format!("{}?dryRun=All", pools("v1beta1"));
@@ -233,6 +285,7 @@ fn the_chart_serves_admission_removal_and_expansion_of_kubevirt_pools() {
                 })
                 .await?;
             admission(&world.place).await?;
+            machines_are_validated(&world.place).await?;
             delete_of_all_pools(&world.place).await?;
             targeted_removal(&world).await?;
             expansion(&world).await

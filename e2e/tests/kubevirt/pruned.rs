@@ -15,6 +15,9 @@ use crate::world::run_with;
 use crate::{POOLS, Place, Unknown, minimal, run_to_end};
 
 const NAMESPACE: &str = "team";
+/// The fields that only vmpool has in the spec of a pool.
+const OWN_SETTINGS: [&str; 2] = ["instancetypePolicy", "maxProtection"];
+/// The fields that only vmpool has in its status.
 const OWN: [&str; 7] = [
     "observedGeneration",
     "availableReplicas",
@@ -30,11 +33,16 @@ async fn prune(place: &Place<'_>) -> Result<()> {
     let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{POOLS}");
     let mut definition = place.ask(Method::GET, &path, &Value::Null).await?;
     for version in definition["spec"]["versions"].as_array_mut().context("it has versions")? {
-        let fields =
-            version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"].as_object_mut();
-        let fields = fields.context("it has status fields")?;
-        let removed = OWN.iter().filter(|field| fields.remove(**field).is_some()).count();
-        ensure!(removed == OWN.len(), "the definition has other fields: {fields:?}");
+        let schema = version["schema"]["openAPIV3Schema"].as_object_mut().context("it has a schema")?;
+        // The rules of vmpool are about its own fields.
+        schema.remove("x-kubernetes-validations");
+        for (part, own) in [("spec", &OWN_SETTINGS[..]), ("status", &OWN[..])] {
+            let fields =
+                version["schema"]["openAPIV3Schema"]["properties"][part]["properties"].as_object_mut();
+            let fields = fields.with_context(|| format!("it has no {part}"))?;
+            let removed = own.iter().filter(|field| fields.remove(**field).is_some()).count();
+            ensure!(removed == own.len(), "the definition has other fields: {fields:?}");
+        }
     }
     place.ask(Method::PUT, &path, &definition).await?;
     let pool = place.pool("trial")?;

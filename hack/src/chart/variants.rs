@@ -233,6 +233,7 @@ impl Variant {
         add(self.gate && self.standalone && self.people, CLUSTER, "vmpool-cluster-instancetypes");
         let policy = &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
         add(self.gate, policy, "vmpool-claims");
+        add(self.gate && self.kubevirt, policy, "vmpool-webhook-dry-run");
         for group in self.groups() {
             add(self.gate, &["APIService"], group);
         }

@@ -82,13 +82,15 @@ label_values!(
         Instancetype => "instancetype",
         /// An object behind a volume, whose labels name an instance type or a preference.
         Volume => "volume",
+        /// A machine of a KubeVirt pool, which is created as a dry run.
+        Machine => "machine",
     }
 );
 
 label_values!(
-    /// The result of a read.
+    /// The result of a read, or of a dry run.
     pub(crate) ReadResult {
-        /// The object exists.
+        /// The object exists, or a dry run showed whether it is valid.
         Found => "found",
         /// The object does not exist.
         Absent => "absent",

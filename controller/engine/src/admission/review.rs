@@ -7,12 +7,15 @@
 //!                                           ▲                                      │
 //!                                           └──────────────────────────────────────┘
 //! ```
+//!
+//! Before the verdict, the program creates the object of [`Pending::dry_run`], if there is one, as a dry run.
 
 use std::fmt;
 
 use serde_json::Value;
 
 use super::count::Terms;
+use super::dry_run::{DryRun, DryRunResult};
 use super::lookup::{Lookup, LookupResult};
 use super::request::Request;
 use super::verdict::Verdict;
@@ -63,6 +66,14 @@ pub trait Pending {
 
     /// Adds the results of reads.
     fn add(&mut self, results: Vec<LookupResult>);
+
+    /// The object to create as a dry run after all reads. Programs without the permission do not create it.
+    fn dry_run(&self) -> Option<DryRun> {
+        None
+    }
+
+    /// Adds the result of the dry run.
+    fn add_dry_run(&mut self, _: DryRunResult) {}
 
     /// The verdict, given the results so far. An object without a result counts as not read.
     fn verdict(self: Box<Self>) -> Verdict;

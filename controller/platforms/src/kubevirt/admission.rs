@@ -9,13 +9,15 @@
 //! 3. the types of all parts that the request changes. An error is a bad request;
 //! 4. all other rules, each for the part that the request changes. A pool whose template became invalid can still be
 //!    scaled, labeled and deleted;
-//! 5. warnings that depend on the other pools of the namespace, if no rule rejects the request.
+//! 5. if no rule rejects the request: warnings that depend on the other pools of the namespace, and the validation of a machine,
+//!    which the webhook creates as a dry run if the template changed.
 //!
-//! Every rule of the definition of vmpool is repeated here, because the cluster may have KubeVirt's definition. KubeVirt
-//! validates the machines that a pool creates. Its rules about machines are not repeated, except those about the names that
-//! the controller rewrites.
+//! Every rule of the definition of vmpool is repeated here, because the cluster may have KubeVirt's definition. KubeVirt's rules
+//! about machines are not repeated, except those about the names that the controller rewrites: KubeVirt validates the machine
+//! of the dry run.
 
 mod decode;
+mod dry_run;
 mod evaluation;
 mod findings;
 mod machine;
@@ -28,10 +30,10 @@ mod settings;
 mod size;
 mod volumes;
 
-use serde_json::Value;
 use vmpool_api::kubevirt::POOL_GROUP;
 use vmpool_engine::admission::{
-    Found, Kind, Lookup, LookupResult, Pending, Request, Review, Rules, ScaleGuard, Users, Verdict,
+    DryRun, DryRunResult, Kind, Lookup, LookupResult, Pending, Request, Review, Rules, ScaleGuard, Users,
+    Verdict,
 };
 
 pub use rule::{Rule, Scope};
@@ -73,8 +75,8 @@ impl Rules for KubevirtRules {
     fn review<'a>(&'a self, request: Request<'a>) -> Review<'a> {
         match begin(&self.users, request) {
             Evaluation::Decided(verdict) => Review::Decided(verdict),
-            Evaluation::NeedsPools(request) => {
-                Review::NeedsFacts(Box::new(PendingReview { request: *request, pools: None, is_read: false }))
+            Evaluation::NeedsFacts(request) => {
+                Review::NeedsFacts(Box::new(PendingReview { request: *request, is_read: false }))
             }
         }
     }
@@ -84,25 +86,34 @@ impl Rules for KubevirtRules {
     }
 }
 
-/// A request, and the result of its lookup.
+/// A request, and whether its lookup is done.
 struct PendingReview<'a> {
     request: PendingRequest<'a>,
-    pools: Option<Found<Value>>,
     is_read: bool,
 }
 
 impl Pending for PendingReview<'_> {
     fn lookups(&self) -> Vec<Lookup> {
-        if self.is_read { Vec::new() } else { vec![self.request.lookup().clone()] }
+        self.request.lookup().filter(|_| !self.is_read).cloned().into_iter().collect()
     }
 
     fn add(&mut self, results: Vec<LookupResult>) {
-        self.pools = results.into_iter().find_map(|(_, found)| found);
         self.is_read = true;
+        if let Some(pools) = results.into_iter().find_map(|(_, found)| found) {
+            self.request.compare(&pools);
+        }
+    }
+
+    fn dry_run(&self) -> Option<DryRun> {
+        self.request.dry_run()
+    }
+
+    fn add_dry_run(&mut self, result: DryRunResult) {
+        self.request.add_dry_run(&result);
     }
 
     fn verdict(self: Box<Self>) -> Verdict {
-        self.request.finish(self.pools.as_ref())
+        self.request.verdict()
     }
 }
 

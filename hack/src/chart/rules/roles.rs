@@ -97,7 +97,8 @@ const WEBHOOK_NAMESPACED: Grants = &[
     ("snapshot.storage.k8s.io/volumesnapshots", "get"),
 ];
 
-const WEBHOOK_KUBEVIRT: Grants = &[("pool.kubevirt.io/virtualmachinepools", "list")];
+const WEBHOOK_KUBEVIRT: Grants =
+    &[("pool.kubevirt.io/virtualmachinepools", "list"), ("kubevirt.io/virtualmachines", "create")];
 
 const WEBHOOK_IMAGES_CLUSTER: Grants = &[("/namespaces", "get")];
 

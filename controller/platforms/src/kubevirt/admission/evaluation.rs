@@ -3,24 +3,28 @@
 use serde_json::Value;
 use vmpool_api::kubevirt::annotations::{INSTANCETYPE_POLICY, SCALE_IN_TARGETS};
 use vmpool_engine::admission::count::{self, Change, Count, Terms};
-use vmpool_engine::admission::{Found, Lookup, Outcome, Request, Users, Verdict, record};
+use vmpool_engine::admission::{
+    DryRun, DryRunResult, Found, Lookup, Outcome, Request, Users, Verdict, record,
+};
 
 use super::findings::Findings;
 use super::neighbors::{self, Compared};
 use super::pool::{MACHINE, Pool, same};
 use super::rule::Rule;
-use super::{decode, machine, name, selectors, settings, size, volumes};
+use super::{decode, dry_run, machine, name, selectors, settings, size, volumes};
 use crate::value::field;
 
 /// The names of count and policy in messages. No policy of KubeVirt restricts who may lower the count.
 const TERMS: Terms = Terms { policy: "spec.scaleInStrategy", explicit: "", absent: 1 };
 
-/// A request that is valid by itself, and whose warnings depend on the other pools of the namespace.
+/// A request that is valid by itself, and whose verdict depends on the other pools of the namespace, or on whether the API
+/// server accepts a machine of the pool.
 #[derive(Clone, Debug)]
 pub(super) struct PendingRequest<'a> {
     pool: Pool<'a>,
     compared: Compared,
-    lookup: Lookup,
+    lookup: Option<Lookup>,
+    template_changed: bool,
     findings: Findings,
 }
 
@@ -28,7 +32,7 @@ pub(super) struct PendingRequest<'a> {
 #[derive(Debug)]
 pub(super) enum Evaluation<'a> {
     Decided(Verdict),
-    NeedsPools(Box<PendingRequest<'a>>),
+    NeedsFacts(Box<PendingRequest<'a>>),
 }
 
 fn decided(outcome: Outcome) -> Evaluation<'static> {
@@ -67,12 +71,12 @@ pub(super) fn begin<'a>(users: &Users, request: Request<'a>) -> Evaluation<'a> {
     }
     rules(request.user, old, new, &mut findings);
     let compared = Compared::of(old, new);
-    match compared.lookup().filter(|_| !findings.rejects()) {
-        Some(lookup) => {
-            Evaluation::NeedsPools(Box::new(PendingRequest { pool: new, compared, lookup, findings }))
-        }
-        None => Evaluation::Decided(findings.verdict()),
+    let (lookup, template_changed) = (compared.lookup(), changed(old, new, "virtualMachineTemplate"));
+    if findings.rejects() || lookup.is_none() && !template_changed {
+        return Evaluation::Decided(findings.verdict());
     }
+    let pending = PendingRequest { pool: new, compared, lookup, template_changed, findings };
+    Evaluation::NeedsFacts(Box::new(pending))
 }
 
 fn changed(old: Option<Pool<'_>>, new: Pool<'_>, part: &str) -> bool {
@@ -150,16 +154,28 @@ fn data_volumes_replaced(old: Pool<'_>, new: Pool<'_>, findings: &mut Findings) 
 }
 
 impl PendingRequest<'_> {
-    /// The list of all pools of the namespace.
-    pub(super) fn lookup(&self) -> &Lookup {
-        &self.lookup
+    /// The list of all pools of the namespace, if something is to be compared with them.
+    pub(super) fn lookup(&self) -> Option<&Lookup> {
+        self.lookup.as_ref()
     }
 
-    /// The verdict, given the list; `None` if the webhook does not read it for this client.
-    pub(super) fn finish(mut self, pools: Option<&Found<Value>>) -> Verdict {
-        if let Some(pools) = pools {
-            neighbors::check(self.pool, self.compared, pools, &mut self.findings);
-        }
+    /// Adds the list.
+    pub(super) fn compare(&mut self, pools: &Found<Value>) {
+        neighbors::check(self.pool, self.compared, pools, &mut self.findings);
+    }
+
+    /// A machine that the API server is to validate.
+    pub(super) fn dry_run(&self) -> Option<DryRun> {
+        if self.template_changed { dry_run::of(self.pool) } else { None }
+    }
+
+    /// Adds the result of the validation.
+    pub(super) fn add_dry_run(&mut self, result: &DryRunResult) {
+        dry_run::check(self.pool, result, &mut self.findings);
+    }
+
+    /// The verdict, given what was added.
+    pub(super) fn verdict(self) -> Verdict {
         self.findings.verdict()
     }
 }

@@ -35,6 +35,8 @@ rules! {
     ReservedKeys "K24" Invalid Template "Labels and annotations of machines do not use the prefix vmpool.dev, except vmpool.dev/refresh-instancetype";
     MaxProtection "K25" Invalid Part "maxProtection is a duration from 1m to 720h";
     PolicyChanged "K26" Invalid Update "instancetypePolicy does not change while the pool has machines";
+    MachineRejected "K27" Invalid Template "The API server accepts a machine of the pool, which the webhook creates as a \
+    dry run if the template names no instance type and no preference";
     EmptiedPool "W17" Warning Update "replicas does not go to zero";
     LongName "K30" Warning Create "The name of a pool has at most 52 characters";
     UnknownField "K31" Warning Part "The spec has no fields that vmpool does not know, except in the machine template";
@@ -46,4 +48,5 @@ rules! {
     TypeConflict "K37" Warning Template "A machine template with instancetype does not set CPU or memory";
     LiveUpdateLimit "K38" Warning Template "Sockets and memory of the guest are at most their maximum";
     WaitAsReceiver "K39" Warning Template "runStrategy is not WaitAsReceiver";
+    MachineNotValidated "K40" Warning Template "The webhook can create a machine of the pool as a dry run";
 }

@@ -1,4 +1,5 @@
 mod corpus;
+mod dry_run;
 mod page;
 mod samples;
 mod updates;
@@ -50,8 +51,7 @@ fn among(user: &str, old: Option<&Value>, new: &Value, others: Option<&Found<Val
         Review::Decided(verdict) => verdict,
         Review::NeedsFacts(mut pending) => {
             let lookups = pending.lookups();
-            assert_eq!(lookups.len(), 1);
-            assert!(lookups[0].reveals && lookups[0].name.is_none());
+            assert!(lookups.iter().all(|lookup| lookup.reveals && lookup.name.is_none()));
             pending.add(lookups.into_iter().map(|lookup| (lookup, others.cloned())).collect());
             assert!(pending.lookups().is_empty());
             pending.verdict()

@@ -1,0 +1,96 @@
+//! Creates an object as a dry run. The API server and the webhooks of the platform validate it, and nothing is stored.
+
+use http_body_util::{BodyExt as _, Limited};
+use kube::Client;
+use kube::client::Body;
+use serde_json::Value;
+use vmpool_engine::admission::{Cause, DryRun, DryRunResult};
+use vmpool_runtime::telemetry;
+
+use crate::bounded_json;
+
+/// The maximum size of a response in bytes. The API server returns the whole object.
+const MAX_SIZE: usize = 2 << 20;
+
+/// Creates the object in the collection at a path.
+pub(super) async fn create(client: &Client, dry_run: &DryRun, path: &str) -> DryRunResult {
+    send(client, dry_run, path).await.unwrap_or_else(DryRunResult::Failed)
+}
+
+async fn send(client: &Client, dry_run: &DryRun, path: &str) -> Result<DryRunResult, String> {
+    let body = serde_json::to_vec(&dry_run.object).map_err(|error| error.to_string())?;
+    let request = http::Request::post(format!("{path}?dryRun=All&fieldValidation=Ignore"))
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(Body::from(body))
+        .map_err(|error| error.to_string())?;
+    let response = client.send(request).await.map_err(|error| telemetry::with_causes(&error))?;
+    let code = response.status();
+    // The object is valid, or its kind does not exist.
+    if code.is_success() || code == http::StatusCode::NOT_FOUND {
+        return Ok(DryRunResult::Accepted);
+    }
+    let body =
+        Limited::new(response.into_body(), MAX_SIZE).collect().await.map_err(|error| error.to_string())?;
+    let status = bounded_json::read(&body.to_bytes(), &["reason", "message", "details.causes"], MAX_SIZE);
+    Ok(result(code, &status.unwrap_or_default()))
+}
+
+/// The result of a rejected request.
+fn result(code: http::StatusCode, status: &Value) -> DryRunResult {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    match text(&status["reason"]).as_str() {
+        // The API server looks for an object with the name after it has validated the new one.
+        "AlreadyExists" => DryRunResult::Accepted,
+        "Invalid" => {
+            let causes = status["details"]["causes"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let mut causes: Vec<Cause> = causes
+                .iter()
+                .map(|cause| Cause { field: text(&cause["field"]), message: text(&cause["message"]) })
+                .collect();
+            if causes.is_empty() {
+                causes.push(Cause { field: String::new(), message: text(&status["message"]) });
+            }
+            DryRunResult::Invalid(causes)
+        }
+        // For example an exhausted quota, or a missing permission of the webhook: the pool may still be valid.
+        _ => {
+            let message = text(&status["message"]);
+            DryRunResult::Failed(if message.is_empty() {
+                format!("the API server returned {code}")
+            } else {
+                message
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::StatusCode;
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn invalid(field: &str, message: &str) -> DryRunResult {
+        DryRunResult::Invalid(vec![Cause { field: field.to_owned(), message: message.to_owned() }])
+    }
+
+    #[rstest]
+    #[case::causes(
+        422,
+        json!({ "reason": "Invalid", "message": "denied", "details": { "causes": [{ "field": "spec.x", "message": "no" }] } }),
+        invalid("spec.x", "no")
+    )]
+    #[case::no_causes(422, json!({ "reason": "Invalid", "message": "denied" }), invalid("", "denied"))]
+    #[case::the_name_is_used(409, json!({ "reason": "AlreadyExists", "message": "exists" }), DryRunResult::Accepted)]
+    #[case::a_quota(
+        403, json!({ "reason": "Forbidden", "message": "exceeded quota" }), DryRunResult::Failed("exceeded quota".into())
+    )]
+    #[case::no_status(
+        500, Value::Null, DryRunResult::Failed("the API server returned 500 Internal Server Error".into())
+    )]
+    fn a_rejected_request_is(#[case] code: u16, #[case] status: Value, #[case] expected: DryRunResult) {
+        assert_eq!(result(StatusCode::from_u16(code).unwrap(), &status), expected);
+    }
+}
