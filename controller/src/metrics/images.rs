@@ -155,8 +155,8 @@ impl ImageMetrics {
             ),
             unreferenced: registry.register(
                 "vmpool_vmdi_unreferenced_since_timestamp_seconds",
-                "seconds since 1970",
-                "Since when no object refers to the disk image; no series while one does",
+                "seconds",
+                "Since when no object refers to the disk image, in Unix time; no series while one does",
                 Family::default(),
             ),
             blocked: registry.register(

@@ -53,11 +53,13 @@ fn every_metric_is_on_the_page_and_in_the_reference() {
     let metrics = Metrics::new(&env(&ManualClock::new(), 0));
     let (page, reference) = (metrics.page(), reference::part());
     for metric in metrics.catalogue() {
-        // Requests have no series before the first one, pools none before a pass, and platforms none on a standby.
+        // Requests have no series before the first one, pools, images and wrappers none before a pass, and platforms
+        // none on a standby.
         let stem = metric.name.trim_end_matches(metric.kind.suffix());
-        let unknown_beforehand = ["vmpool_api_", "vmpool_pool_", "vmpool_platform_"]
-            .iter()
-            .any(|start| metric.name.starts_with(start));
+        let unknown_beforehand =
+            ["vmpool_api_", "vmpool_pool_", "vmpool_platform_", "vmpool_vmdi_", "vmpool_wrapper_"]
+                .iter()
+                .any(|start| metric.name.starts_with(start));
         assert!(unknown_beforehand || page.contains(&format!("# TYPE {stem} ")), "{stem}\n{page}");
         assert!(reference.contains(&format!("| `{}` | {} |", metric.name, metric.kind)), "{}", metric.name);
     }

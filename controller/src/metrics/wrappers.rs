@@ -97,8 +97,8 @@ impl WrapperMetrics {
             ),
             waiting: registry.register(
                 "vmpool_wrapper_waiting_since_timestamp_seconds",
-                "seconds since 1970",
-                "Since when the image is ready of the wrapper that has waited longest for its first machine; no series without such a wrapper",
+                "seconds",
+                "Since when the image is ready of the wrapper that has waited longest for its first machine, in Unix time; no series without such a wrapper",
                 Family::default(),
             ),
             mismatch: registry.register(
