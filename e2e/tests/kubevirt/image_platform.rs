@@ -120,15 +120,15 @@ fn the_spec_of_a_data_volume_cannot_be_changed() {
         apply(&place.cluster.admin(), &policies, None).await?;
         place.put(import("a", "http://images.vmpool.example/a.raw")).await?;
         let path = format!("{}/a", place.path(DATA_VOLUME_API_VERSION, "DataVolume")?);
-        let change =
-            json!({ "spec": { "source": { "http": { "url": "http://images.vmpool.example/b.raw" } } } });
         let deadline = Deadline::after(Duration::from_mins(1));
-        // A policy takes effect a while after it was created.
-        while place.send(Method::PATCH, &path, &change).await?.is_ok() {
+        // A policy takes effect a while after it was created. Each attempt must be a change of what is stored then.
+        for attempt in 0.. {
+            let url = format!("http://images.vmpool.example/{attempt}.raw");
+            let change = json!({ "spec": { "source": { "http": { "url": url } } } });
+            if place.send(Method::PATCH, &path, &change).await?.is_err() {
+                break;
+            }
             ensure!(!deadline.is_over(), "the change was accepted");
-            let back =
-                json!({ "spec": { "source": { "http": { "url": "http://images.vmpool.example/a.raw" } } } });
-            let _ = place.send(Method::PATCH, &path, &back).await?;
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         let label = json!({ "metadata": { "labels": { "a": "b" } } });
