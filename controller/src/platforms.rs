@@ -8,13 +8,13 @@ use vmpool_platforms::{Dvp, KubeVirt, OtherController, Platform};
 use vmpool_runtime::lease::Fence;
 
 use crate::definitions::{self, Known};
-use crate::hand_over;
 use crate::images;
 use crate::lead::{Dependencies, LeaderHealth, Shared, reconcile_platform};
 use crate::metrics::PlatformState;
 use crate::options::PlatformName;
 use crate::other_controller::{self, OtherControllerState};
 use crate::platform_state::ShownState;
+use crate::release_pins;
 use crate::source_watches;
 
 /// Reconciles the pools of these platforms and disk images until `stop`, each while the cluster has the
@@ -156,7 +156,7 @@ async fn until_off<P: Platform>(
     shown: &ShownState,
     stop: &CancellationToken,
 ) -> bool {
-    let (mut events, mut handing_over) = (None, None);
+    let (mut events, mut release) = (None, None);
     loop {
         let now = state.borrow_and_update().clone();
         match &now {
@@ -170,11 +170,11 @@ async fn until_off<P: Platform>(
                 shown.set(PlatformState::Blocked, why.clone());
                 let report = || other_controller::report::<P>(shared.clone(), state.clone());
                 events.get_or_insert_with(|| shared.env().spawn("events of blocked pools", report()));
-                let hand_over = || {
+                let release_pins = || {
                     let shared = shared.clone();
-                    async move { hand_over::run::<P>(&shared).await }
+                    async move { release_pins::run::<P>(&shared).await }
                 };
-                handing_over.get_or_insert_with(|| shared.env().spawn("handing over of pins", hand_over()));
+                release.get_or_insert_with(|| shared.env().spawn("release of pins", release_pins()));
             }
             OtherControllerState::Unknown => {}
         }

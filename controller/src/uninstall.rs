@@ -15,8 +15,8 @@ use vmpool_platforms::{ApiObject, Dvp, Finalizers, KubeVirt, OtherController, Pl
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::LeaseConfig;
 
-use crate::hand_over::{self, HandOver};
 use crate::options::PlatformName;
+use crate::release_pins::{self, Released};
 use crate::watch::{Broken, Scope, list};
 use crate::watches::api;
 
@@ -50,6 +50,12 @@ pub enum UninstallError {
     /// Objects change all the time.
     #[error("{0} finalizers remain, because the objects change all the time")]
     Remain(usize),
+}
+
+impl From<Broken> for UninstallError {
+    fn from(error: Broken) -> Self {
+        Self::List(vmpool_runtime::telemetry::with_causes(&error))
+    }
 }
 
 /// Takes the lease from the leader, waits until it has stopped, and removes the finalizers of the controller from all
@@ -115,7 +121,7 @@ async fn of_platform<P: Platform>(
     env: &Env,
     namespace: Option<&str>,
 ) -> Result<usize, UninstallError> {
-    hand_over_pins::<P>(client, env, namespace).await?;
+    release_pins::<P>(client, env, namespace).await?;
     if P::OtherController::EXISTS && other_may_run::<P>(client).await? {
         tracing::info!(platform = P::NAME, "another controller serves the pools and needs the finalizers");
         return Ok(0);
@@ -135,30 +141,23 @@ async fn of_platform<P: Platform>(
     Err(UninstallError::Remain(left))
 }
 
-/// Hands the pins over to the machines that use them. Another controller may reconcile the pools later, and delete them.
-async fn hand_over_pins<P: Platform>(
+/// Releases the pins to the machines that use them. Another controller may reconcile the pools later, and delete them.
+async fn release_pins<P: Platform>(
     client: &Client,
     env: &Env,
     namespace: Option<&str>,
 ) -> Result<(), UninstallError> {
-    for _ in 0..ROUNDS {
-        let found = match hand_over::patches::<P>(client, namespace).await {
-            Ok(found) => found,
-            Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => return Ok(()),
-            Err(error) => return Err(UninstallError::List(vmpool_runtime::telemetry::with_causes(&error))),
-        };
-        if found.is_empty() {
-            return Ok(());
+    let send = |Released { namespace, name, patch }: Released| async move {
+        let revisions: Api<ControllerRevision> = Api::namespaced(client.clone(), &namespace);
+        match revisions.patch_metadata(&name, &PatchParams::default(), &Patch::<()>::Json(patch)).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if [404, 409, 422].contains(&status.code) => Ok(()),
+            Err(error) => Err(UninstallError::Patch(error)),
         }
-        for HandOver { namespace, name, operations } in found {
-            let Ok(operations) = serde_json::from_value(operations) else { continue };
-            let revisions: Api<ControllerRevision> = Api::namespaced(client.clone(), &namespace);
-            let patch = Patch::<()>::Json(operations);
-            match revisions.patch_metadata(&name, &PatchParams::default(), &patch).await {
-                Ok(_) => {}
-                Err(kube::Error::Api(status)) if [404, 409, 422].contains(&status.code) => {}
-                Err(error) => return Err(UninstallError::Patch(error)),
-            }
+    };
+    for _ in 0..ROUNDS {
+        if release_pins::round::<P, UninstallError, _>(client, namespace, send).await? == 0 {
+            return Ok(());
         }
         env.sleep(PAUSE).await;
     }
@@ -217,7 +216,7 @@ async fn sweep<K: ApiObject>(
     match listed.await {
         Ok(_) => {}
         Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => return Ok((0, 0)),
-        Err(error) => return Err(UninstallError::List(vmpool_runtime::telemetry::with_causes(&error))),
+        Err(error) => return Err(error.into()),
     }
     let (mut removed, mut changed) = (0, 0);
     for (namespace, name, patch) in patches {

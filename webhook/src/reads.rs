@@ -19,6 +19,7 @@ use create::create;
 use get::{Selection, get};
 
 mod create;
+mod exchange;
 mod get;
 
 /// The deadline of one read. kube-apiserver waits ten seconds for the response to a review.
@@ -97,21 +98,24 @@ impl Reader {
         let Some(path) = path(dry_run.api_version, Some(namespace), dry_run.plural, None) else {
             return DryRunResult::Accepted;
         };
-        let left = deadline.saturating_sub(self.env.uptime()).min(DEADLINE);
-        let request = async {
-            let _permit = self.permits.acquire().await;
-            create(&self.client, dry_run, &path).await
-        };
-        let result = match self.env.timeout(left, request).await {
-            Ok(result) => result,
-            Err(elapsed) => DryRunResult::Failed(elapsed.to_string()),
-        };
+        let result = self.limited(deadline, create(&self.client, dry_run, &path)).await;
+        let result = result.unwrap_or_else(DryRunResult::Failed);
         if let DryRunResult::Failed(reason) = &result {
             tracing::warn!(path, reason, "creating an object as a dry run for a review failed");
         }
         let failed = matches!(result, DryRunResult::Failed(_));
         self.metrics.read(Resource::Machine, if failed { ReadResult::Failed } else { ReadResult::Found });
         result
+    }
+
+    /// Waits for a request within the limits of all requests. `Err` if it takes too long.
+    async fn limited<T>(&self, deadline: Duration, request: impl Future<Output = T>) -> Result<T, String> {
+        let left = deadline.saturating_sub(self.env.uptime()).min(DEADLINE);
+        let permitted = async {
+            let _permit = self.permits.acquire().await;
+            request.await
+        };
+        self.env.timeout(left, permitted).await.map_err(|elapsed| elapsed.to_string())
     }
 
     /// The object at a path of the API, whose names are valid.
@@ -136,15 +140,8 @@ impl Reader {
         resource: Resource,
         deadline: Duration,
     ) -> Found<Value> {
-        let left = deadline.saturating_sub(self.env.uptime()).min(DEADLINE);
-        let read = async {
-            let _permit = self.permits.acquire().await;
-            get(&self.client, selection, path).await
-        };
-        let found = match self.env.timeout(left, read).await {
-            Ok(found) => found,
-            Err(elapsed) => Found::Failed(elapsed.to_string()),
-        };
+        let found = self.limited(deadline, get(&self.client, selection, path)).await;
+        let found = found.unwrap_or_else(Found::Failed);
         let result = match &found {
             Found::There(_) => ReadResult::Found,
             Found::Absent => ReadResult::Absent,

@@ -6,7 +6,8 @@ use axum::routing::post;
 use crate::state::{PlatformState, State};
 use crate::{handlers, images, types};
 
-/// The webhooks of each platform, and those of images, instance types and preferences. Other paths return 404, and methods other than POST return 405.
+/// The webhooks of each platform, and those of images, instance types and preferences. Other paths return 404, and methods
+/// other than POST return 405.
 pub fn router(state: &State) -> Router {
     let mut router = Router::new();
     for rules in state.rules.clone() {

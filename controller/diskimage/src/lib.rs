@@ -40,6 +40,7 @@
 
 pub mod admission;
 pub mod clone_permission;
+mod conditions;
 pub mod failure;
 pub mod grants;
 pub mod model;

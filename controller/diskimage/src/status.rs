@@ -1,7 +1,7 @@
 //! The status of an image as it is stored.
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use vmpool_api::diskimage::vm_disk_image::{
     VmDiskImageStatusClaim, VmDiskImageStatusDataSource, VmDiskImageStatusDataVolume,
     VmDiskImageStatusReferences, VmDiskImageStatusSnapshot,
@@ -9,6 +9,7 @@ use vmpool_api::diskimage::vm_disk_image::{
 use vmpool_api::diskimage::{self, VmDiskImageStatus};
 use vmpool_api::kubevirt;
 
+use crate::conditions::Conditions;
 use crate::failure::Reason;
 use crate::model::{
     Backing, Counts, DeletionBlocked, Image, Reference, ReferrerKind, Status, name_references,
@@ -102,21 +103,10 @@ fn conditions(
     references: &[Reference],
     now: Timestamp,
 ) -> Vec<Condition> {
-    let condition = |kind: &str, holds: bool, reason: &str, message: String| {
-        let status = if holds { "True" } else { "False" };
-        let before = stored
-            .and_then(|stored| stored.conditions.as_ref())
-            .and_then(|conditions| conditions.iter().find(|before| before.type_ == kind));
-        let since = before.filter(|before| before.status == status);
-        Condition {
-            type_: kind.to_owned(),
-            status: status.to_owned(),
-            reason: reason.to_owned(),
-            message,
-            observed_generation: Some(image.generation),
-            last_transition_time: since.map_or(Time(now), |before| before.last_transition_time.clone()),
-        }
-    };
+    let stored = stored.and_then(|stored| stored.conditions.as_ref());
+    let all = Conditions { stored, generation: Some(image.generation), now };
+    let condition =
+        |kind: &str, holds: bool, reason: &str, message: String| all.condition(kind, holds, reason, message);
     let mut conditions = Vec::new();
     if let Some(reason) = planned.reason {
         let holds = reason == Reason::Synced;

@@ -73,6 +73,16 @@ impl FromStr for NameBlock {
     }
 }
 
+/// The name of the machine of a pool with this ordinal.
+pub fn ordinal_name(pool: &str, ordinal: u64) -> String {
+    format!("{pool}-{ordinal}")
+}
+
+/// The ordinal of `name`, if it has the form of a name of this pool.
+pub fn ordinal_of(pool: &str, name: &str) -> Option<u64> {
+    name.strip_prefix(pool)?.strip_prefix('-')?.parse().ok()
+}
+
 /// Computes the names of a pool's machines.
 #[derive(Clone, Debug)]
 pub struct Namer {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kube::Resource;
 use serde_json::Value;
 use vmpool_engine::Action;
-use vmpool_engine::model::Preservation;
+use vmpool_engine::names::{ordinal_name, ordinal_of};
 use vmpool_platforms::{ApiObject, ClaimOf, Platform, Storage, Text, VolumeOf, VolumeUse};
 
 use crate::context::Context;
@@ -62,7 +62,7 @@ fn new_volumes<P: Platform>(pool: &PoolEntry<P>, templates: &Templates, batch: &
                     base.as_ref().and_then(|base| templates.of(base, to)).map(Text::value)
                 });
                 let old = base.as_ref().map(|base| P::Storage::new_volumes(base, &machine.name));
-                let preserved = pool.facts.preservation == Preservation::Always;
+                let preserved = pool.facts.preservation.includes_changed_storage();
                 (&machine.name, old.unwrap_or_default(), VolumeUse::Update { preserved })
             }
             _ => continue,
@@ -90,7 +90,6 @@ fn of_other_pools<P: Platform>(
         return;
     }
     let age = |object: &P::Pool| object.meta().creation_timestamp.as_ref().map(|time| time.0);
-    let prefix = format!("{}-", facts.id.name);
     let machines: HashSet<&Arc<str>> =
         volumes.values().flatten().map(|recipient| &recipient.machine).collect();
     context.pools.for_each(&facts.namespace, |other| {
@@ -99,12 +98,11 @@ fn of_other_pools<P: Platform>(
         let Some(shared) = shared.filter(|_| theirs.id.uid != facts.id.uid && !theirs.deleting) else { return };
         let is_older = (age(their_object), &theirs.id.uid) < (age(object), &facts.id.uid);
         for &machine in &machines {
-            let number = machine.strip_prefix(&*prefix).and_then(|number| number.parse::<usize>().ok());
-            let Some(number) = number else { continue };
-            let name = format!("{}-{number}", theirs.id.name);
+            let Some(ordinal) = ordinal_of(&facts.id.name, machine) else { continue };
+            let name = ordinal_name(&theirs.id.name, ordinal);
             let existing = context.machines.get(&facts.namespace, &name);
             let exists = existing.is_some_and(|found| found.facts.owner.as_ref() == Some(&theirs.id.uid));
-            if exists || is_older && number < theirs.desired {
+            if exists || is_older && usize::try_from(ordinal).is_ok_and(|ordinal| ordinal < theirs.desired) {
                 let why = format!(
                     "machine {machine} has no storage of its own, because pool {} also has a storage template {shared}, \
                      and its machine {name} gets the storage with this number. Use another name in one of the pools",

@@ -13,6 +13,7 @@ use vmpool_diskimage::model::{Backing, Claim, DataSource, Key, ReferrerKind, Sna
 use vmpool_diskimage::read::{self, backing, backing::Owned, referrer, wrapper::seen_image};
 use vmpool_diskimage::references::{Counted, Index};
 use vmpool_diskimage::{model, model::Image};
+use vmpool_platforms::controller_reference;
 
 use super::kinds::Loose;
 use super::table::{self, Table, key, version};
@@ -139,17 +140,14 @@ impl Store {
 
     /// An image is gone: deleted at this version, or missing in a list.
     pub(super) fn unset_image(&mut self, key: &Key, version: Option<u64>) -> Changed {
-        let gone = match version {
-            Some(version) => self.images.deleted(key, version),
-            None => self.images.missing(key),
-        };
-        if gone.is_some() {
+        let is_gone = self.images.remove(key, version).is_some();
+        if is_gone {
             self.touch_wrappers(key);
         }
-        changed(gone.is_some(), key.clone())
+        changed(is_gone, key.clone())
     }
 
-    /// The wrappers of an image must look again.
+    /// A change concerns the wrappers of an image.
     fn touch_wrappers(&mut self, image: &Key) {
         if let Some(wrapped) = &mut self.wrapped {
             wrapped.touch(self.index.referrers(image, ReferrerKind::Wrapper).cloned());
@@ -239,7 +237,5 @@ fn changed(is_new: bool, key: Key) -> Changed {
 /// The image that owns a permission to clone.
 pub(super) fn owner_of<K: kube::Resource>(object: &K) -> Changed {
     let namespace = object.meta().namespace.clone().unwrap_or_default();
-    let owners = object.meta().owner_references.iter().flatten();
-    let owner = owners.into_iter().find(|owner| owner.controller == Some(true));
-    owner.map(|owner| Key::new(namespace, &owner.name)).into_iter().collect()
+    controller_reference(object.meta()).map(|owner| Key::new(namespace, &owner.name)).into_iter().collect()
 }

@@ -5,10 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use vmpool_diskimage::model::Key;
 
-/// The key of an object.
-pub(super) fn key(metadata: &ObjectMeta) -> Key {
-    Key::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
-}
+pub(super) use vmpool_diskimage::read::key;
 
 /// The version of an object. Kubernetes allows to compare the versions of one resource as integers.
 pub(super) fn version(metadata: &ObjectMeta) -> u64 {
@@ -81,6 +78,14 @@ impl<T> Table<T> {
     /// Removes an object that a complete list lacks.
     pub(super) fn missing(&mut self, key: &Key) -> Option<T> {
         self.entries.remove(key).map(|(_, object)| object)
+    }
+
+    /// Removes an object that was deleted at this version, or that a complete list lacks.
+    pub(super) fn remove(&mut self, key: &Key, version: Option<u64>) -> Option<T> {
+        match version {
+            Some(version) => self.deleted(key, version),
+            None => self.missing(key),
+        }
     }
 
     /// A list begins.

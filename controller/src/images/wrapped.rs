@@ -29,22 +29,22 @@ impl Wrapped {
         std::mem::take(&mut self.touched)
     }
 
-    /// These wrappers must look again.
+    /// A change concerns these wrappers.
     pub(super) fn touch(&mut self, wrappers: impl IntoIterator<Item = Key>) {
         self.touched.extend(wrappers);
     }
 
-    /// The wrappers of other namespaces that name an image of this namespace, or of any if it is `None`.
-    pub(super) fn touch_strangers(&mut self, namespace: Option<&str>) {
-        let strangers = self.wrappers.iter().filter(|(key, object)| {
+    /// A change concerns the wrappers of other namespaces that name an image of this namespace, or of any if it is `None`.
+    pub(super) fn touch_of_other_namespaces(&mut self, namespace: Option<&str>) {
+        let concerned = self.wrappers.iter().filter(|(key, object)| {
             let named = object.spec.vm_disk_image_ref.namespace.as_deref();
             named.is_some_and(|named| *named != key.namespace && namespace.is_none_or(|one| one == named))
         });
-        let strangers: Vec<Key> = strangers.map(|(key, _)| key.clone()).collect();
-        self.touch(strangers);
+        let concerned: Vec<Key> = concerned.map(|(key, _)| key.clone()).collect();
+        self.touch(concerned);
     }
 
-    /// Stores a wrapper. Returns whether it is new.
+    /// Stores a wrapper.
     pub(super) fn set(&mut self, origin: Origin, key: Key, version: u64, object: Arc<Wrapper>) {
         if self.wrappers.put(origin, key.clone(), version, object).is_ok() {
             self.touched.insert(key);
@@ -53,7 +53,7 @@ impl Wrapped {
 
     /// A wrapper is gone: deleted at this version, or missing in a list.
     pub(super) fn unset(&mut self, key: &Key, version: Option<u64>) {
-        if remove(&mut self.wrappers, key, version) {
+        if self.wrappers.remove(key, version).is_some() {
             self.known_disks.remove(key);
             self.touched.insert(key.clone());
         }
@@ -84,7 +84,7 @@ impl Wrapped {
 
     /// A machine is gone.
     pub(super) fn unset_machine(&mut self, key: &Key, version: Option<u64>) {
-        if remove(&mut self.machines, key, version) {
+        if self.machines.remove(key, version).is_some() {
             self.touched.insert(key.clone());
         }
     }
@@ -103,7 +103,7 @@ impl Wrapped {
     /// A disk is gone.
     pub(super) fn unset_disk(&mut self, key: &Key, version: Option<u64>) {
         let machine = self.disks.get(key).map(|disk| disk.machine.clone());
-        if remove(&mut self.disks, key, version) {
+        if self.disks.remove(key, version).is_some() {
             self.touched.extend(machine);
         }
     }
@@ -134,14 +134,6 @@ impl Wrapped {
         self.known_disks.insert(wrapper.clone(), (disk.to_owned(), claim));
         changed
     }
-}
-
-fn remove<T>(table: &mut Table<T>, key: &Key, version: Option<u64>) -> bool {
-    match version {
-        Some(version) => table.deleted(key, version),
-        None => table.missing(key),
-    }
-    .is_some()
 }
 
 #[cfg(test)]

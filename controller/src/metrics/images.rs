@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -14,6 +13,7 @@ use vmpool_runtime::{label_set, words};
 
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 
+use super::followed::Followed;
 use super::labels::gauge;
 use super::pool_series::label;
 
@@ -114,11 +114,10 @@ pub(crate) struct ShownImages {
     pub(crate) transferring: usize,
 }
 
-type Source = Box<dyn Fn() -> Option<ShownImages> + Send + Sync>;
-
 /// The metrics of images.
+#[derive(Debug)]
 pub(crate) struct ImageMetrics {
-    source: Mutex<Option<Source>>,
+    shown: Followed<ShownImages>,
     phase: Family<PhaseLabels, Gauge>,
     references: Family<ReferenceLabels, Gauge>,
     unreferenced: Family<ImageLabels, Gauge>,
@@ -131,16 +130,10 @@ pub(crate) struct ImageMetrics {
     denied: Family<DeniedLabels, Counter>,
 }
 
-impl fmt::Debug for ImageMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ImageMetrics").finish_non_exhaustive()
-    }
-}
-
 impl ImageMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
         Self {
-            source: Mutex::default(),
+            shown: Followed::default(),
             phase: registry.register(
                 "vmpool_vmdi_phase",
                 "0 or 1",
@@ -206,7 +199,7 @@ impl ImageMetrics {
 
     /// Reads the images from `source` from now on.
     pub(crate) fn follow(&self, source: impl Fn() -> Option<ShownImages> + Send + Sync + 'static) {
-        *self.source.lock() = Some(Box::new(source));
+        self.shown.follow(source);
     }
 
     /// Counts the end of an attempt.
@@ -234,7 +227,7 @@ impl ImageMetrics {
     }
 
     pub(super) fn refresh(&self) {
-        let shown = self.source.lock().as_ref().and_then(|source| source()).unwrap_or_default();
+        let shown = self.shown.read().unwrap_or_default();
         self.phase.clear();
         self.references.clear();
         self.unreferenced.clear();

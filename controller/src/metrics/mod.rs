@@ -8,6 +8,7 @@
 
 mod api;
 mod disks;
+mod followed;
 mod images;
 mod label_values;
 mod labels;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -14,6 +13,7 @@ use vmpool_api::diskimage::values::WrapperPhase;
 use vmpool_runtime::metrics::{Registry, Values, Word};
 use vmpool_runtime::{label_set, words};
 
+use super::followed::Followed;
 use super::images::{ImageNamespace, phase};
 use super::labels::gauge;
 
@@ -62,23 +62,16 @@ impl ShownWrappers {
     }
 }
 
-type Source = Box<dyn Fn() -> Option<BTreeMap<String, ShownWrappers>> + Send + Sync>;
-
 /// The metrics of wrappers.
+#[derive(Debug)]
 pub(crate) struct WrapperMetrics {
-    source: Mutex<Option<Source>>,
+    shown: Followed<BTreeMap<String, ShownWrappers>>,
     phase: Family<WrapperLabels, Gauge>,
     waiting: Family<NamespaceLabels, Gauge>,
     mismatch: Family<NamespaceLabels, Gauge>,
     provisioning: Family<ProvisioningLabels, Histogram>,
     kicks: Family<NamespaceLabels, Counter>,
     recreated: Family<NamespaceLabels, Counter>,
-}
-
-impl fmt::Debug for WrapperMetrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WrapperMetrics").finish_non_exhaustive()
-    }
 }
 
 fn histogram() -> Histogram {
@@ -88,7 +81,7 @@ fn histogram() -> Histogram {
 impl WrapperMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
         Self {
-            source: Mutex::default(),
+            shown: Followed::default(),
             phase: registry.register(
                 "vmpool_wrapper_phase",
                 "wrappers",
@@ -133,7 +126,7 @@ impl WrapperMetrics {
         &self,
         source: impl Fn() -> Option<BTreeMap<String, ShownWrappers>> + Send + Sync + 'static,
     ) {
-        *self.source.lock() = Some(Box::new(source));
+        self.shown.follow(source);
     }
 
     /// Observes how long a wrapper took until it was ready for the first time.
@@ -155,7 +148,7 @@ impl WrapperMetrics {
     }
 
     pub(super) fn refresh(&self) {
-        let shown = self.source.lock().as_ref().and_then(|source| source()).unwrap_or_default();
+        let shown = self.shown.read().unwrap_or_default();
         self.phase.clear();
         self.waiting.clear();
         self.mismatch.clear();

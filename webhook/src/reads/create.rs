@@ -1,37 +1,32 @@
 //! Creates an object as a dry run. The API server and the webhooks of the platform validate it, and nothing is stored.
 
-use http_body_util::{BodyExt as _, Limited};
 use kube::Client;
 use kube::client::Body;
 use serde_json::Value;
 use vmpool_engine::admission::{Cause, DryRun, DryRunResult};
-use vmpool_runtime::telemetry;
 
+use super::exchange::{MAX_SIZE, body, error, send};
 use crate::bounded_json;
-
-/// The maximum size of a response in bytes. The API server returns the whole object.
-const MAX_SIZE: usize = 2 << 20;
 
 /// Creates the object in the collection at a path.
 pub(super) async fn create(client: &Client, dry_run: &DryRun, path: &str) -> DryRunResult {
-    send(client, dry_run, path).await.unwrap_or_else(DryRunResult::Failed)
+    validate(client, dry_run, path).await.unwrap_or_else(DryRunResult::Failed)
 }
 
-async fn send(client: &Client, dry_run: &DryRun, path: &str) -> Result<DryRunResult, String> {
-    let body = serde_json::to_vec(&dry_run.object).map_err(|error| error.to_string())?;
+async fn validate(client: &Client, dry_run: &DryRun, path: &str) -> Result<DryRunResult, String> {
+    let object = serde_json::to_vec(&dry_run.object).map_err(|error| error.to_string())?;
     let request = http::Request::post(format!("{path}?dryRun=All&fieldValidation=Ignore"))
         .header(http::header::CONTENT_TYPE, "application/json")
-        .body(Body::from(body))
+        .body(Body::from(object))
         .map_err(|error| error.to_string())?;
-    let response = client.send(request).await.map_err(|error| telemetry::with_causes(&error))?;
+    let response = send(client, request).await?;
     let code = response.status();
     // The object is valid, or its kind does not exist.
     if code.is_success() || code == http::StatusCode::NOT_FOUND {
         return Ok(DryRunResult::Accepted);
     }
-    let body =
-        Limited::new(response.into_body(), MAX_SIZE).collect().await.map_err(|error| error.to_string())?;
-    let status = bounded_json::read(&body.to_bytes(), &["reason", "message", "details.causes"], MAX_SIZE);
+    let body = body(response, MAX_SIZE).await?;
+    let status = bounded_json::read(&body, &["reason", "message", "details.causes"], MAX_SIZE);
     Ok(result(code, &status.unwrap_or_default()))
 }
 
@@ -53,14 +48,7 @@ fn result(code: http::StatusCode, status: &Value) -> DryRunResult {
             DryRunResult::Invalid(causes)
         }
         // For example an exhausted quota, or a missing permission of the webhook: the pool may still be valid.
-        _ => {
-            let message = text(&status["message"]);
-            DryRunResult::Failed(if message.is_empty() {
-                format!("the API server returned {code}")
-            } else {
-                message
-            })
-        }
+        _ => DryRunResult::Failed(error(code, status)),
     }
 }
 

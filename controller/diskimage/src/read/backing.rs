@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use vmpool_api::diskimage::labels::IMAGE_UID;
 use vmpool_api::kubevirt;
 
+use super::controller;
 use crate::model::{Claim, DataSource, DataTarget, DataVolume, Found, Snapshot, Transfer};
 use crate::objects::PREPOPULATED;
 
@@ -26,10 +27,8 @@ pub struct Owned<T> {
 
 impl<T: Clone> Owned<T> {
     fn new(metadata: &ObjectMeta, object: T) -> Self {
-        let owners = metadata.owner_references.iter().flatten();
-        let owner = owners.into_iter().find(|owner| owner.controller == Some(true));
         Self {
-            owner: owner.map(|owner| owner.uid.clone()),
+            owner: controller(metadata).map(|owner| owner.uid.clone()),
             label: metadata.labels.as_ref().and_then(|labels| labels.get(IMAGE_UID)).cloned(),
             object,
         }

@@ -16,7 +16,7 @@ pub fn image(stored: &VmDiskImage, allowed: &[SourceUrl]) -> Image {
     let annotation = |name| metadata.annotations.as_ref().and_then(|all| all.get(name));
     let finalizers = metadata.finalizers.iter().flatten();
     Image {
-        key: key(stored),
+        key: super::key(&stored.metadata),
         uid: metadata.uid.clone().unwrap_or_default(),
         resource_version: metadata.resource_version.clone().unwrap_or_default(),
         generation: metadata.generation.unwrap_or_default(),
@@ -31,12 +31,6 @@ pub fn image(stored: &VmDiskImage, allowed: &[SourceUrl]) -> Image {
         invalid: invalid(stored, allowed),
         status: stored.status.as_ref().map(status).unwrap_or_default(),
     }
-}
-
-/// Namespace and name of a stored image.
-pub fn key(stored: &VmDiskImage) -> Key {
-    let metadata = &stored.metadata;
-    Key::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
 /// Why the image cannot be imported. The webhook refuses such an image, and it need not run.

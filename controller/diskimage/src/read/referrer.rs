@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use vmpool_api::diskimage::VirtualMachine;
 
-use super::{named_image, named_images};
+use super::{controller, key, named_image, named_images};
 use crate::model::{Key, ReferrerKind};
 use crate::references::{Mark, Referrer};
 
@@ -14,18 +14,13 @@ use crate::references::{Mark, Referrer};
 const DEFAULT_ACCOUNT: &str = "default";
 
 fn begin(kind: ReferrerKind, metadata: &ObjectMeta) -> Referrer {
-    let owners = metadata.owner_references.iter().flatten();
-    let controller = owners.into_iter().find(|owner| owner.controller == Some(true));
     Referrer {
         kind,
-        key: Key::new(
-            metadata.namespace.clone().unwrap_or_default(),
-            metadata.name.clone().unwrap_or_default(),
-        ),
+        key: key(metadata),
         uid: metadata.uid.clone().unwrap_or_default(),
         images: BTreeSet::new(),
         mark: None,
-        owner: controller.map(|owner| owner.uid.clone()),
+        owner: controller(metadata).map(|owner| owner.uid.clone()),
         finished: false,
         service_account: None,
     }
@@ -68,8 +63,7 @@ pub fn pool(metadata: &ObjectMeta, spec: &Value) -> Referrer {
 ///
 /// While the rollout of a template is held, new machines come from the last stored revision, so its images are in use, too.
 pub fn revision(metadata: &ObjectMeta, data: &Value) -> Option<Referrer> {
-    let mut owners = metadata.owner_references.iter().flatten();
-    let owner = owners.find(|owner| owner.controller == Some(true) && owner.kind == "VirtualMachinePool")?;
+    let owner = controller(metadata).filter(|owner| owner.kind == "VirtualMachinePool")?;
     let mut referrer = pool(metadata, data);
     referrer.key.name.clone_from(&owner.name);
     referrer.owner = Some(owner.uid.clone());

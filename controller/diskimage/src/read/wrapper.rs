@@ -10,17 +10,13 @@ use vmpool_api::diskimage::virtual_machine::VirtualMachineVmDiskImageTemplate;
 use vmpool_api::diskimage::{VirtualMachine, VmDiskImage};
 use vmpool_api::kubevirt;
 
-use super::image;
+use super::{controller, image, key};
 use crate::grants::Proposed;
 use crate::model::{Found, Key};
 use crate::wrapper::{SeenDisk, SeenImage, SeenMachine, Source, Wrapper, objects, status};
 
 #[cfg(test)]
 mod tests;
-
-fn key(metadata: &ObjectMeta) -> Key {
-    Key::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
-}
 
 /// The image that a wrapper names.
 pub fn image_of(stored: &VirtualMachine) -> Key {
@@ -110,7 +106,6 @@ pub struct StoredMachine {
 
 /// A stored machine.
 pub fn machine(metadata: &ObjectMeta, spec: &Value, status: &Value) -> StoredMachine {
-    let mut owners = metadata.owner_references.iter().flatten();
     let applied = metadata.annotations.as_ref().and_then(|all| all.get(APPLIED_TEMPLATE));
     let printable = status["printableStatus"].as_str().unwrap_or_default();
     let ready = status["ready"] == true;
@@ -123,7 +118,7 @@ pub fn machine(metadata: &ObjectMeta, spec: &Value, status: &Value) -> StoredMac
         None => spec["running"] == false,
     };
     StoredMachine {
-        owner: owners.find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone()),
+        owner: controller(metadata).map(|owner| owner.uid.clone()),
         applied: applied.map(|text| objects::digest(text)),
         machine: SeenMachine {
             uid: metadata.uid.clone().unwrap_or_default(),
@@ -168,8 +163,7 @@ pub struct StoredDisk {
 pub fn disk(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<StoredDisk> {
     let metadata = &stored.metadata;
     metadata.labels.as_ref()?.get(WRAPPER_UID)?;
-    let mut owners = metadata.owner_references.iter().flatten();
-    let owner = owners.find(|owner| owner.controller == Some(true))?;
+    let owner = controller(metadata)?;
     let phase = stored.status.as_ref().and_then(|status| status.phase.as_deref());
     let waits = matches!(phase, Some("Pending" | "CloneScheduled" | "Unknown"));
     let disk = SeenDisk {

@@ -1,3 +1,4 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use rstest::rstest;
 use vmpool_api::diskimage::values::ImagePhase;
 use vmpool_api::diskimage::{VmDiskImage, VmDiskImageSpec};

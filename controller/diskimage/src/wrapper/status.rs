@@ -1,7 +1,7 @@
 //! The status of a wrapper as it is stored, and the events about it.
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use vmpool_api::diskimage::virtual_machine::{
     VirtualMachineStatusVirtualMachine, VirtualMachineStatusVmDiskImage,
 };
@@ -9,6 +9,7 @@ use vmpool_api::diskimage::{VirtualMachine, VirtualMachineStatus};
 
 use super::objects::data_volume_name;
 use super::types::{ImageReason, MachineReason, Status};
+use crate::conditions::{Conditions, find};
 use crate::model::Key;
 use crate::plan::Event;
 use crate::references::Mark;
@@ -43,7 +44,7 @@ pub fn read(stored: &VirtualMachineStatus) -> Status {
 }
 
 fn condition<'s>(stored: &'s VirtualMachineStatus, kind: &str) -> Option<&'s Condition> {
-    stored.conditions.iter().flatten().find(|condition| condition.type_ == kind)
+    find(stored.conditions.as_ref(), kind)
 }
 
 /// Since when the image is ready; `None` if it is not.
@@ -87,19 +88,10 @@ fn conditions(
     planned: &Status,
     now: Timestamp,
 ) -> Vec<Condition> {
-    let condition = |kind: &str, holds: bool, reason: &str, message: String| {
-        let status = if holds { "True" } else { "False" };
-        let before = stored.and_then(|stored| condition(stored, kind));
-        let since = before.filter(|before| before.status == status);
-        Condition {
-            type_: kind.to_owned(),
-            status: status.to_owned(),
-            reason: reason.to_owned(),
-            message,
-            observed_generation: wrapper.metadata.generation,
-            last_transition_time: since.map_or(Time(now), |before| before.last_transition_time.clone()),
-        }
-    };
+    let stored = stored.and_then(|stored| stored.conditions.as_ref());
+    let all = Conditions { stored, generation: wrapper.metadata.generation, now };
+    let condition =
+        |kind: &str, holds: bool, reason: &str, message: String| all.condition(kind, holds, reason, message);
     let mut conditions = Vec::new();
     let image_is_ready = planned.image == Some(ImageReason::ImageReady);
     let machine_is_ready = planned.virtual_machine == Some(MachineReason::MachineReady);

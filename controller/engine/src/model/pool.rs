@@ -242,6 +242,13 @@ pub enum Preservation {
     Always,
 }
 
+impl Preservation {
+    /// Whether storage is also preserved if the controller deletes a machine because the storage in the template changed.
+    pub fn includes_changed_storage(self) -> bool {
+        self == Self::Always
+    }
+}
+
 /// Why the template of a pool cannot be used now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unresolved {

@@ -15,7 +15,7 @@ use crate::backoff::MAX_BATCH;
 use crate::failure::FailureReason;
 use crate::ledger::{REQUEST_TIMEOUT, UnconfirmedCreate};
 use crate::model::{DiskDraft, DiskTemplate, Draft, Lifetime, Naming};
-use crate::names::{MIN_BLOCK, NameBlock, Namer};
+use crate::names::{MIN_BLOCK, NameBlock, Namer, ordinal_name};
 
 pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, disks: Repairs, plan: &mut Plan) {
     // A reserved machine that is already gone is not replaced.
@@ -148,7 +148,7 @@ fn free_ordinals(observed: &Observed<'_>) -> impl Iterator<Item = (Arc<str>, u64
         .chain(observed.unconfirmed_creates.iter().map(|unconfirmed| &*unconfirmed.name))
         .collect();
     (0..)
-        .map(|number| (Arc::from(format!("{}-{number}", observed.pool.id.name)), number))
+        .map(|number| (Arc::from(ordinal_name(&observed.pool.id.name, number)), number))
         .filter(move |(name, _): &(Arc<str>, u64)| !existing.contains(&**name) && is_free(observed, name))
 }
 

@@ -21,7 +21,7 @@ use super::progress::{RolloutProgress, transition};
 use super::protected;
 use super::result::Plan;
 use crate::ids::Uid;
-use crate::model::{Activity, Instance, Machine, Pool, Preservation, Restarts, Transition};
+use crate::model::{Activity, Instance, Machine, Pool, Restarts, Transition};
 
 pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let (pool, memory) = (observed.pool, observed.memory);
@@ -104,7 +104,7 @@ fn restart(pool: &Pool, machine: &Machine, instance: &Instance, transition: Tran
     let (machine, revision) = (machine.id.clone(), pool.revision.id.clone());
     match transition {
         Transition::Recreation => {
-            let preserved = pool.preservation == Preservation::Always;
+            let preserved = pool.preservation.includes_changed_storage();
             Action::Delete { machine, reason: DeleteReason::StorageChanged { preserved } }
         }
         _ => Action::Restart { machine, instance: instance.id.uid.clone(), revision },

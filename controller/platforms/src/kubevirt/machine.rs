@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use vmpool_api::kubevirt::annotations::REFRESH_INSTANCETYPE;
 use vmpool_engine::model::ObjectId;
+use vmpool_engine::names::ordinal_name;
 use vmpool_engine::protection;
 
 use super::keys::{API_VERSION, FINALIZER, MACHINE_KIND, REVISION_LABEL, owner};
@@ -33,7 +34,7 @@ pub fn machine(
     let Metadata { mut labels, annotations } = metadata(template.content);
     labels.insert(REVISION_LABEL.to_owned(), revision.into());
     let mut metadata = json!({
-        "name": name(&pool.name, ordinal),
+        "name": ordinal_name(&pool.name, ordinal),
         "namespace": namespace,
         "labels": labels,
         "finalizers": [FINALIZER],
@@ -48,11 +49,6 @@ pub fn machine(
         "metadata": metadata,
         "spec": spec(template, ordinal, revision),
     })
-}
-
-/// Name of the machine with this ordinal.
-pub fn name(pool: &str, ordinal: u64) -> String {
-    format!("{pool}-{ordinal}")
 }
 
 /// What a template sets in the metadata of a machine. Its other metadata is ignored.

@@ -3,8 +3,8 @@
 //! A copy is a ControllerRevision that the pool owns. The content of a revision contains it as well, beside the template,
 //! so that a later revision with the same template uses the same copy, and a lost copy can be made again.
 
-pub mod hand_over;
 pub mod policy;
+pub mod release;
 mod resolve;
 pub mod source;
 

@@ -218,8 +218,8 @@ impl Pins<PoolObject, MachineObject> for KubeVirt {
     fn keep(live: &Value, machine: &ObjectId) -> Option<Value> {
         pins::keep(live, machine)
     }
-    fn hand_over(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
-        pins::hand_over::hand_over(pin, machines)
+    fn release(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
+        pins::release::release(pin, machines)
     }
 }
 

@@ -1,4 +1,4 @@
-//! DataVolumes and claims that a machine would share with another machine, or take over.
+//! DataVolumes and claims that a machine would share with another machine, or adopt.
 //!
 //! The name of a DataVolume contains the ordinal and not the pool. Two pools of a namespace whose templates have the same
 //! name would therefore use the same DataVolumes.
@@ -25,10 +25,10 @@ const DATA_VOLUME: &str = "DataVolume";
 /// one of its new DataVolumes: another machine or pool uses it, used it last, or its data would be deleted. `None` if
 /// nothing is against it.
 ///
-/// Without this check, the machine would never start, or take over the storage of another pool. The storage of an earlier
+/// Without this check, the machine would never start, or adopt the storage of another pool. The storage of an earlier
 /// machine with the same name is deleted with that machine. A new machine may use an object without a controller and
 /// without a record of its pool, because users prepare storage in this way. An existing machine may not: the rollout
-/// deletes the machine together with the storage that it took over, unless it preserves the storage.
+/// deletes the machine together with the storage that it adopted, unless it preserves the storage.
 pub fn conflict(
     kind: &str,
     object: &ObjectMeta,
@@ -122,7 +122,7 @@ mod tests {
         let pool = ObjectId::new("herd", fixtures::POOL_UID);
         for (volume_use, done) in [
             (VolumeUse::Create, "created"),
-            // The storage that it takes over is preserved.
+            // The storage that it adopts is preserved.
             (VolumeUse::Update { preserved: true }, "updated"),
         ] {
             let conflict = |kind| conflict(kind, &metadata, "herd-0", &pool, volume_use);
@@ -137,7 +137,7 @@ mod tests {
     #[case::prepared_by_a_user(json!({}), true)]
     #[case::preserved_by_the_pool(json!({"labels": {"vmpool.dev/preserved-pool": "herd"}}), true)]
     #[case::its_own(owned("VirtualMachine", "herd-0", "current"), false)]
-    fn an_existing_machine_takes_over_no_storage_that_the_rollout_would_delete(
+    fn an_existing_machine_adopts_no_storage_that_the_rollout_would_delete(
         #[case] metadata: Value,
         #[case] refused: bool,
     ) {

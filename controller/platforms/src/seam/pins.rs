@@ -129,7 +129,7 @@ pub trait Pins<Pool, Machine>: Send + Sync + 'static {
     /// The JSON patch that makes the machines which use a pin its owners instead of the pool, so that another controller
     /// does not delete it with the revisions of the pool; `None` if no pool owns it, or no machine uses it. It fails if the
     /// object has changed.
-    fn hand_over(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value>;
+    fn release(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value>;
 }
 
 /// For platforms whose templates refer to no such objects.
@@ -176,7 +176,7 @@ impl<Pool, Machine> Pins<Pool, Machine> for NoPins {
     fn keep(_: &Value, _: &ObjectId) -> Option<Value> {
         None
     }
-    fn hand_over(_: &ObjectMeta, _: &[ObjectId]) -> Option<Value> {
+    fn release(_: &ObjectMeta, _: &[ObjectId]) -> Option<Value> {
         None
     }
 }

@@ -11,12 +11,12 @@ use super::{ApiObject, NoObject};
 /// What a write makes a machine do with volumes that it does not have yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumeUse {
-    /// A new machine gets them. It takes over volumes that no machine has.
+    /// A new machine gets them. It adopts volumes that no machine has.
     Create,
     /// The template of an existing machine gets them.
     Update {
         /// Whether the controller preserves the storage of the machine when it deletes the machine for the rollout.
-        /// Otherwise, it would delete the data in volumes that the machine takes over.
+        /// Otherwise, it would delete the data in volumes that the machine adopts.
         preserved: bool,
     },
 }

@@ -81,11 +81,7 @@ impl Store {
     }
 
     pub(in crate::images) fn unset_revision(&mut self, key: &Key, version: Option<u64>) -> Changed {
-        let uid = match version {
-            Some(version) => self.revisions.deleted(key, version),
-            None => self.revisions.missing(key),
-        };
-        uid.map(|uid| self.index.remove(&uid)).unwrap_or_default()
+        self.revisions.remove(key, version).map(|uid| self.index.remove(&uid)).unwrap_or_default()
     }
 
     pub(in crate::images) fn revisions(&self) -> Vec<Key> {
@@ -108,11 +104,7 @@ impl Store {
             }
         }
         let Some(table) = self.referrers.get_mut(&kind) else { return Changed::new() };
-        let uid = match version {
-            Some(version) => table.deleted(key, version),
-            None => table.missing(key),
-        };
-        uid.map(|uid| self.index.remove(&uid)).unwrap_or_default()
+        table.remove(key, version).map(|uid| self.index.remove(&uid)).unwrap_or_default()
     }
 
     /// The referrers of a kind that a complete list must contain.
@@ -128,11 +120,11 @@ impl Store {
     }
 
     pub(in crate::images) fn unset_grant(&mut self, key: &Key, version: Option<u64>) -> Changed {
-        let gone = match version {
-            Some(version) => self.grants.deleted(key, version),
-            None => self.grants.missing(key),
-        };
-        if gone.is_some() { self.grants_changed(&key.namespace) } else { Changed::new() }
+        if self.grants.remove(key, version).is_some() {
+            self.grants_changed(&key.namespace)
+        } else {
+            Changed::new()
+        }
     }
 
     pub(in crate::images) fn grants(&self) -> Vec<Key> {
@@ -141,7 +133,7 @@ impl Store {
 
     fn grants_changed(&mut self, namespace: &str) -> Changed {
         if let Some(wrapped) = &mut self.wrapped {
-            wrapped.touch_strangers(Some(namespace));
+            wrapped.touch_of_other_namespaces(Some(namespace));
         }
         self.images.of_namespace(namespace).map(|(key, _)| key.clone()).collect()
     }
@@ -163,7 +155,7 @@ impl Store {
 
     fn all_after_labels(&mut self) -> Changed {
         if let Some(wrapped) = &mut self.wrapped {
-            wrapped.touch_strangers(None);
+            wrapped.touch_of_other_namespaces(None);
         }
         self.all()
     }

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 use vmpool_engine::admission::{Cause, DryRun, DryRunResult};
+use vmpool_engine::names::ordinal_name;
 
 use super::findings::Findings;
 use super::pool::{Pool, TEMPLATE};
@@ -29,7 +30,7 @@ pub(super) fn of(pool: Pool<'_>) -> Option<DryRun> {
     let Metadata { labels, annotations } = machine::metadata(pool.template());
     // If a machine has the name, the API server reports that after it has validated the object.
     let metadata =
-        json!({ "name": machine::name(pool.name(), 0), "labels": labels, "annotations": annotations });
+        json!({ "name": ordinal_name(pool.name(), 0), "labels": labels, "annotations": annotations });
     let object = json!({
         "apiVersion": API_VERSION,
         "kind": MACHINE_KIND,

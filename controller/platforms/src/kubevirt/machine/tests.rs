@@ -187,6 +187,6 @@ proptest! {
 
     #[test]
     fn the_ordinal_of_a_name_reads_back(pool in "[a-z][a-z0-9-]{0,8}[a-z0-9]", ordinal: u64) {
-        prop_assert_eq!(ordinal_of(&name(&pool, ordinal)), Some(ordinal));
+        prop_assert_eq!(ordinal_of(&ordinal_name(&pool, ordinal)), Some(ordinal));
     }
 }

@@ -1,4 +1,4 @@
-//! Handing pins over to the machines that use them.
+//! Releasing pins to the machines that use them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ const OWNERS: usize = 1000;
 /// The JSON patch that makes the machines which use a pin its only owners, so that virt-controller does not delete it with
 /// the revisions of the pool, and the garbage collector deletes it with the last machine; `None` if no pool owns it, or
 /// no machine uses it. With too many machines it gets no owner, so that it stays. The patch fails if the object has changed.
-pub fn hand_over(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
+pub fn release(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
     let is_pool = |owner: &OwnerReference| owner.kind == POOL_KIND;
     let owners = pin.owner_references.as_deref().unwrap_or_default();
     if machines.is_empty() || !owners.iter().any(is_pool) {
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn the_machines_become_the_owners_instead_of_the_pool() {
-        let patch = hand_over(&pin(&json!([pool()])), &[machine(0), machine(1)]).unwrap();
+        let patch = release(&pin(&json!([pool()])), &[machine(0), machine(1)]).unwrap();
         assert_eq!(owners(&patch), ["m0", "m1"]);
         assert_eq!(
             patch[2]["value"][0],
@@ -76,17 +76,17 @@ mod tests {
         );
         assert_eq!(patch[1]["value"], "7", "it fails if the object has changed");
         let released = patch[2]["value"].clone();
-        assert_eq!(hand_over(&pin(&released), &[machine(0)]), None, "no pool owns it");
+        assert_eq!(release(&pin(&released), &[machine(0)]), None, "no pool owns it");
     }
 
     #[test]
     fn a_pin_without_machines_stays_with_the_pool() {
-        assert_eq!(hand_over(&pin(&json!([pool()])), &[]), None);
+        assert_eq!(release(&pin(&json!([pool()])), &[]), None);
     }
 
     #[test]
     fn a_pin_of_too_many_machines_gets_no_owner() {
         let machines: Vec<ObjectId> = (0..=OWNERS).map(machine).collect();
-        assert_eq!(owners(&hand_over(&pin(&json!([pool()])), &machines).unwrap()), [""; 0]);
+        assert_eq!(owners(&release(&pin(&json!([pool()])), &machines).unwrap()), [""; 0]);
     }
 }
