@@ -107,7 +107,7 @@ crashes: xtask ## Kill every program at each of its requests, and interrupt ever
 	esac
 
 .PHONY: soak
-soak: xtask ## Run random operations and faults on a real control plane, and measure resource usage; MINUTES=10, SEED=7
+soak: xtask ## Run random operations and faults on a real control plane, and measure resource usage; MINUTES=10, SEED=7, PLATFORM=kubevirt
 	@echo "==> The control plane: etcd, kube-apiserver, kube-controller-manager, kubectl, helm (minutes the first time, kept in $(TARGET_DIR)/tools)"
 	@$(XTASK) tools control-plane
 	@$(XTASK) tools helm

@@ -89,12 +89,20 @@ pub async fn guarded() -> Result<Arc<Installation>> {
 pub async fn both_platforms() -> Result<Arc<Installation>> {
     let start = async || {
         tear_down_at_exit();
-        let mut options = cluster_options("both-platforms");
-        options.manifests.extend(kubevirt_definitions());
-        let cluster = Arc::new(ControlPlane::start(options).await?);
-        Installation::guarded(cluster, GuardOptions::default().with_kubevirt()).await
+        start_with_both_platforms("both-platforms").await
     };
     shared(&BOTH_PLATFORMS, start).await
+}
+
+/// Starts a control plane of its own as [`both_platforms`].
+///
+/// # Errors
+/// As [`Installation::guarded`].
+pub async fn start_with_both_platforms(name: &str) -> Result<Installation> {
+    let mut options = cluster_options(name);
+    options.manifests.extend(kubevirt_definitions());
+    let cluster = Arc::new(ControlPlane::start(options).await?);
+    Installation::guarded(cluster, GuardOptions::default().with_kubevirt()).await
 }
 
 /// A further shared control plane. Its webhook and aggregated API have one replica each, which can be killed at one of

@@ -7,6 +7,7 @@
 //! * [`world`] is the language of scenarios, and [`autoscaling`] its part about autoscalers. It checks the invariants
 //!   of
 //!   [`vmpool_invariants`] after each step;
+//! * [`schemas`] reads the schemas of pools;
 //! * [`harness`] is the shared state of the scenarios of one test binary: clusters with an installation of
 //!   [`vmpool_installation`].
 //!
@@ -15,5 +16,6 @@
 pub mod autoscaling;
 pub mod harness;
 pub mod scenario;
+pub mod schemas;
 pub mod smoke;
 pub mod world;

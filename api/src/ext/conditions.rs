@@ -41,6 +41,8 @@ pub mod pool {
     pub const SYNCED: &str = "Synced";
     /// Present while creating or deleting machines or disks fails.
     pub const REPLICA_FAILURE: &str = "ReplicaFailure";
+    /// Present on pools of KubeVirt while a machine lacks a volume that a user removed.
+    pub const DISK_DETACHED: &str = "DiskDetached";
 
     /// Reasons in the conditions of a pool.
     pub mod reason {
@@ -58,7 +60,7 @@ pub mod pool {
         pub const RESTART_PENDING_APPROVAL: &str = "RestartPendingApproval";
         /// Synced is False: machines differ in fields that only new machines can get.
         pub const RECREATION_REQUIRED: &str = "RecreationRequired";
-        /// Synced is False: a disk was detached from a machine by hand.
+        /// Synced is False, or DiskDetached is True: a disk was detached from a machine by hand.
         pub const DISK_DETACHED_BY_HAND: &str = "DiskDetachedByHand";
         /// ReplicaFailure is True: machines could not be created.
         pub const FAILED_CREATE: &str = "FailedCreate";

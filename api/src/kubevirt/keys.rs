@@ -46,6 +46,9 @@ pub mod annotations {
     /// In the machine template of a pool: any change of the value is a change of the template, whose revision uses the
     /// instance type and the preference as they are then.
     pub const REFRESH_INSTANCETYPE: &str = "vmpool.dev/refresh-instancetype";
+    /// On a machine: names of the DataVolumes and claims that an update took out of its spec and that it still owns, with
+    /// commas between them. They are preserved with its other storage. Only vmpool writes it.
+    pub const FORMER_STORAGE: &str = "vmpool.dev/former-storage";
     /// On a pool: the removal record of targeted removals. Only vmpool writes it.
     pub const SCALE_IN_TARGETS: &str = "vmpool.pool.kubevirt.io/scale-in-targets";
 }

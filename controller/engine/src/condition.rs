@@ -64,8 +64,12 @@ pub const INSTANCETYPE_OUTDATED: &str = "InstancetypeOutdated";
 /// Present and False while a disk image that the template names cannot be cloned.
 pub const IMAGES_READY: &str = "ImagesReady";
 
+/// Present and True while a machine lacks a volume of the template because a user removed it, on a platform without
+/// `Synced`. Its reason is [`DISK_DETACHED_BY_HAND`].
+pub const DISK_DETACHED: &str = "DiskDetached";
+
 /// The condition types that the engine publishes. All others in a status belong to other controllers.
-pub const OWN: [&str; 15] = [
+pub const OWN: [&str; 16] = [
     AVAILABLE,
     PROGRESSING,
     SYNCED,
@@ -81,6 +85,7 @@ pub const OWN: [&str; 15] = [
     MEMBERS_DRIFTED,
     INSTANCETYPE_OUTDATED,
     IMAGES_READY,
+    DISK_DETACHED,
 ];
 
 /// `ImagesReady` is False: the data of an image is not there yet.

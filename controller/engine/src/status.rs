@@ -23,7 +23,7 @@ pub use crate::model::Summary;
 pub use availability::Availability;
 use blocked::Blocked;
 use counts::MachineCounts;
-pub use detached::{Detached, detached};
+pub use detached::{Detached, Link, detached};
 pub use phase::Phase;
 pub use problem::{Problem, problem};
 use surplus::{explicit_surplus, staying};
@@ -73,6 +73,17 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
         wanted.extend([available, synced::synced(observed, &counts, waits, failure)]);
         if counts.total != pool.desired {
             wanted.push(progressing(observed, &counts, &blocked));
+        }
+    }
+    if pool.status_scope == StatusScope::FailureAndPause {
+        let detached = detached(observed);
+        if !detached.is_empty() {
+            wanted.push(Wanted {
+                kind: condition::DISK_DETACHED,
+                holds: true,
+                reason: condition::DISK_DETACHED_BY_HAND,
+                message: detached::sentence(&detached),
+            });
         }
     }
     if pool.paused {

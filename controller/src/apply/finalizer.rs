@@ -1,5 +1,7 @@
 //! The finalizer of the controller on pools and machines, and the storage of machines that leave.
 
+use std::sync::Arc;
+
 use kube::Resource;
 use kube::api::Patch;
 use serde::de::IgnoredAny;
@@ -97,20 +99,27 @@ pub(super) async fn remove<P: Platform>(
     }
 }
 
-/// Removes the machine from the owners of its storage objects.
+/// Removes the machine from the owners of its storage objects. It may own storage whose volume a user removed from it.
 async fn preserve<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     machine: &ObjectId,
     live: &P::Machine,
 ) -> Result<(), Outcome> {
-    for volume in P::Storage::volumes(live) {
+    let of_templates = pool.facts.storage_of(&machine.name);
+    for volume in distinct(P::Storage::volumes(live), &of_templates) {
         disown::<P, VolumeOf<P>>(context, pool, machine, &volume).await?;
     }
-    for claim in P::Storage::claims(live) {
+    for claim in distinct(P::Storage::claims(live), &of_templates) {
         disown::<P, ClaimOf<P>>(context, pool, machine, &claim).await?;
     }
     Ok(())
+}
+
+fn distinct(mut names: Vec<Arc<str>>, more: &[Arc<str>]) -> Vec<Arc<str>> {
+    let known = names.len();
+    names.extend(more.iter().filter(|name| !names[..known].contains(name)).cloned().collect::<Vec<_>>());
+    names
 }
 
 async fn disown<P: Platform, K: ApiObject>(

@@ -94,7 +94,11 @@ fn of_other_pools<P: Platform>(
         volumes.values().flatten().map(|recipient| &recipient.machine).collect();
     context.pools.for_each(&facts.namespace, |other| {
         let PoolEntry { facts: theirs, object: their_object } = other;
-        let shared = theirs.storage_templates.iter().find(|name| facts.storage_templates.contains(name));
+        let shared = theirs
+            .storage_templates
+            .iter()
+            .map(|template| &template.name)
+            .find(|name| facts.storage_templates.iter().any(|own| own.name == **name));
         let Some(shared) = shared.filter(|_| theirs.id.uid != facts.id.uid && !theirs.deleting) else { return };
         let is_older = (age(their_object), &theirs.id.uid) < (age(object), &facts.id.uid);
         for &machine in &machines {

@@ -71,7 +71,7 @@ impl CoreFractions<'_> {
     async fn until_in_effect(&self) -> Result<()> {
         let what = || format!("the policy {} fills in core fractions", self.name);
         poll::until(what, DEADLINE, async || {
-            let mut spec = super::foreign::smallest_spec(Kind::Machine);
+            let mut spec = super::foreign::smallest_spec(self.world.platform(), Kind::Machine);
             spec["cpu"] = json!({ "cores": 1 });
             let stored = self.world.dry_run(Kind::Machine, &spec).await?;
             let fraction = &stored.data["spec"]["cpu"]["coreFraction"];

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota};
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use vmpool_api::{v1alpha2::API_VERSION, v1alpha2::GROUP};
+
 use vmpool_invariants::object::{Kind, Object};
 use vmpool_test_cluster::control_plane::apply;
 use vmpool_test_cluster::error::{Error, Result};
@@ -127,9 +127,10 @@ impl World {
 
     /// Creates an object as a dry run. The inner result is the API server's verdict.
     async fn tried_to_create(&self, kind: Kind, spec: &Value) -> Result<kube::Result<DynamicObject>> {
+        let resource = self.platform.resource(kind);
         let probe = json!({
-            "apiVersion": API_VERSION,
-            "kind": kind.name(),
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
             "metadata": { "name": PROBE, "namespace": self.namespace },
             "spec": spec,
         });
@@ -145,10 +146,11 @@ impl World {
         expression: &str,
         message: &str,
     ) -> Result<Refusal<'_>> {
-        let plural = probe.kind().plural();
-        let name = format!("{}-{plural}", self.namespace);
+        let resource = self.platform.resource(probe.kind());
+        let name = format!("{}-{}", self.namespace, resource.plural);
         let rule = json!({
-            "apiGroups": [GROUP], "apiVersions": ["*"], "operations": [operation], "resources": [plural] });
+            "apiGroups": [resource.group], "apiVersions": ["*"], "operations": [operation],
+            "resources": [resource.plural] });
         let here = json!({ "matchLabels": { "kubernetes.io/metadata.name": self.namespace } });
         let objects = [
             json!({
@@ -205,7 +207,8 @@ impl Quota<'_> {
     /// # Errors
     /// [`Error::Api`], [`Error::Deadline`].
     pub async fn set(&self, kind: Kind, most: usize) -> Result<()> {
-        let resource = format!("count/{}.{GROUP}", kind.plural());
+        let resource = self.world.platform.resource(kind);
+        let resource = format!("count/{}.{}", resource.plural, resource.group);
         let object = json!({
             "apiVersion": "v1",
             "kind": "ResourceQuota",
@@ -278,9 +281,10 @@ impl Refusal<'_> {
 
     async fn tried(&self) -> Result<kube::Result<DynamicObject>> {
         match &self.probe {
-            Probe::Create(kind) => {
-                Ok(self.world.tried_to_create(*kind, &super::foreign::smallest_spec(*kind)).await?)
-            }
+            Probe::Create(kind) => Ok(self
+                .world
+                .tried_to_create(*kind, &super::foreign::smallest_spec(self.world.platform, *kind))
+                .await?),
             Probe::Patch(name, patch) => {
                 let params = PatchParams { dry_run: true, ..PatchParams::default() };
                 let api = self.world.api(self.probe.kind());

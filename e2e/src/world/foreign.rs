@@ -4,14 +4,21 @@ use serde_json::{Value, json};
 use vmpool_api::v1alpha2::API_VERSION;
 use vmpool_installation::installation::{CLASS, IMAGE};
 use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::platform::PlatformName;
 use vmpool_test_cluster::error::{Error, Result};
 use vmpool_test_cluster::poll;
 
 use super::state::{DEADLINE, World};
 
-/// The smallest spec with which an object of this kind is accepted.
-pub(super) fn smallest_spec(kind: Kind) -> Value {
+/// The smallest spec with which a platform accepts an object of this kind.
+pub(super) fn smallest_spec(platform: PlatformName, kind: Kind) -> Value {
     match kind {
+        Kind::Disk if platform == PlatformName::KubeVirt => json!({
+            "source": { "blank": {} }, "storage": { "resources": { "requests": { "storage": "64Mi" } } },
+        }),
+        Kind::Machine if platform == PlatformName::KubeVirt => {
+            json!({ "runStrategy": "Halted", "template": { "spec": { "domain": { "devices": {} } } } })
+        }
         Kind::Disk => json!({ "persistentVolumeClaim": { "size": "64Mi" } }),
         Kind::Machine => json!({
             "virtualMachineClassName": CLASS,
@@ -46,19 +53,20 @@ impl World {
     /// # Errors
     /// [`Error::Api`].
     pub async fn foreign_machine_on(&self, name: &str, disk: &Object) -> Result<Object> {
-        let mut spec = smallest_spec(Kind::Machine);
+        let mut spec = smallest_spec(self.platform(), Kind::Machine);
         spec["blockDeviceRefs"] = json!([{ "kind": "VirtualDisk", "name": disk.name() }]);
         self.foreign_with(Kind::Machine, name, &json!({}), &spec).await
     }
 
     async fn foreign(&self, kind: Kind, name: &str, labels: &Value) -> Result<Object> {
-        self.foreign_with(kind, name, labels, &smallest_spec(kind)).await
+        self.foreign_with(kind, name, labels, &smallest_spec(self.platform(), kind)).await
     }
 
     async fn foreign_with(&self, kind: Kind, name: &str, labels: &Value, spec: &Value) -> Result<Object> {
+        let resource = self.platform().resource(kind);
         let object = json!({
-            "apiVersion": API_VERSION,
-            "kind": kind.name(),
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
             "metadata": { "name": name, "namespace": self.namespace(), "labels": labels },
             "spec": spec,
         });

@@ -124,3 +124,126 @@ fn of_two_pools_that_would_share_storage_only_one_gets_machines() {
         Ok(())
     });
 }
+
+#[test]
+fn a_volume_that_a_user_removed_is_reported_and_its_data_survives() {
+    with_world("kubevirt-detached", async |world| {
+        // Given a pool that preserves the storage of its machines, with two volumes each,
+        let mut spec = spec(2);
+        spec["scaleInStrategy"]["proactive"]["statePreservation"] = json!("Offline");
+        let two = &with_second_template("data")["spec"]["virtualMachineTemplate"]["spec"];
+        spec["virtualMachineTemplate"]["spec"] = two.clone();
+        world.create("p", &spec).await?;
+        world.until_ready(&["p-0", "p-1"]).await?;
+        let volumes = world.all(DATA_VOLUME, "DataVolume").await?;
+        let uid = &volumes["data-1"]["metadata"]["uid"];
+
+        // when a user removes a volume from a machine,
+        let one = &self::spec(1)["virtualMachineTemplate"]["spec"];
+        let mut templates = one["dataVolumeTemplates"].clone();
+        templates[0]["metadata"]["name"] = json!("scratch-1");
+        let without = json!({ "spec": { "dataVolumeTemplates": templates, "template": { "spec": {
+            "domain": one["template"]["spec"]["domain"],
+            "volumes": [{ "name": "scratch", "dataVolume": { "name": "scratch-1" } }],
+        } } } });
+        world.patch_machine("p-1", &without).await?;
+
+        // then the pool says so, in a condition and in one event,
+        let found = world
+            .until("the condition names the volume", async || {
+                Ok(condition(&world.pool("p").await?, "DiskDetached").cloned())
+            })
+            .await?;
+        ensure!(found["status"] == "True" && found["reason"] == "DiskDetachedByHand", "{found}");
+        ensure!(
+            text(&found, "/message").starts_with("volume data was removed from machine p-1 by hand"),
+            "{found}"
+        );
+        world
+            .until("the event names the volume", async || {
+                let events = world.all("events.k8s.io/v1", "Event").await?;
+                Ok(events.values().any(|event| event["reason"] == "DiskDetachedByHand").then_some(()))
+            })
+            .await?;
+        // and neither the volume returns with a change of the template, nor is its storage deleted.
+        let label =
+            json!({ "spec": { "virtualMachineTemplate": { "metadata": { "labels": { "tier": "one" } } } } });
+        world.patch("p", &label).await?;
+        let machines = world
+            .until("the machines have the new label", async || {
+                let machines = world.machines().await?;
+                let labeled =
+                    machines.values().all(|machine| text(machine, "/metadata/labels/tier") == "one");
+                Ok(labeled.then_some(machines))
+            })
+            .await?;
+        let left = machines["p-1"]["spec"]["template"]["spec"]["volumes"].as_array().context("volumes")?;
+        ensure!(left.len() == 1, "{left:#?}");
+        world.is_settled().await?;
+        ensure!(condition(&world.pool("p").await?, "DiskDetached").is_some());
+
+        // When the machine is removed, then the storage is preserved for the next one with its name,
+        world.patch("p", &json!({ "spec": { "replicas": 1 } })).await?;
+        world.until_ready(&["p-0"]).await?;
+        world
+            .until("the condition is gone", async || {
+                Ok(condition(&world.pool("p").await?, "DiskDetached").is_none().then_some(()))
+            })
+            .await?;
+        let volumes = world.all(DATA_VOLUME, "DataVolume").await?;
+        ensure!(volumes["data-1"]["metadata"]["uid"] == *uid, "{volumes:#?}");
+        // which has all volumes of the template.
+        world.patch("p", &json!({ "spec": { "replicas": 2 } })).await?;
+        let machines = world.until_ready(&["p-0", "p-1"]).await?;
+        let volumes = world.all(DATA_VOLUME, "DataVolume").await?;
+        ensure!(volumes["data-1"]["metadata"]["uid"] == *uid, "{volumes:#?}");
+        let owner = &volumes["data-1"]["metadata"]["ownerReferences"][0]["uid"];
+        ensure!(*owner == machines["p-1"]["metadata"]["uid"], "{volumes:#?}");
+        Ok(())
+    });
+}
+
+#[test]
+fn the_storage_that_an_update_took_out_of_a_machine_is_preserved_with_it() {
+    with_world("kubevirt-former-storage", async |world| {
+        // Given machines with two volumes each, in a pool whose machines wait for their users to restart,
+        let mut two = spec(2);
+        two["scaleInStrategy"]["proactive"]["statePreservation"] = json!("Offline");
+        two["updateStrategy"] = json!({ "opportunistic": {} });
+        let one = two["virtualMachineTemplate"]["spec"].clone();
+        two["virtualMachineTemplate"]["spec"] =
+            with_second_template("data")["spec"]["virtualMachineTemplate"]["spec"].clone();
+        world.create("p", &two).await?;
+        world.until_ready(&["p-0", "p-1"]).await?;
+        let volumes = world.all(DATA_VOLUME, "DataVolume").await?;
+        let uid = &volumes["data-1"]["metadata"]["uid"];
+
+        // when the template drops a volume, and the pool shrinks before a machine has restarted,
+        world.patch("p", &json!({ "spec": { "virtualMachineTemplate": { "spec": one } } })).await?;
+        world
+            .until("the template is written", async || {
+                let machine = world.machines().await?.remove("p-1").context("p-1")?;
+                let templates = machine["spec"]["dataVolumeTemplates"].as_array().map(Vec::len);
+                Ok((templates == Some(1)).then_some(()))
+            })
+            .await?;
+        world.patch("p", &json!({ "spec": { "replicas": 1 } })).await?;
+        world
+            .until(
+                "p-1 is removed",
+                async || Ok((!world.machines().await?.contains_key("p-1")).then_some(())),
+            )
+            .await?;
+        world.is_settled().await?;
+
+        // then the data of both volumes is preserved.
+        let volumes = world.all(DATA_VOLUME, "DataVolume").await?;
+        for name in ["scratch-1", "data-1"] {
+            let metadata = &volumes.get(name).with_context(|| format!("{name} was deleted"))?["metadata"];
+            ensure!(metadata["labels"]["vmpool.dev/preserved-pool"] == "p", "{metadata}");
+            ensure!(metadata.get("ownerReferences").is_none(), "{metadata}");
+        }
+        ensure!(volumes["data-1"]["metadata"]["uid"] == *uid, "{volumes:#?}");
+        Ok(())
+    });
+}

@@ -13,6 +13,7 @@ mod release;
 mod removal;
 mod rollout;
 mod scale_down;
+mod unusual_values;
 
 use tokio::sync::RwLock;
 use vmpool_e2e::scenario::scenario;

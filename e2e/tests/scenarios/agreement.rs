@@ -2,7 +2,7 @@
 
 mod changes;
 mod pools;
-pub(crate) mod schema;
+mod schema;
 mod verdicts;
 
 use std::time::Instant;

@@ -27,7 +27,6 @@ mod schemas;
 mod settings;
 mod smoke;
 mod storage;
-mod unusual_values;
 mod usability;
 mod webhook;
 

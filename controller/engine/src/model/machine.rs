@@ -173,6 +173,9 @@ pub struct Machine {
     pub protection: Option<Arc<Protection>>,
     /// What it refers to outside the pool, such as pinned copies.
     pub references: Arc<References>,
+    /// Names of its volumes, on a platform that creates storage from templates in the machine. Machines of one revision
+    /// share the list.
+    pub volumes: Arc<[Arc<str>]>,
 }
 
 impl Machine {
@@ -205,6 +208,7 @@ impl Machine {
             problem: None,
             protection: None,
             references: References::none(),
+            volumes: Arc::default(),
         }
     }
 

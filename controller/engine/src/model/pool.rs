@@ -9,7 +9,7 @@ use crate::condition::Condition;
 use crate::failure::{Failure, FailureReason, summarize};
 use crate::ids::ObjectId;
 use crate::model::machine::{Machine, Selectable};
-use crate::names::NameBlock;
+use crate::names::{NameBlock, ordinal_name, ordinal_of};
 use crate::protection;
 use crate::removal::RemovalRecord;
 use crate::revision::{RevisionId, TemplateParts};
@@ -122,6 +122,16 @@ pub enum Lifetime {
     Ephemeral,
     /// Until garbage collection: the pool owns it and allocates it to another machine.
     Retained,
+}
+
+/// A template of storage that the platform creates for each machine. The name of the storage is that of the template with
+/// the ordinal of the machine, so pools with a common name would share storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorageTemplate {
+    /// Name of the template, unique within the pool.
+    pub name: Arc<str>,
+    /// The volume of the template of the pool that refers to the storage; `None` if none does.
+    pub volume: Option<Arc<str>>,
 }
 
 /// One disk template of the pool.
@@ -372,9 +382,8 @@ pub struct Pool<R = CurrentRevision> {
     pub rollout: Rollout,
     /// The disk templates. The list is empty if the platform stores disks inside the machine object.
     pub disks: Vec<DiskTemplate>,
-    /// Names of the templates of the storage that the platform creates for each machine. The name of the storage is that of
-    /// the template with the number of the machine, so pools with a common name would share storage.
-    pub storage_templates: Vec<Arc<str>>,
+    /// The templates of the storage that the platform creates for each machine.
+    pub storage_templates: Vec<StorageTemplate>,
     /// The current name block; `None` before the first one.
     pub name_block: Option<NameBlock>,
     /// The removal record. If it cannot be read, it is empty and [`Pool::validation_errors`] contains the error.
@@ -440,6 +449,12 @@ impl<R> Pool<R> {
         }
         let message = format!("the spec of the pool is invalid: {}", summarize(&self.validation_errors));
         Some(Failure { reason: FailureReason::FailedCreate, message })
+    }
+
+    /// Names of the storage that the platform creates for a machine with this name.
+    pub fn storage_of(&self, machine: &str) -> Vec<Arc<str>> {
+        let Some(ordinal) = ordinal_of(&self.id.name, machine) else { return Vec::new() };
+        self.storage_templates.iter().map(|template| ordinal_name(&template.name, ordinal).into()).collect()
     }
 
     /// Whether the pool has a disk template of this name.

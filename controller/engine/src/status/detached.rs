@@ -7,37 +7,55 @@ use std::sync::Arc;
 use vmpool_api::annotations;
 
 use crate::ids::ObjectId;
+use crate::model::{Machine, Pool};
 use crate::plan::observed::Observed;
 
 /// Maximum number of disks that the condition lists.
 const LISTED: usize = 3;
 
-/// A disk that the disk map of a live machine names, and that no device of the machine refers to.
+/// A disk that a live machine should have, and that a user removed from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detached {
     /// The machine.
     pub machine: ObjectId,
-    /// The disk template that the disk fills.
+    /// The disk template, or the storage template, that the disk fills.
     pub template: Arc<str>,
     /// Name of the disk.
     pub disk: Arc<str>,
-    /// Another machine that refers to the disk.
-    pub user: Option<Arc<str>>,
+    /// How the machine would refer to it.
+    pub link: Link,
+}
+
+/// How a machine refers to a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// By a device. The disk map of the machine still names the disk.
+    Device {
+        /// Another machine that refers to the disk.
+        user: Option<Arc<str>>,
+    },
+    /// By a volume, whose name is that of the volume in the template.
+    Volume(Arc<str>),
 }
 
 impl Detached {
     /// A message that says what happened and what to do.
     pub fn advice(&self) -> String {
-        let Self { machine, template, disk, user } = self;
+        let Self { machine, template, disk, link } = self;
         let map = annotations::DISKS;
-        match user {
-            None => format!(
+        match link {
+            Link::Volume(volume) => format!(
+                "volume {volume} was removed from machine {machine} by hand: the controller neither adds it again nor \
+                 deletes storage {disk} while the machine exists; to get it back, add the volume and the template of its \
+                 storage to the machine as the pool has them; to get a machine with all volumes, delete this one"
+            ),
+            Link::Device { user: None } => format!(
                 "disk {disk} of disk template {template} was detached from machine {machine} by hand: the controller \
                  neither attaches it again nor frees it; to attach it again, add it to spec.blockDeviceRefs of the \
                  machine; \
                  to free it, remove {template} from annotation {map} of the machine"
             ),
-            Some(user) => format!(
+            Link::Device { user: Some(user) } => format!(
                 "disk {disk} of disk template {template} was detached from machine {machine} by hand, and machine {user} \
                  refers to it: remove it from machine {user} and add it to spec.blockDeviceRefs of machine {machine}, or \
                  remove {template} from annotation {map} of machine {machine}"
@@ -48,23 +66,41 @@ impl Detached {
 
 /// All detached disks, ordered by machine.
 pub fn detached(observed: &Observed<'_>) -> Vec<Detached> {
-    let machines =
-        observed.pool_machines().filter(|machine| !(machine.terminating || machine.detached.is_empty()));
+    let machines = observed.pool_machines().filter(|machine| !machine.terminating);
     let mut detached: Vec<Detached> = machines
-        .flat_map(|machine| {
-            let vacant = machine.detached.iter().filter(|vacant| {
-                observed.pool.disks.iter().any(|template| template.used && template.name == vacant.template)
-            });
-            vacant.map(|vacant| Detached {
-                machine: machine.id.clone(),
-                template: vacant.template.clone(),
-                disk: vacant.disk.clone(),
-                user: user(observed, &vacant.disk),
-            })
-        })
+        .flat_map(|machine| devices(observed, machine).chain(volumes(observed.pool, machine)))
         .collect();
     detached.sort_unstable_by(|a, b| (&a.machine, &a.template).cmp(&(&b.machine, &b.template)));
     detached
+}
+
+/// The disks that the disk map of the machine names, and that no device refers to.
+fn devices<'a>(observed: &'a Observed<'_>, machine: &'a Machine) -> impl Iterator<Item = Detached> + 'a {
+    let vacant = machine.detached.iter().filter(|vacant| {
+        observed.pool.disks.iter().any(|template| template.used && template.name == vacant.template)
+    });
+    vacant.map(|vacant| Detached {
+        machine: machine.id.clone(),
+        template: vacant.template.clone(),
+        disk: vacant.disk.clone(),
+        link: Link::Device { user: user(observed, &vacant.disk) },
+    })
+}
+
+/// The storage whose volume the machine lacks, although the current revision was written to the machine.
+fn volumes<'a>(pool: &'a Pool, machine: &'a Machine) -> impl Iterator<Item = Detached> + 'a {
+    let is_current = machine.written.as_ref() == Some(&pool.revision.id);
+    let templates = if is_current { &pool.storage_templates[..] } else { &[] };
+    let names = pool.storage_of(&machine.id.name);
+    templates.iter().zip(names).filter_map(|(template, disk)| {
+        let volume = template.volume.as_ref().filter(|volume| !machine.volumes.contains(volume))?;
+        Some(Detached {
+            machine: machine.id.clone(),
+            template: template.name.clone(),
+            disk,
+            link: Link::Volume(volume.clone()),
+        })
+    })
 }
 
 fn user(observed: &Observed<'_>, disk: &Arc<str>) -> Option<Arc<str>> {

@@ -8,6 +8,7 @@ use crate::plan::Snapshot;
 use crate::testing::{World, name};
 
 mod blocked;
+mod detached;
 mod pins;
 mod problem;
 mod synced;

@@ -176,6 +176,7 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
         discards_storage: facts.terminating && dependents_first,
         selectable: RECENT.get(&selectable, || Arc::new(selectable.clone())),
         start_health: start_health(&facts),
+        volumes: object.storage.volumes.clone(),
         references: REFERENCES.get(&object.references, || Arc::new(object.references.clone())),
         protection: Protection::read(object.metadata.annotations.as_ref()),
         ..Machine::blank(id.clone())

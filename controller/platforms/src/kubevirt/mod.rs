@@ -5,7 +5,7 @@
 //!
 //! The layers, lowest first. A module imports only from lower layers:
 //!
-//! 1. `keys`, `labels`, `selectors`, `spelling`: values
+//! 1. `keys`, `labels`, `selectors`, `spelling`, `former_storage`: values
 //! 2. `pins`: copies of instance types and preferences
 //! 3. `objects`: the fields of stored objects that vmpool reads
 //! 4. `read`: stored objects as plain types
@@ -27,6 +27,7 @@ pub mod expansion;
 mod facts;
 #[cfg(test)]
 mod fixtures;
+pub mod former_storage;
 pub mod keys;
 pub mod labels;
 pub mod machine;

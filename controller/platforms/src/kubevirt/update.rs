@@ -8,9 +8,12 @@ mod run_strategy;
 mod variants;
 
 use serde_json::{Map, Value, json};
+use vmpool_api::kubevirt::annotations::FORMER_STORAGE;
 
+use super::former_storage;
 use super::keys::REVISION_LABEL;
 use super::machine::{self, Template};
+use super::storage::data_volumes;
 use super::template;
 use crate::merge::Schema;
 
@@ -51,6 +54,11 @@ pub fn update(
 ) -> Option<Value> {
     let mut metadata = metadata(live, from, to, revision);
     let spec = spec(&live["spec"], from, to, ordinal, revision);
+    let expected = from.map_or_else(Vec::new, |from| data_volumes(from, ordinal));
+    if let Some(names) = former_storage::annotation(live, spec.as_ref(), expected) {
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        annotations[FORMER_STORAGE] = names;
+    }
     if metadata.is_empty() && spec.is_none() {
         return None;
     }

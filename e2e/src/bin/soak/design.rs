@@ -1,7 +1,8 @@
-//! The pools of the soak test: one of each typical configuration.
+//! The pools of the soak test: one of each typical configuration of a platform.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use vmpool_e2e::world::{Policy, World};
+use vmpool_invariants::object::Object;
 
 /// Machines of each pool at quiet points.
 pub(crate) const CALM: usize = 5;
@@ -24,54 +25,37 @@ pub(crate) struct Design {
     pub(crate) policy: Policy,
     /// Whether machines restart automatically for a change.
     pub(crate) automatic: bool,
-    /// Disk templates; for retained disks with the number of free disks to keep, and the `ttl` of the others.
+    /// Disk templates. For disks that remain after their machine, with the number of free disks to keep, and the `ttl` of
+    /// the others, where the platform has these settings.
     pub(crate) disks: &'static [(&'static str, Option<(u32, &'static str)>)],
 }
 
-/// All configurations.
-pub(crate) const POOLS: [Design; 5] = [
-    Design { name: "web", policy: Policy::NewestFirst, automatic: false, disks: &[("root", None)] },
-    Design {
-        name: "cache",
-        policy: Policy::OldestFirst,
-        automatic: true,
-        disks: &[("root", None), ("warm", Some((1, "15s")))],
-    },
-    Design {
-        name: "base",
-        policy: Policy::Explicit,
-        automatic: false,
-        disks: &[("root", None), ("data", Some((0, LONG)))],
-    },
-    Design {
-        name: "lab",
-        policy: Policy::Explicit,
-        automatic: true,
-        disks: &[("system", Some((2, LONG))), ("scratch", None)],
-    },
-    Design {
-        name: "batch",
-        policy: Policy::NewestFirst,
-        automatic: true,
-        disks: &[("root", Some((0, "5s")))],
-    },
-];
-
-impl Design {
-    /// The pool as it is created, with this number of replicas.
-    pub(crate) fn object(&self, world: &World, replicas: i64) -> Value {
-        let pool = world.pool(self.name).policy(self.policy).replicas(replicas);
-        let pool = self.disks.iter().fold(pool, |pool, (disk, kept)| match kept {
-            Some((keep, ttl)) => pool.retained(disk, *keep, ttl),
-            None => pool.disk(disk),
-        });
-        let approval = if self.automatic { "Automatic" } else { "Manual" };
-        let template = json!({ "spec": { "disruptions": { "restartApprovalMode": approval } } });
-        pool.with(&json!({ "spec": { "rollout": budget(), "virtualMachineTemplate": template } })).object()
-    }
-}
-
-/// The rollout settings at quiet points: not paused, and half of the machines at a time.
-pub(crate) fn budget() -> Value {
-    json!({ "maxUnavailable": "50%", "paused": null, "revision": null })
+/// How a platform writes what the operations of users change. Every patch is a merge patch of the pool's spec.
+pub(crate) trait Spelling: Sync {
+    /// All configurations.
+    fn pools(&self) -> &'static [Design];
+    /// A pool as it is created, with this number of replicas.
+    fn object(&self, world: &World, design: &Design, replicas: i64) -> Value;
+    /// The settings of a pool at quiet points.
+    fn calm(&self, design: &Design) -> Value;
+    /// Whether a pool has the settings of quiet points.
+    fn is_calm(&self, design: &Design, pool: &Object) -> bool;
+    /// A change of the template that needs a restart.
+    fn cores(&self, cores: u64) -> Value;
+    /// Pauses, or ends the pause.
+    fn paused(&self, paused: bool) -> Value;
+    /// Sets `maxUnavailable`.
+    fn budget(&self, machines: u64) -> Value;
+    /// Another way to apply the template: a stored revision, or another strategy; or back.
+    fn other_rollout(&self, pool: &Object) -> Value;
+    /// Adds a disk template with the name [`EXTRA`]; `None` if there is one.
+    fn with_disk(&self, pool: &Object) -> Option<Value>;
+    /// Removes the disk template [`EXTRA`]; `None` if there is none.
+    fn without_disk(&self, pool: &Object) -> Option<Value>;
+    /// Sets the size of disks; `None` if that is no change of the platform's pools.
+    fn grown(&self, pool: &Object, mib: u64) -> Option<Value>;
+    /// A patch of a machine's labels that the controller undoes, or releases the machine for.
+    fn relabeled(&self) -> Value;
+    /// Whether a disk that the pool owned may be deleted by a user, because no machine uses it.
+    fn is_free(&self, disk: &Object) -> bool;
 }

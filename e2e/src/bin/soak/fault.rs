@@ -6,6 +6,7 @@ use std::time::Duration;
 use vmpool_e2e::world::{Quota, Refusal, World};
 use vmpool_installation::programs::{Component, Controller};
 use vmpool_invariants::object::Kind;
+use vmpool_invariants::platform::PlatformName;
 use vmpool_runtime::testing::SeededRandom;
 use vmpool_test_cluster::control_plane::Restart;
 use vmpool_test_cluster::error::Result;
@@ -79,8 +80,8 @@ pub(crate) enum Mend<'w> {
 }
 
 impl Fault {
-    /// A random fault.
-    pub(crate) fn random(random: &SeededRandom) -> Self {
+    /// A random fault of a platform.
+    pub(crate) fn random(platform: PlatformName, random: &SeededRandom) -> Self {
         let component = *random.one(&Component::ALL).unwrap_or(&Component::Webhook);
         match random.number(0..=99) {
             0..=15 => Self::KillController,
@@ -101,9 +102,19 @@ impl Fault {
             84..=88 => Self::MachineKnob("crash", "true"),
             89..=91 => Self::MachineKnob("shutdown", "now"),
             92..=94 => Self::MachineKnob("stop-delay", "never"),
+            number if platform == PlatformName::KubeVirt => Self::of_instance(number),
             95..=96 => Self::MachineKnob("bump-annotations", "5"),
             97..=98 => Self::MachineKnob("hold-restart", "true"),
             _ => Self::MachineKnob("skip-finalizers", "true"),
+        }
+    }
+
+    /// A fault of the guest of one machine of KubeVirt.
+    fn of_instance(number: u64) -> Self {
+        match number {
+            95..=96 => Self::MachineKnob("unschedulable", "true"),
+            97..=98 => Self::MachineKnob("node-loss", "true"),
+            _ => Self::MachineKnob("never-ready", "true"),
         }
     }
 

@@ -7,10 +7,13 @@
 //! ```
 
 mod design;
+mod dvp;
 mod fault;
 mod growth;
+mod kubevirt;
 mod operation;
 mod options;
+mod platform;
 mod quiet;
 mod storm;
 mod tally;
@@ -21,9 +24,11 @@ use std::time::Duration;
 
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
+use vmpool_e2e::harness::start_with_both_platforms;
 use vmpool_e2e::world::World;
 use vmpool_installation::installation::{GuardOptions, Installation};
 use vmpool_installation::programs::ControllerOptions;
+use vmpool_invariants::platform::PlatformName;
 use vmpool_runtime::testing::SeededRandom;
 use vmpool_test_cluster::error::chain;
 
@@ -72,8 +77,13 @@ async fn soak(options: &Options) -> anyhow::Result<bool> {
     let mut tally = Tally::new(seed)?;
     let path = tally.path().display().to_string();
     tally.show(format_args!("seed {seed}, log in {path}"));
-    let installation = Arc::new(Installation::start("soak", Some(GuardOptions::default())).await?);
-    let world = World::start("soak", installation.clone(), 0).await?;
+    let platform = options.platform();
+    let installation = match platform {
+        PlatformName::Dvp => Installation::start("soak", Some(GuardOptions::default())).await?,
+        PlatformName::KubeVirt => start_with_both_platforms("soak").await?,
+    };
+    let installation = Arc::new(installation);
+    let world = World::start_on(platform, "soak", installation.clone(), 0).await?;
     for identity in ["steady", "mortal"] {
         world.add_controller_with(controller(&world, identity)).await?;
     }

@@ -1,16 +1,20 @@
 //! Operations of users.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
-use vmpool_api::{annotations, v1alpha2::API_VERSION};
+use vmpool_api::kubevirt::API_VERSION as KUBEVIRT;
+use vmpool_api::v1alpha2::API_VERSION;
 use vmpool_e2e::world::{Deletion, World};
 use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::platform::PlatformName;
 use vmpool_runtime::testing::SeededRandom;
 use vmpool_test_cluster::error::{Error, Result};
 
-use crate::design::{Design, EXTRA, MOST, POOLS};
+use crate::design::{Design, MOST};
+use crate::platform::spelling;
 
 /// One operation of a user. Machines and disks are selected when it is performed.
 #[derive(Debug, Clone, Copy)]
@@ -37,8 +41,8 @@ pub(crate) enum Operation {
     Unpause,
     /// Sets `maxUnavailable`.
     Budget(u64),
-    /// Returns to the revision before the last change, or to the template.
-    Rollback,
+    /// Returns to the revision before the last change, or changes the strategy; or back.
+    OtherRollout,
     /// Restarts a machine.
     Restart,
     /// Deletes a machine.
@@ -83,7 +87,7 @@ impl Operation {
             61..=62 => Self::Pause,
             63..=66 => Self::Unpause,
             67..=68 => Self::Budget(random.number(1..=3)),
-            69..=70 => Self::Rollback,
+            69..=70 => Self::OtherRollout,
             71..=75 => Self::Restart,
             76..=82 => Self::DeleteMachine,
             83..=85 => Self::DeleteDisk,
@@ -98,11 +102,15 @@ impl Operation {
 
     /// Performs the operation on a pool.
     pub(crate) async fn perform(self, world: &World, design: &Design, random: &SeededRandom) -> Answer {
+        let spelling = spelling(world.platform());
         let state = world.recorder().state();
         let pool = state.named(Kind::Pool, design.name);
+        let references: BTreeSet<&str> = state.all(Kind::Machine).flat_map(Object::disk_references).collect();
         if let Self::Create(replicas) = self {
             return match pool {
-                None => answer(world.post(Kind::Pool, &design.object(world, signed(replicas))).await),
+                None => {
+                    answer(world.post(Kind::Pool, &spelling.object(world, design, signed(replicas))).await)
+                }
                 Some(_) => Answer::Idle,
             };
         }
@@ -118,41 +126,28 @@ impl Operation {
             }
             Self::EditReplicas(replicas) => edit(world, design, json!({ "replicas": replicas })).await,
             Self::Remove(count) => remove(world, design, &members, count, random).await,
-            Self::Cores(cores) => {
-                edit(world, design, template(&json!({ "spec": { "cpu": { "cores": cores } } }))).await
-            }
+            Self::Cores(cores) => edit(world, design, spelling.cores(cores)).await,
             Self::Label(value) => {
                 let labels = json!({ "metadata": { "labels": { "tier": value.to_string() } } });
-                edit(world, design, template(&labels)).await
+                edit(world, design, json!({ "virtualMachineTemplate": labels })).await
             }
-            Self::Grow(times) => grow(world, pool, times * 64).await,
-            Self::AddDisk => add_disk(world, pool).await,
-            Self::RemoveDisk => remove_disk(world, pool).await,
-            Self::Pause => edit(world, design, json!({ "rollout": { "paused": true } })).await,
-            Self::Unpause => edit(world, design, json!({ "rollout": { "paused": null } })).await,
-            Self::Budget(count) => {
-                edit(world, design, json!({ "rollout": { "maxUnavailable": count } })).await
-            }
-            Self::Rollback => {
-                let named = !pool.at("/spec/rollout/revision").is_null();
-                let revision =
-                    if named { Value::Null } else { pool.at("/status/desiredTemplateHash").clone() };
-                edit(world, design, json!({ "rollout": { "revision": revision } })).await
-            }
-            Self::Restart => match member() {
-                Some(machine) => operate(world, "Restart", machine).await,
-                None => Answer::Idle,
-            },
+            Self::Grow(times) => edit_if(world, design, spelling.grown(pool, times * 64)).await,
+            Self::AddDisk => edit_if(world, design, spelling.with_disk(pool)).await,
+            Self::RemoveDisk => edit_if(world, design, spelling.without_disk(pool)).await,
+            Self::Pause => edit(world, design, spelling.paused(true)).await,
+            Self::Unpause => edit(world, design, spelling.paused(false)).await,
+            Self::Budget(count) => edit(world, design, spelling.budget(count)).await,
+            Self::OtherRollout => edit(world, design, spelling.other_rollout(pool)).await,
+            Self::Restart => restart(world, member()).await,
             Self::DeleteMachine => delete(world, Kind::Machine, member()).await,
             Self::DeleteDisk => {
-                let free: Vec<&Object> =
-                    state.owned_by(Kind::Disk, pool.uid()).filter(|disk| is_free(disk)).collect();
+                let free: Vec<&Object> = state
+                    .all(Kind::Disk)
+                    .filter(|disk| spelling.is_free(disk) && !references.contains(disk.name()))
+                    .collect();
                 delete(world, Kind::Disk, random.one(&free).copied()).await
             }
-            Self::Relabel => {
-                let label = vmpool_api::labels::POOL_UID;
-                meddle(world, member(), json!({ "labels": { label: null } })).await
-            }
+            Self::Relabel => meddle(world, member(), json!({ "labels": spelling.relabeled() })).await,
             Self::Disown => meddle(world, member(), json!({ "ownerReferences": null })).await,
             Self::DeletePool(how) => delete_pool(world, pool, how).await,
             Self::Create(_) => Answer::Idle,
@@ -167,8 +162,26 @@ impl fmt::Display for Operation {
 }
 
 /// A random pool.
-pub(crate) fn any_pool(random: &SeededRandom) -> &'static Design {
-    random.one(&POOLS).unwrap_or(&POOLS[0])
+pub(crate) fn any_pool(world: &World, random: &SeededRandom) -> &'static Design {
+    let pools = spelling(world.platform()).pools();
+    random.one(pools).unwrap_or(&pools[0])
+}
+
+/// Restarts a machine as a user does. With KubeVirt, the platform starts the guest again when its instance is gone.
+async fn restart(world: &World, machine: Option<&Object>) -> Answer {
+    let Some(machine) = machine else { return Answer::Idle };
+    if world.platform() == PlatformName::Dvp {
+        return operate(world, "Restart", machine).await;
+    }
+    let path = format!(
+        "/apis/{KUBEVIRT}/namespaces/{}/virtualmachineinstances/{}",
+        world.namespace(),
+        machine.name()
+    );
+    let request = http::Request::delete(path).body(b"{}".to_vec());
+    let Ok(request) = request else { return Answer::Lost };
+    let deleted = world.client().request::<Value>(request).await;
+    answer(deleted.map_err(Error::api("restarting")))
 }
 
 /// Requests the platform to start, stop or restart a machine, and does not wait for it.
@@ -182,12 +195,16 @@ pub(crate) async fn operate(world: &World, operation: &str, machine: &Object) ->
     answer(world.post(Kind::Operation, &object).await)
 }
 
-/// Deletes an object as a user, and records that for the checks.
+/// Deletes an object as a user, and records that for the checks. A disk is deleted only while it is as the user has seen
+/// it: a machine may have begun to use it.
 pub(crate) async fn delete(world: &World, kind: Kind, object: Option<&Object>) -> Answer {
     let Some(object) = object else { return Answer::Idle };
     world.user_actions().deleted.insert(object.uid().to_owned());
     let uid = Some(object.uid().to_owned());
-    let params = DeleteParams::background().preconditions(Preconditions { uid, ..Preconditions::default() });
+    let resource_version =
+        (kind == Kind::Disk).then(|| object.at("/metadata/resourceVersion").as_str().map(str::to_owned));
+    let preconditions = Preconditions { uid, resource_version: resource_version.flatten() };
+    let params = DeleteParams::background().preconditions(preconditions);
     answer(world.api(kind).delete(object.name(), &params).await.map_err(Error::api("deleting")))
 }
 
@@ -224,8 +241,11 @@ async fn edit(world: &World, design: &Design, spec: Value) -> Answer {
     answer(world.patch(Kind::Pool, design.name, &json!({ "spec": spec })).await)
 }
 
-fn template(template: &Value) -> Value {
-    json!({ "virtualMachineTemplate": template })
+async fn edit_if(world: &World, design: &Design, spec: Option<Value>) -> Answer {
+    match spec {
+        Some(spec) => edit(world, design, spec).await,
+        None => Answer::Idle,
+    }
 }
 
 async fn meddle(world: &World, machine: Option<&Object>, metadata: Value) -> Answer {
@@ -247,57 +267,9 @@ async fn delete_pool(world: &World, pool: &Object, how: Deletion) -> Answer {
     answer(world.api(Kind::Pool).delete(pool.name(), &params).await.map_err(Error::api("deleting")))
 }
 
-/// The disk templates of a pool, and the devices of its machines.
-fn disks_of(pool: &Object) -> (Vec<Value>, Vec<Value>) {
-    let list = |pointer: &str| pool.at(pointer).as_array().cloned().unwrap_or_default();
-    (list("/spec/virtualDiskTemplates"), list("/spec/virtualMachineTemplate/spec/blockDeviceRefs"))
-}
-
-async fn edit_disks(world: &World, pool: &Object, templates: Vec<Value>, devices: Vec<Value>) -> Answer {
-    let spec = json!({
-        "virtualDiskTemplates": templates, "virtualMachineTemplate": { "spec": { "blockDeviceRefs": devices } } });
-    answer(world.patch(Kind::Pool, pool.name(), &json!({ "spec": spec })).await)
-}
-
-async fn add_disk(world: &World, pool: &Object) -> Answer {
-    let (mut templates, mut devices) = disks_of(pool);
-    let Some(mut added) = templates.first().cloned().filter(|_| !has_extra(&templates)) else {
-        return Answer::Idle;
-    };
-    added["name"] = json!(EXTRA);
-    added["reclaim"] = json!({ "onScaleDown": "Retain", "keep": 0, "ttl": "5s" });
-    templates.push(added);
-    devices.push(json!({ "kind": "VirtualDisk", "name": EXTRA }));
-    edit_disks(world, pool, templates, devices).await
-}
-
 /// Removes the added disk template, if there is one.
-pub(crate) async fn remove_disk(world: &World, pool: &Object) -> Answer {
-    let (mut templates, mut devices) = disks_of(pool);
-    if !has_extra(&templates) {
-        return Answer::Idle;
-    }
-    templates.retain(|template| template["name"] != EXTRA);
-    devices.retain(|device| device["name"] != EXTRA);
-    edit_disks(world, pool, templates, devices).await
-}
-
-fn has_extra(templates: &[Value]) -> bool {
-    templates.iter().any(|template| template["name"] == EXTRA)
-}
-
-async fn grow(world: &World, pool: &Object, mib: u64) -> Answer {
-    let (mut templates, devices) = disks_of(pool);
-    let is_kept = |template: &Value| template.pointer("/reclaim/onScaleDown").is_some();
-    let place = templates.iter().position(is_kept).unwrap_or_default();
-    let Some(template) = templates.get_mut(place) else { return Answer::Idle };
-    template["spec"]["persistentVolumeClaim"]["size"] = json!(format!("{mib}Mi"));
-    edit_disks(world, pool, templates, devices).await
-}
-
-/// Whether the disk is free according to its annotations.
-fn is_free(disk: &Object) -> bool {
-    disk.annotation(annotations::FREE_SINCE).is_some() && !disk.is_terminating()
+pub(crate) async fn remove_disk(world: &World, design: &Design, pool: &Object) -> Answer {
+    edit_if(world, design, spelling(world.platform()).without_disk(pool)).await
 }
 
 fn signed(count: u64) -> i64 {

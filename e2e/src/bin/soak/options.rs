@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Parser;
+use vmpool_invariants::platform::PlatformName;
 
 /// Runs random operations and faults against pools on a real kube-apiserver and etcd: killed and paused processes,
 /// restarts of the control plane, and a misbehaving platform.
@@ -20,12 +21,21 @@ pub(crate) struct Options {
     /// run also depends on the speed of the host
     #[arg(long, env = "SEED", value_name = "NUMBER")]
     seed: Option<u64>,
+
+    /// Platform of the pools: dvp or kubevirt
+    #[arg(long, env = "PLATFORM", value_name = "PLATFORM", default_value_t)]
+    platform: PlatformName,
 }
 
 impl Options {
     /// The duration.
     pub(crate) fn duration(&self) -> Duration {
         Duration::from_secs_f64(self.minutes * 60.0)
+    }
+
+    /// The platform.
+    pub(crate) fn platform(&self) -> PlatformName {
+        self.platform
     }
 
     /// The seed.

@@ -12,9 +12,10 @@ use vmpool_invariants::recorder::State;
 use vmpool_runtime::testing::SeededRandom;
 use vmpool_test_cluster::error::Error;
 
-use crate::design::{CALM, Design, EXTRA, LONG, POOLS, budget};
+use crate::design::{CALM, Design, EXTRA, LONG, Spelling};
 use crate::fault::{MORTAL, STEADY, leader};
 use crate::operation::{self, Answer};
+use crate::platform::spelling;
 use crate::tally::Tally;
 
 /// Timeout for a world to settle after the last fault. It is longer than the longest backoff, on a slow host.
@@ -99,17 +100,18 @@ async fn tidy(
     world.recorder().catch_up().await?;
     let state = world.recorder().state();
     let mut left = Vec::new();
-    for design in &POOLS {
+    let spelling = spelling(world.platform());
+    for design in spelling.pools() {
         match state.named(Kind::Pool, design.name) {
             None => {
                 let replicas = i64::try_from(CALM)?;
-                world.post(Kind::Pool, &design.object(world, replicas)).await?;
+                world.post(Kind::Pool, &spelling.object(world, design, replicas)).await?;
                 left.push(format!("pool {} was just created", design.name));
             }
             Some(pool) if pool.is_terminating() => {
                 left.push(format!("pool {} is terminating", design.name));
             }
-            Some(pool) => left.extend(restore(world, design, pool, &state, random).await),
+            Some(pool) => left.extend(restore(world, spelling, design, pool, &state, random).await),
         }
     }
     for machine in state.all(Kind::Machine) {
@@ -118,9 +120,11 @@ async fn tidy(
             operation::operate(world, "Start", machine).await;
         }
     }
+    let mounted: BTreeSet<&str> = state.all(Kind::Machine).flat_map(Object::disk_references).collect();
     for kind in [Kind::Machine, Kind::Disk] {
         for object in state.all(kind).filter(|object| object.owner_uid().is_empty()) {
-            if !object.is_terminating() {
+            let waits = kind == Kind::Disk && mounted.contains(object.name());
+            if !(object.is_terminating() || waits) {
                 operation::delete(world, kind, Some(object)).await;
             }
             left.push(format!("{} {} has no owner", kind.name(), object.name()));
@@ -132,6 +136,7 @@ async fn tidy(
 /// Returns one pool to its configuration. Returns what is not as it should be yet.
 async fn restore(
     world: &World,
+    spelling: &dyn Spelling,
     design: &Design,
     pool: &Object,
     state: &State,
@@ -140,8 +145,8 @@ async fn restore(
     let members = state.members(pool.uid());
     let replicas = pool.at("/spec/replicas").as_u64().unwrap_or_default();
     let calm = CALM as u64;
-    if pool.at("/spec/rollout") != &json!({ "maxUnavailable": "50%" }) {
-        let patch = json!({ "spec": { "rollout": budget() } });
+    if !spelling.is_calm(design, pool) {
+        let patch = json!({ "spec": spelling.calm(design) });
         let answer = world.patch(Kind::Pool, design.name, &patch).await.err().map(|error| error.to_string());
         return Some(format!(
             "pool {} had other rollout settings {}",
@@ -150,7 +155,7 @@ async fn restore(
         ));
     }
     // While `rollout.revision` is set, template changes have no effect.
-    if operation::remove_disk(world, pool).await != Answer::Idle {
+    if operation::remove_disk(world, design, pool).await != Answer::Idle {
         return Some(format!("pool {} had an additional disk template", design.name));
     }
     if design.policy == Policy::Explicit && replicas > calm {

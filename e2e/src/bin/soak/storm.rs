@@ -72,7 +72,7 @@ impl<'w> Storm<'w> {
     }
 
     async fn operate(&mut self, tally: &mut Tally) {
-        let (operation, design) = (Operation::random(self.random), any_pool(self.random));
+        let (operation, design) = (Operation::random(self.random), any_pool(self.world, self.random));
         let uid =
             self.world.recorder().state().named(Kind::Pool, design.name).map(|pool| pool.uid().to_owned());
         let answer = operation.perform(self.world, design, self.random).await;
@@ -83,7 +83,7 @@ impl<'w> Storm<'w> {
     }
 
     async fn fault(&mut self, tally: &mut Tally) -> Result<()> {
-        let fault = Fault::random(self.random);
+        let fault = Fault::random(self.world.platform(), self.random);
         let victim = fault.victim();
         if self.mends.iter().any(|(_, other, _)| *other == victim) {
             return Ok(());

@@ -20,6 +20,8 @@ use vmpool_test_cluster::poll;
 use super::pools::{Random, fields, set};
 use super::verdicts::{ADMIN, Cluster, Comparison, create_objects, of_create, of_scale, of_update};
 use super::{IN_FLIGHT, pools_to_try, schema};
+use vmpool_e2e::schemas::of_pools;
+use vmpool_invariants::platform::PlatformName;
 
 const MACHINE: &str = "/spec/virtualMachineTemplate/spec";
 
@@ -149,7 +151,7 @@ fn rules_and_api_server_give_the_same_responses_for_changes_of_pools() {
         async |world| {
             let count = pools_to_try()? / 4;
             create_objects(world).await?;
-            let (schema, cluster) = (schema::of_pools()?, Cluster::read(world).await?);
+            let (schema, cluster) = (of_pools(PlatformName::Dvp)?, Cluster::read(world).await?);
             // Given stored pools, some of which the rules refuse,
             let stored = store(world).await?;
             let violations: Vec<&str> = violations().iter().map(|(name, ..)| *name).collect();

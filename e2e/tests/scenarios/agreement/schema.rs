@@ -1,18 +1,6 @@
 //! The API server's defaults, as admission sees objects with them.
 
-use anyhow::Context;
 use serde_json::Value;
-use vmpool_installation::workspace_root;
-use vmpool_test_cluster::control_plane::documents_in;
-
-/// The schema of a pool in the CRD.
-pub(crate) fn of_pools() -> anyhow::Result<Value> {
-    let path = workspace_root().join("api/crds/virtualmachinepools.virtualization.deckhouse.io.yaml");
-    let mut documents = documents_in(&path)?;
-    let definition = documents.first_mut().context("the file contains no CRD")?;
-    let schema = definition.pointer_mut("/spec/versions/0/schema/openAPIV3Schema").map(Value::take);
-    schema.context("the CRD contains no schema")
-}
 
 /// Sets defaults of missing fields, as the API server does before it calls a webhook.
 pub(super) fn set_defaults(schema: &Value, value: &mut Value) {

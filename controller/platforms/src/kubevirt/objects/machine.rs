@@ -1,6 +1,7 @@
 //! Machines.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -13,6 +14,7 @@ use super::super::labels::Labels;
 use super::super::pins;
 use super::metadata::{Finalizers, slim};
 use crate::decode::{lenient, lenient_list};
+use crate::intern::{Table, intern};
 use crate::slim_metadata;
 
 /// The fields of a VirtualMachine that vmpool reads.
@@ -43,6 +45,8 @@ pub(in super::super) struct Storage {
     pub(in super::super) data_volumes: Vec<String>,
     /// In volumes that refer to a claim.
     pub(in super::super) claims: Vec<String>,
+    /// Names of all volumes in the machine.
+    pub(in super::super) volumes: Arc<[Arc<str>]>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -131,12 +135,14 @@ struct InnerSpec {
     #[serde(deserialize_with = "lenient")]
     node_selector: Value,
     #[serde(deserialize_with = "lenient_list")]
-    volumes: Vec<Volume>,
+    volumes: Vec<WireVolume>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Volume {
+struct WireVolume {
+    #[serde(deserialize_with = "lenient")]
+    name: String,
     #[serde(deserialize_with = "lenient")]
     data_volume: Named,
     #[serde(deserialize_with = "lenient")]
@@ -175,6 +181,7 @@ impl From<Wire> for MachineObject {
             run_strategy: run_strategy.map(|text| limits::clip(&text).to_owned()),
             running,
             storage: Storage {
+                volumes: volumes(&inner.volumes),
                 templates: names(data_volume_templates.into_iter().map(|template| template.metadata.name)),
                 claims: names(
                     inner.volumes.iter().map(|volume| volume.persistent_volume_claim.claim_name.clone()),
@@ -189,6 +196,14 @@ impl From<Wire> for MachineObject {
 
 /// The condition types that vmpool reads.
 const READ: [&str; 2] = ["Ready", "RestartRequired"];
+
+/// The names of the volumes. Many machines have the same list, which therefore exists once.
+fn volumes(volumes: &[WireVolume]) -> Arc<[Arc<str>]> {
+    static RECENT: Table<[Arc<str>]> = Table::new();
+    let names = names(volumes.iter().map(|volume| volume.name.clone()));
+    let names: Vec<Arc<str>> = names.iter().map(|name| intern(name)).collect();
+    RECENT.get(&names, || names.as_slice().into())
+}
 
 /// The names in their order, each once, without texts that are no names.
 fn names(texts: impl Iterator<Item = String>) -> Vec<String> {

@@ -44,7 +44,7 @@ pub struct Problem {
 }
 
 fn problem(reason: &'static str, cause: Cause) -> Open {
-    Open::Unresolved(Problem { reason, message: cause.message.clone(), causes: vec![cause] })
+    Open::Unresolved(Problem { reason, message: cause.to_string(), causes: vec![cause] })
 }
 
 fn not_found(family: Family) -> &'static str {

@@ -129,7 +129,7 @@ fn a_later_revision_with_the_same_template_has_the_same_pins() {
     json!({ "instancetype": { "name": "small", "revisionName": "gone" } }), "InstancetypeNotFound", "\"gone\""
 )]
 #[case::no_volume(
-    json!({ "instancetype": { "inferFromVolume": "root" } }), "InferenceFailed", "no volume \"root\""
+    json!({ "instancetype": { "inferFromVolume": "root" } }), "InferenceFailed", "spec.instancetype.inferFromVolume: the machine has no volume \"root\""
 )]
 fn what_does_not_exist_has_a_reason(#[case] template: Value, #[case] reason: &str, #[case] message: &str) {
     let (Resolution::Unresolved(unresolved), _) = resolve_with(&spec(&template), &[]) else { panic!() };

@@ -1,12 +1,15 @@
 //! Machines.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use vmpool_api::kubevirt::annotations::FORMER_STORAGE;
 use vmpool_api::kubevirt::values::{PrintableStatus, RunStrategy};
 use vmpool_engine::limits;
 use vmpool_engine::model::{ObjectId, Uid};
 
+use super::super::former_storage;
 use super::super::keys::{REVISION_LABEL, ordinal};
 use super::super::labels::Labels;
 use super::super::objects::{Finalizers, MachineCondition, MachineObject, Storage};
@@ -83,7 +86,10 @@ pub fn machine(object: &MachineObject) -> MachineFacts {
     let name = metadata.name.as_deref().unwrap_or_default();
     let condition = |kind: &str| status.conditions.iter().find(|condition| condition.kind == kind);
     let revision = object.labels.as_ref().and_then(|labels| labels.get(REVISION_LABEL));
-    let Storage { templates, data_volumes, claims } = &object.storage;
+    let former = metadata.annotations.as_ref().and_then(|annotations| annotations.get(FORMER_STORAGE));
+    let former: Vec<String> =
+        former.into_iter().flat_map(|text| former_storage::recorded(text)).map(str::to_owned).collect();
+    let Storage { templates, data_volumes, claims, volumes: _ } = &object.storage;
     MachineFacts {
         id: super::id(metadata),
         ordinal: ordinal(name),
@@ -106,8 +112,8 @@ pub fn machine(object: &MachineObject) -> MachineFacts {
             (None, None) => None,
         },
         state_change_requested: !status.state_change_requests.is_empty(),
-        data_volumes: union(templates, data_volumes),
-        claims: union(templates, claims),
+        data_volumes: union([templates, data_volumes, &former]),
+        claims: union([templates, claims, &former]),
     }
 }
 
@@ -121,8 +127,8 @@ fn readiness(condition: Option<&MachineCondition>) -> Readiness {
     }
 }
 
-/// The names of both lists, each once.
-fn union(templates: &[String], others: &[String]) -> Vec<Arc<str>> {
-    let others = others.iter().filter(|name| !templates.contains(name));
-    templates.iter().chain(others).map(|name| name.as_str().into()).collect()
+/// The names of all lists, each once.
+fn union(lists: [&[String]; 3]) -> Vec<Arc<str>> {
+    let mut known = BTreeSet::new();
+    lists.into_iter().flatten().filter(|name| known.insert(*name)).map(|name| name.as_str().into()).collect()
 }

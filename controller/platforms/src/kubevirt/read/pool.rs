@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use vmpool_engine::limits;
-use vmpool_engine::model::{Budget, ObjectId};
+use vmpool_engine::model::{Budget, ObjectId, StorageTemplate};
 
 use super::super::keys::LABEL_VALUE;
 use super::super::labels::Labels;
@@ -52,8 +52,8 @@ pub struct Settings {
     pub update: Update,
     /// Which names in the template get the ordinal.
     pub names: NameGeneration,
-    /// Names of the DataVolume templates.
-    pub data_volume_templates: Vec<Arc<str>>,
+    /// The DataVolume templates.
+    pub data_volume_templates: Vec<StorageTemplate>,
     /// When machines that fail to start are replaced; `None` if they are not.
     pub autohealing: Option<Autohealing>,
     /// Selects the machines of the pool. `None` if it cannot be read; the pool then releases no machine.
@@ -121,9 +121,20 @@ fn read(spec: &Value, validation_errors: &mut Vec<String>) -> (Settings, Vec<Str
     (settings, messages.0)
 }
 
-fn data_volume_templates(template: &Value) -> Vec<Arc<str>> {
-    let templates = template["spec"]["dataVolumeTemplates"].as_array().into_iter().flatten();
-    templates.filter_map(|template| Some(template["metadata"]["name"].as_str()?.into())).collect()
+fn data_volume_templates(template: &Value) -> Vec<StorageTemplate> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let volumes = list(&template["spec"]["template"]["spec"]["volumes"]);
+    let templates = list(&template["spec"]["dataVolumeTemplates"]);
+    let name = |template: &Value| template["metadata"]["name"].as_str().map(Arc::from);
+    let volume = |storage: &str| {
+        let refers = |volume: &&Value| {
+            let claim = &volume["persistentVolumeClaim"]["claimName"];
+            [&volume["dataVolume"]["name"], claim].iter().any(|name| name.as_str() == Some(storage))
+        };
+        volumes.iter().find(refers)?["name"].as_str().map(Arc::from)
+    };
+    let template = |name: Arc<str>| StorageTemplate { volume: volume(&name), name };
+    templates.iter().filter_map(name).map(template).collect()
 }
 
 /// Errors of the spec that prevent the creation of machines. The admission rules and the schema reject all of them.

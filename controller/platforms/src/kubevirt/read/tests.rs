@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use rstest::rstest;
@@ -5,7 +6,7 @@ use serde_json::{Value, json};
 use vmpool_api::kubevirt::values::{
     InstancePhase, PrintableStatus, RunStrategy, SortPolicy, StatePreservation,
 };
-use vmpool_engine::model::Budget;
+use vmpool_engine::model::{Budget, StorageTemplate};
 
 use super::super::fixtures;
 use super::super::selectors::MachineSelector;
@@ -47,7 +48,7 @@ fn a_recorded_pool_is_read_with_the_defaults() {
             },
             update: Update::Proactive(Selection::default()),
             names: NameGeneration { config_maps: true, secrets: true },
-            data_volume_templates: vec!["root".into()],
+            data_volume_templates: vec![storage("root", Some("root"))],
             autohealing: None,
             selector: None,
         }
@@ -296,6 +297,11 @@ fn storage_of_templates_and_of_volumes_is_listed_once() {
     let texts = |list: &[std::sync::Arc<str>]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(texts(&machine.data_volumes), ["root-0", "extra"]);
     assert_eq!(texts(&machine.claims), ["root-0", "claim"]);
+    // The storage that an update took out of the machine comes last.
+    let former = json!({ "metadata": { "annotations": { "vmpool.dev/former-storage": "logs-0,extra" } } });
+    let former = machine_with(&former);
+    assert_eq!(texts(&former.data_volumes), ["root-0", "logs-0", "extra"]);
+    assert_eq!(texts(&former.claims), ["root-0", "logs-0", "extra"]);
 }
 
 #[test]
@@ -316,4 +322,28 @@ fn an_instance_is_unavailable(#[case] edit: Value) {
     let mut object = fixtures::instance();
     json_patch::merge(&mut object, &edit);
     assert!(!instance(&serde_json::from_value(object).unwrap()).is_available());
+}
+
+fn storage(name: &str, volume: Option<&str>) -> StorageTemplate {
+    StorageTemplate { name: name.into(), volume: volume.map(Arc::from) }
+}
+
+#[test]
+fn a_storage_template_is_read_with_the_volume_that_refers_to_it() {
+    let template = json!({ "virtualMachineTemplate": { "spec": {
+        "dataVolumeTemplates": [
+            { "metadata": { "name": "boot" } }, { "metadata": { "name": "logs" } }, { "metadata": { "name": "unused" } },
+            { "metadata": {} }, 7,
+        ],
+        "template": { "spec": { "volumes": [
+            { "name": "unused", "containerDisk": {} },
+            { "name": "os", "dataVolume": { "name": "boot" } },
+            { "name": "var-log", "persistentVolumeClaim": { "claimName": "logs" } },
+        ] } },
+    } } });
+    let expected = [storage("boot", Some("os")), storage("logs", Some("var-log")), storage("unused", None)];
+    assert_eq!(settings(&template).data_volume_templates, expected);
+    let hostile =
+        json!({ "virtualMachineTemplate": { "spec": { "dataVolumeTemplates": {}, "template": 3 } } });
+    assert!(settings(&hostile).data_volume_templates.is_empty());
 }

@@ -485,3 +485,55 @@ fn the_next_update_sets_a_changed_reference_back(#[case] by_hand: Value) {
     assert_eq!(machine["spec"]["instancetype"], pins["instancetype"]["matcher"]);
     assert_eq!(machine["spec"].get("preference"), None);
 }
+
+/// The template with a second DataVolume of this name.
+fn with_second(name: &str) -> Value {
+    let mut template = template(&json!({}));
+    let spec = &mut template["spec"];
+    let mut second = spec["dataVolumeTemplates"][0].clone();
+    second["metadata"]["name"] = name.into();
+    spec["dataVolumeTemplates"].as_array_mut().unwrap().push(second);
+    let volume = json!({ "name": name, "dataVolume": { "name": name } });
+    spec["template"]["spec"]["volumes"].as_array_mut().unwrap().push(volume);
+    template
+}
+
+fn former(machine: &Value) -> &Value {
+    &machine["metadata"]["annotations"][FORMER_STORAGE]
+}
+
+#[test]
+fn the_storage_that_an_update_takes_out_of_the_machine_is_recorded_until_it_returns() {
+    let (one, two) = (template(&json!({})), with_second("logs"));
+    let with_logs = updated(&fixtures::machine(), Some(&one), &two);
+    assert_eq!(with_logs["spec"]["dataVolumeTemplates"][1]["metadata"]["name"], "logs-0");
+    assert_eq!(*former(&with_logs), Value::Null);
+    let without = updated(&with_logs, Some(&two), &one);
+    assert_eq!(without["spec"]["dataVolumeTemplates"].as_array().unwrap().len(), 1);
+    assert_eq!(*former(&without), "logs-0");
+    // A later update adds to the record.
+    let changed = updated(&without, Some(&one), &template(&inner(&json!({ "hostname": "h" }))));
+    assert_eq!(*former(&changed), "logs-0");
+    let more =
+        updated(&updated(&changed, Some(&one), &with_second("cache")), Some(&with_second("cache")), &one);
+    assert_eq!(*former(&more), "cache-0,logs-0");
+    let back = updated(&without, Some(&one), &two);
+    assert_eq!(*former(&back), Value::Null);
+}
+
+#[test]
+fn the_storage_of_a_volume_that_a_user_removed_is_recorded_when_the_template_drops_it() {
+    let (one, two) = (template(&json!({})), with_second("logs"));
+    // The user removed the volume and its DataVolume template.
+    let live = fixtures::machine();
+    assert_eq!(*former(&updated(&live, Some(&two), &one)), "logs-0");
+    assert_eq!(*former(&updated(&live, None, &one)), Value::Null);
+}
+
+#[test]
+fn a_record_that_cannot_be_read_names_no_storage() {
+    let long = "x".repeat(300);
+    let text = format!(",,{long},root-0,{}", "a,".repeat(1000));
+    let names: Vec<&str> = former_storage::recorded(&text).collect();
+    assert_eq!((names.len(), names[0], names[1]), (256, "root-0", "a"));
+}

@@ -16,9 +16,14 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use futures::{StreamExt, TryStreamExt, stream};
+use rstest::rstest;
 use serde_json::Value;
 use vmpool_e2e::scenario::{LIMIT, scenario};
+use vmpool_e2e::schemas::of_pools;
 use vmpool_e2e::world::World;
+use vmpool_invariants::platform::PlatformName;
+
+use crate::REPLICAS;
 
 use hosts::{host_of, hosts};
 use judge::{Tally, Verdict, of_change, of_create};
@@ -70,8 +75,8 @@ impl Trial {
 }
 
 /// The fields to try: all, or the first one of those with the same name and kind.
-fn chosen() -> anyhow::Result<Vec<Field>> {
-    let mut all = fields(&crate::agreement::schema::of_pools()?);
+fn chosen(platform: PlatformName) -> anyhow::Result<Vec<Field>> {
+    let mut all = fields(&of_pools(platform)?);
     if !everything() {
         let mut known = Vec::new();
         all.retain(|field| {
@@ -137,15 +142,18 @@ fn spread<T>(items: Vec<T>, some: usize) -> Vec<T> {
     items.into_iter().enumerate().filter(|(place, _)| place % every == 0).map(|(_, item)| item).collect()
 }
 
-#[test]
-fn every_field_is_refused_with_a_reason_or_applied() {
-    let story = scenario("every field is refused with a reason or applied").guarded();
+#[rstest]
+fn every_field_is_refused_with_a_reason_or_applied(
+    #[values(PlatformName::Dvp, PlatformName::KubeVirt)] platform: PlatformName,
+) {
+    let story = scenario("every field is refused with a reason or applied").on(platform);
     story.within(if everything() { ALL } else { LIMIT }).run(async |world| {
+        let _shared = REPLICAS.read().await;
         let hosts = hosts(world)?;
         for host in &hosts {
             judge::make(world, host).await?;
         }
-        let fields = chosen()?;
+        let fields = chosen(platform)?;
         let mut all = trials(&hosts, &fields);
         if !everything() {
             all = spread(all, SOME);

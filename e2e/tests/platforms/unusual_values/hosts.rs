@@ -5,16 +5,59 @@ use serde_json::{Value, json};
 use vmpool_e2e::world::World;
 use vmpool_installation::installation::{CLASS, IMAGE};
 use vmpool_installation::workspace_root;
+use vmpool_invariants::platform::PlatformName;
 use vmpool_test_cluster::control_plane::documents_in;
 
 use super::schema::Field;
 
 /// The pools, each without machines.
 pub(super) fn hosts(world: &World) -> anyhow::Result<Vec<Value>> {
-    let sample = workspace_root().join("api/tests/samples/accepted/pool-full.yaml");
-    let mut full = documents_in(&sample)?.into_iter().next().context("an empty sample")?;
-    full["metadata"] = json!({ "name": "full", "namespace": world.namespace() });
-    full["spec"]["replicas"] = json!(0);
+    match world.platform() {
+        PlatformName::Dvp => of_dvp(world),
+        PlatformName::KubeVirt => of_kubevirt(world),
+    }
+}
+
+/// The pool of a sample, without machines.
+fn sample(world: &World, file: &str) -> anyhow::Result<Value> {
+    let sample = workspace_root().join("api/tests/samples").join(file);
+    let mut pool = documents_in(&sample)?.into_iter().next().context("an empty sample")?;
+    pool["metadata"] = json!({ "name": "full", "namespace": world.namespace() });
+    pool["spec"]["replicas"] = json!(0);
+    Ok(pool)
+}
+
+/// The fields of machines are no fields of the schema, so the machines are small. They have no DataVolumes, whose names
+/// all pools would share.
+fn of_kubevirt(world: &World) -> anyhow::Result<Vec<Value>> {
+    let mut full = sample(world, "kubevirt/accepted/pool-full.yaml")?;
+    let plain = world.pool("plain").object();
+    let metadata = full["spec"]["virtualMachineTemplate"]["metadata"].clone();
+    full["spec"]["virtualMachineTemplate"] = plain["spec"]["virtualMachineTemplate"].clone();
+    full["spec"]["virtualMachineTemplate"]["metadata"] = metadata;
+    full["spec"]["paused"] = json!(false);
+    let with = |name: &str, edit: &dyn Fn(&mut Value)| {
+        let mut host = full.clone();
+        host["metadata"]["name"] = json!(name);
+        edit(&mut host["spec"]);
+        host
+    };
+    Ok(vec![
+        with("full", &|_| {}),
+        plain,
+        with("opportunistic", &|spec| {
+            spec["scaleInStrategy"] = json!({ "opportunistic": { "statePreservation": "Offline" } });
+            spec["updateStrategy"] = json!({ "opportunistic": {} });
+        }),
+        with("unmanaged", &|spec| {
+            spec["scaleInStrategy"] = json!({ "unmanaged": {} });
+            spec["updateStrategy"] = json!({ "unmanaged": {} });
+        }),
+    ])
+}
+
+fn of_dvp(world: &World) -> anyhow::Result<Vec<Value>> {
+    let mut full = sample(world, "accepted/pool-full.yaml")?;
     // A paused rollout would hide the effect of a change.
     full["spec"]["rollout"] = json!({ "maxUnavailable": "30%" });
     let spec = &mut full["spec"]["virtualMachineTemplate"]["spec"];

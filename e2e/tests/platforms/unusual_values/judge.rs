@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, bail};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use vmpool_e2e::schemas::of_pools;
 use vmpool_e2e::world::World;
 use vmpool_invariants::object::Kind;
 use vmpool_test_cluster::error::chain;
@@ -35,14 +36,14 @@ pub(super) async fn of_create(world: &World, pool: &Value) -> anyhow::Result<Ver
     let mut object: DynamicObject = serde_json::from_value(pool.clone())?;
     object.metadata.name = Some("another".to_owned());
     let params = PostParams { dry_run: true, ..PostParams::default() };
-    verdict(world.api(Kind::Pool).create(&params, &object).await).with_context(|| pool.to_string())
+    verdict(world, world.api(Kind::Pool).create(&params, &object).await).with_context(|| pool.to_string())
 }
 
 /// The response to a change of an existing pool.
 pub(super) async fn of_change(world: &World, host: &Value, pool: &Value) -> anyhow::Result<Verdict> {
     let name = host["metadata"]["name"].as_str().unwrap_or_default();
     let params = PatchParams { dry_run: true, ..PatchParams::default() };
-    verdict(world.api(Kind::Pool).patch(name, &params, &respec(pool)?).await)
+    verdict(world, world.api(Kind::Pool).patch(name, &params, &respec(pool)?).await)
         .with_context(|| pool.to_string())
 }
 
@@ -55,14 +56,14 @@ pub(super) fn respec(pool: &Value) -> anyhow::Result<Patch<()>> {
     Ok(Patch::Json(serde_json::from_value(json!([operation]))?))
 }
 
-fn verdict<T>(answer: Result<T, kube::Error>) -> anyhow::Result<Verdict> {
+fn verdict<T>(world: &World, answer: Result<T, kube::Error>) -> anyhow::Result<Verdict> {
     let message = match answer {
         Ok(_) => return Ok(Verdict::Accepted),
         Err(kube::Error::Api(status)) if (400..500).contains(&status.code) => status.message,
         Err(error) => bail!("{}", chain(&error)),
     };
     let by_rule = || -> anyhow::Result<bool> {
-        let rules = rules(&crate::agreement::schema::of_pools()?);
+        let rules = rules(&of_pools(world.platform())?);
         Ok(rules.iter().any(|rule| message.contains(rule.as_str())))
     };
     Ok(if message.contains("denied the request") {

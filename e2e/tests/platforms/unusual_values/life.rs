@@ -8,6 +8,7 @@ use kube::api::{DeleteParams, PatchParams};
 use serde_json::{Value, json};
 use vmpool_e2e::world::World;
 use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::platform::PlatformName;
 use vmpool_test_cluster::deadline::Deadline;
 
 use super::judge::{make, names, respec};
@@ -120,7 +121,7 @@ async fn until_settled(world: &World, name: &str, pointer: &str) -> anyhow::Resu
     let deadline = Deadline::after(DEADLINE);
     loop {
         let pool = world.get(Kind::Pool, name).await?;
-        if let Some(end) = end_of(&pool, pointer)? {
+        if let Some(end) = end_of(world.platform(), &pool, pointer)? {
             return Ok(end);
         }
         if deadline.is_over() {
@@ -131,7 +132,7 @@ async fn until_settled(world: &World, name: &str, pointer: &str) -> anyhow::Resu
 }
 
 /// The final state of a pool, if it has reached one.
-fn end_of(pool: &Object, pointer: &str) -> anyhow::Result<Option<End>> {
+fn end_of(platform: PlatformName, pool: &Object, pointer: &str) -> anyhow::Result<Option<End>> {
     if pool.at("/status/observedGeneration") != pool.at("/metadata/generation") {
         return Ok(None);
     }
@@ -144,9 +145,27 @@ fn end_of(pool: &Object, pointer: &str) -> anyhow::Result<Option<End>> {
         }
         return Ok(Some(End::Condition));
     }
+    if platform == PlatformName::KubeVirt {
+        return end_on_kubevirt(pool, pointer);
+    }
     let exist = pool.number("/status/replicas") == pool.number("/spec/replicas");
     // A running machine may wait for an approved restart.
     let waits =
         pool.condition("Synced").is_some_and(|condition| condition["reason"] == "RestartPendingApproval");
     Ok((exist && (holds("Synced") == Some(true) || waits)).then_some(End::Converged))
+}
+
+/// The final state of a pool of KubeVirt. A machine may wait for a restart by its user.
+fn end_on_kubevirt(pool: &Object, pointer: &str) -> anyhow::Result<Option<End>> {
+    if let Some(invalid) = pool.condition("InvalidSettings") {
+        let message = invalid["message"].to_string();
+        if !names(&message, pointer) {
+            bail!("a condition does not name the field: {message}");
+        }
+        return Ok(Some(End::Condition));
+    }
+    let exist = pool.number("/status/replicas") == pool.number("/spec/replicas");
+    let reason = pool.condition("Ready").map(|ready| ready["reason"].as_str().unwrap_or_default());
+    let is_paused = pool.condition("ReplicaPaused").is_some();
+    Ok((is_paused || exist && matches!(reason, Some("Ready" | "Paused"))).then_some(End::Converged))
 }
