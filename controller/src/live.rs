@@ -97,10 +97,14 @@ impl<P: Platform> Context<P> {
         self.in_time(&K::kind(&()), name, self.fetch::<K>(namespace, name)).await
     }
 
-    /// Reads an object live that a template refers to.
+    /// Reads an object live that a template refers to. If the cluster does not have its kind, it does not exist.
     pub(crate) async fn get_referenced(&self, reference: &Reference) -> Result<Option<Value>, ReadError> {
         let object = async {
-            let body = self.fetch_at(reference.collection.clone(), &reference.name).await?;
+            let body = match self.fetch_at(reference.collection.clone(), &reference.name).await {
+                // For a path without a kind, the API server returns a page instead of a status with a reason.
+                Err(kube::Error::Api(status)) if status.code == 404 => None,
+                body => body?,
+            };
             body.map(|body| serde_json::from_slice(body.bytes())).transpose().map_err(kube::Error::SerdeError)
         };
         self.in_time(reference.kind, &reference.name, object).await

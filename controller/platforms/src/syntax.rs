@@ -5,6 +5,13 @@ use vmpool_api::names::is_dns_subdomain;
 /// Maximum length of the name part of a key, and of a value, in bytes.
 const LONGEST: usize = 63;
 
+/// What a key can be, for error messages.
+pub(crate) const KEYS: &str =
+    "use at most 63 letters, digits, '-', '_' and '.', with a DNS name and a slash in front if you like";
+/// What a value can be, for error messages.
+pub(crate) const VALUES: &str =
+    "use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends";
+
 /// Whether `text` is a key of a label: a name with an optional prefix, which is a DNS subdomain and a slash.
 pub(crate) fn is_key(text: &str) -> bool {
     match text.split_once('/') {

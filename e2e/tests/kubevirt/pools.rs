@@ -370,3 +370,41 @@ fn a_machine_that_does_not_start_is_replaced_with_new_storage() {
         world.is_settled().await
     });
 }
+
+#[test]
+fn a_pool_says_why_a_machine_does_not_start() {
+    with_world("kubevirt-not-started", async |world| {
+        // Given a pool whose machines need a label that no node has,
+        let mut spec = spec(1);
+        let knob = json!({ "simulator.vmpool.dev/unschedulable": "true" });
+        spec["virtualMachineTemplate"]["metadata"]["annotations"] = knob;
+        world.create("p", &spec).await?;
+        // then condition `Ready` and an event contain the state of the machine,
+        let expected = "machine p-0 does not start: ErrorUnschedulable";
+        world
+            .until("the condition says why", async || {
+                let pool = world.pool("p").await?;
+                let message = condition(&pool, "Ready").map(|ready| text(ready, "/message").to_owned());
+                Ok(message.filter(|message| message.contains(expected)))
+            })
+            .await?;
+        world
+            .until("the event says why", async || {
+                let events = world.all("events.k8s.io/v1", "Event").await?;
+                let is = |event: &Value| {
+                    event["reason"] == "MachineNotStarted" && text(event, "/note").contains(expected)
+                };
+                Ok(events.values().any(is).then_some(()))
+            })
+            .await?;
+        world.is_settled().await?;
+        // and no longer when the machine can start.
+        let knob = json!({ "metadata": { "annotations": { "simulator.vmpool.dev/unschedulable": null } } });
+        world.patch_machine("p-0", &knob).await?;
+        world.until_ready(&["p-0"]).await?;
+        world
+            .until("the pool is ready", async || Ok(is_ready(&world.pool("p").await?).then_some(())))
+            .await?;
+        Ok(())
+    });
+}

@@ -175,6 +175,7 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
         has_finalizer: position.is_some(),
         discards_storage: facts.terminating && dependents_first,
         selectable: RECENT.get(&selectable, || Arc::new(selectable.clone())),
+        problem: facts.problem.clone().filter(|_| !matches!(facts.readiness, Readiness::Ready)),
         start_health: start_health(&facts),
         volumes: object.storage.volumes.clone(),
         references: REFERENCES.get(&object.references, || Arc::new(object.references.clone())),

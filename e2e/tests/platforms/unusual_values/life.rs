@@ -164,6 +164,11 @@ fn end_on_kubevirt(pool: &Object, pointer: &str) -> anyhow::Result<Option<End>> 
         }
         return Ok(Some(End::Condition));
     }
+    let ready = pool.condition("Ready").map(|ready| ready["message"].to_string()).unwrap_or_default();
+    // The platform cannot start the machine, and says why.
+    if ready.contains(" does not start: ") {
+        return Ok(Some(End::Condition));
+    }
     let exist = pool.number("/status/replicas") == pool.number("/spec/replicas");
     let reason = pool.condition("Ready").map(|ready| ready["reason"].as_str().unwrap_or_default());
     let is_paused = pool.condition("ReplicaPaused").is_some();

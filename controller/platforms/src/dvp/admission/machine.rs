@@ -104,19 +104,21 @@ fn metadata(template: &Value) -> Checked {
             let known = if is_label { syntax::is_key(key) } else { syntax::is_key(&key.to_lowercase()) };
             if !known {
                 let reason = "neither a label nor an annotation can have this key";
-                return refuse(Rule::MetadataKeys, path, &value, reason, KEYS);
+                return refuse(Rule::MetadataKeys, path, &value, reason, syntax::KEYS);
             }
             if is_label && !value.as_str().is_some_and(syntax::is_value) {
-                return refuse(Rule::MetadataKeys, path, &value, "no label can have this value", VALUES);
+                return refuse(
+                    Rule::MetadataKeys,
+                    path,
+                    &value,
+                    "no label can have this value",
+                    syntax::VALUES,
+                );
             }
         }
     }
     Ok(())
 }
-
-const KEYS: &str =
-    "use at most 63 letters, digits, '-', '_' and '.', with a DNS name and a slash in front if you like";
-const VALUES: &str = "use at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends";
 
 /// Number of sockets that the platform uses for this number of cores.
 pub(super) const fn sockets(cores: i32) -> i32 {

@@ -148,8 +148,9 @@ const PROTECTION: Twin = Twin {
         let is_valid = value.as_str().is_some_and(|text| parse_maximum(text).is_ok());
         (!is_valid).then(|| Wrong::new(NO_MAXIMUM, MAXIMA))
     },
+    // One spelling of each duration, so that `60m` and `1h` are equal.
     of_annotation: |text| match parse_maximum(text) {
-        Ok(_) => Ok(Value::from(text)),
+        Ok(duration) => Ok(Value::from(format!("{}s", duration.as_secs_f64()))),
         Err(_) => Err(Wrong::new(NO_MAXIMUM, MAXIMA)),
     },
 };
@@ -219,7 +220,9 @@ pub(super) fn check(old: Option<Pool<'_>>, new: Pool<'_>, warnings: &mut Vec<War
 fn contradiction(twin: &Twin, pool: Pool<'_>, warnings: &mut Vec<Warning>) {
     let (value, annotation) = (twin.value(pool), pool.annotation(twin.annotation));
     let Some(text) = annotation.as_str().filter(|_| !value.is_null()) else { return };
-    if (twin.of_annotation)(text).is_ok_and(|stands_for| stands_for != *value) {
+    let read = |text: &str| (twin.of_annotation)(text).ok();
+    let value = value.as_str().and_then(read).unwrap_or_else(|| value.clone());
+    if read(text).is_some_and(|stands_for| stands_for != value) {
         let detail = format!(
             "{} has another value, and the field overrides the annotation; remove the annotation",
             twin.field()

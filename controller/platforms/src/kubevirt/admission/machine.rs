@@ -11,6 +11,7 @@ use super::super::machine::is_reserved;
 use super::findings::Findings;
 use super::pool::{INSTANCE, MACHINE, Pool, TEMPLATE};
 use super::rule::Rule;
+use crate::syntax;
 use crate::value::{at, field, text};
 
 /// The service accounts of KubeVirt in its usual namespace. They may use its reserved labels.
@@ -47,6 +48,33 @@ pub(super) fn is_complete(pool: Pool<'_>, findings: &mut Findings) -> bool {
 pub(super) fn check(user: &str, pool: Pool<'_>, findings: &mut Findings) {
     reserved_labels(user, pool, findings);
     reserved_keys(pool, findings);
+    instance_metadata(pool, findings);
+}
+
+/// KubeVirt accepts a machine with such labels and annotations, and cannot start it: the API server rejects its instance.
+fn instance_metadata(pool: Pool<'_>, findings: &mut Findings) {
+    for kind in ["labels", "annotations"] {
+        let map = at(pool.instance(), &["metadata", kind]).as_object();
+        for (key, value) in map.into_iter().flatten() {
+            let text = value.as_str().unwrap_or_default();
+            // The API server compares the keys of annotations in lower case.
+            let (reason, way_out, wrong) = if kind == "labels" && syntax::is_key(key) {
+                ("no label can have this value", syntax::VALUES, (!syntax::is_value(text)).then_some(text))
+            } else {
+                let known = kind == "annotations" && syntax::is_key(&key.to_lowercase());
+                (
+                    "neither a label nor an annotation can have this key",
+                    syntax::KEYS,
+                    (!known).then_some(key.as_str()),
+                )
+            };
+            if let Some(wrong) = wrong {
+                let path = format!("{INSTANCE}.metadata.{kind}");
+                findings.refuse(Rule::InstanceMetadata, path, &Value::from(wrong), reason, way_out);
+                return;
+            }
+        }
+    }
 }
 
 /// Such a key would protect every new machine, or pretend a claim.

@@ -175,3 +175,24 @@ fn a_machine_that_a_user_gave_to_a_pool_and_took_away_is_released_by_that_pool()
     let released = machine(&serde_json::from_value(object).unwrap());
     assert_eq!(released.pool_label.as_deref(), Some("herd"));
 }
+
+#[rstest]
+#[case::failing_to_create(json!("Stopped"), json!("False"), json!("True"), Some("quota exceeded"))]
+#[case::a_state(json!("ErrorUnschedulable"), json!("False"), Value::Null, Some("ErrorUnschedulable"))]
+#[case::an_earlier_failure(json!("Starting"), json!("False"), json!("False"), None)]
+#[case::starting(json!("Starting"), json!("False"), Value::Null, None)]
+#[case::ready(json!("ErrorUnschedulable"), json!("True"), json!("True"), None)]
+fn why_a_machine_does_not_start(
+    #[case] state: Value,
+    #[case] ready: Value,
+    #[case] failure: Value,
+    #[case] expected: Option<&str>,
+) {
+    let mut object = fixtures::machine();
+    let mut conditions = vec![json!({ "type": "Ready", "status": ready, "message": "not this one" })];
+    if !failure.is_null() {
+        conditions.push(json!({ "type": "Failure", "status": failure, "message": "quota exceeded" }));
+    }
+    object["status"] = json!({ "conditions": conditions, "printableStatus": state });
+    assert_eq!(machine(&serde_json::from_value(object).unwrap()).problem.as_deref(), expected);
+}

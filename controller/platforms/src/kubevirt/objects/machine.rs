@@ -83,6 +83,9 @@ pub(in super::super) struct MachineCondition {
     pub(in super::super) status: String,
     #[serde(deserialize_with = "lenient")]
     pub(in super::super) last_transition_time: Option<Timestamp>,
+    /// Only that of the condition [`FAILURE`].
+    #[serde(deserialize_with = "lenient")]
+    pub(in super::super) message: String,
 }
 
 #[derive(Deserialize)]
@@ -169,6 +172,12 @@ impl From<Wire> for MachineObject {
         let finalizers = slim(&mut metadata);
         status.conditions.retain(|condition| READ.contains(&condition.kind.as_str()));
         status.conditions.truncate(READ.len());
+        for condition in &mut status.conditions {
+            let text = std::mem::take(&mut condition.message);
+            if condition.kind == FAILURE && condition.status == "True" {
+                condition.message = limits::shorten(text);
+            }
+        }
         let WireSpec { run_strategy, running, instancetype, preference, data_volume_templates, template } =
             spec;
         let inner = template.spec;
@@ -195,7 +204,10 @@ impl From<Wire> for MachineObject {
 }
 
 /// The condition types that vmpool reads.
-const READ: [&str; 2] = ["Ready", "RestartRequired"];
+const READ: [&str; 3] = ["Ready", "RestartRequired", FAILURE];
+
+/// The condition of a machine whose instance KubeVirt cannot create.
+pub(in super::super) const FAILURE: &str = "Failure";
 
 /// The names of the volumes. Many machines have the same list, which therefore exists once.
 fn volumes(volumes: &[WireVolume]) -> Arc<[Arc<str>]> {

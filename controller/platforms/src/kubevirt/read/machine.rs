@@ -12,7 +12,7 @@ use vmpool_engine::model::{ObjectId, Uid};
 use super::super::former_storage;
 use super::super::keys::{REVISION_LABEL, ordinal};
 use super::super::labels::Labels;
-use super::super::objects::{Finalizers, MachineCondition, MachineObject, Storage};
+use super::super::objects::{FAILURE, Finalizers, MachineCondition, MachineObject, MachineStatus, Storage};
 use crate::intern;
 
 /// The condition `Ready` of a machine.
@@ -60,6 +60,8 @@ pub struct MachineFacts {
     pub restart_required: bool,
     /// Its state in one word; `None` if there is none or if vmpool does not know it.
     pub printable_status: Option<PrintableStatus>,
+    /// Why it does not start, as KubeVirt reports it: the message of its condition `Failure`, or its state.
+    pub problem: Option<Arc<str>>,
     /// How many starts have failed one after another.
     pub start_failures: u64,
     /// When it runs; `None` if neither field is set or if vmpool does not know the value.
@@ -104,6 +106,7 @@ pub fn machine(object: &MachineObject) -> MachineFacts {
         readiness: readiness(condition("Ready")),
         restart_required: condition("RestartRequired").is_some_and(|condition| condition.status == "True"),
         printable_status: status.printable_status.as_deref().and_then(|text| text.parse().ok()),
+        problem: problem(status),
         start_failures: status.start_failure.consecutive_fail_count,
         run_strategy: match (&object.run_strategy, object.running) {
             (Some(strategy), _) => strategy.parse().ok(),
@@ -115,6 +118,14 @@ pub fn machine(object: &MachineObject) -> MachineFacts {
         data_volumes: union([templates, data_volumes, &former]),
         claims: union([templates, claims, &former]),
     }
+}
+
+fn problem(status: &MachineStatus) -> Option<Arc<str>> {
+    let failure = status.conditions.iter().find(|condition| condition.kind == FAILURE);
+    let message = failure.map(|failure| failure.message.as_str()).filter(|message| !message.is_empty());
+    let state = status.printable_status.as_deref();
+    let state = state.filter(|state| state.parse().is_ok_and(PrintableStatus::is_start_failure));
+    message.or(state).map(intern)
 }
 
 fn readiness(condition: Option<&MachineCondition>) -> Readiness {

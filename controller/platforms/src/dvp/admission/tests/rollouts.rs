@@ -112,6 +112,17 @@ fn the_field_wins_with_a_warning(
     assert_eq!(warned(&World::complete().update(&both, &later)), [], "it was said once");
 }
 
+#[rstest]
+#[case::the_same_text("1h", "1h", false)]
+#[case::another_spelling("60m", "1h", false)]
+#[case::another_duration("61m", "1h", true)]
+fn durations_are_compared_by_their_length(#[case] field: &str, #[case] annotation: &str, #[case] said: bool) {
+    let both = with(pool(), "/metadata/annotations", json!({ "vmpool.dev/max-protection": annotation }));
+    let both = with(both, "/spec/maxProtection", json!(field));
+    let expected = if said { vec![Rule::RolloutContradiction] } else { vec![] };
+    assert_eq!(warned(&World::complete().create(&both)), expected);
+}
+
 /// Held by the field, and held by the annotation with an unchanged spec.
 fn held() -> [Value; 2] {
     [rollout(json!({ "revision": ID })), annotated(pool(), REVISION, ID)]

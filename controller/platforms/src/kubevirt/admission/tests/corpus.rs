@@ -317,6 +317,24 @@ fn a_template_has_no_keys_of_vmpool() {
 }
 
 #[test]
+fn an_instance_has_metadata_that_the_api_server_accepts() {
+    let with_metadata = |kind: &str, map: Value| machine(&format!("/template/metadata/{kind}"), map);
+    for (kind, map, expected) in [
+        ("labels", json!({ "farm": "render", "tier": "" }), vec![]),
+        ("labels", json!({ "farm": "render", "tier": "-1" }), vec![Rule::InstanceMetadata]),
+        ("labels", json!({ "farm": "render", "tier": "two words" }), vec![Rule::InstanceMetadata]),
+        ("labels", json!({ "farm": "render", "a b": "c" }), vec![Rule::InstanceMetadata]),
+        ("annotations", json!({ "Team": "two words" }), vec![]),
+        ("annotations", json!({ "two words": "" }), vec![Rule::InstanceMetadata]),
+    ] {
+        let pool = with_metadata(kind, map);
+        assert_eq!(refused(&create(&pool)), expected, "{pool}");
+        // A stored template is not validated again.
+        assert_eq!(refused(&judge(Some(&pool), &with(pool.clone(), "/spec/replicas", json!(7)))), []);
+    }
+}
+
+#[test]
 fn the_longest_protection_is_checked_when_it_changes() {
     let limited =
         |text: &str| with(pool(), "/metadata/annotations", json!({ "vmpool.dev/max-protection": text }));
