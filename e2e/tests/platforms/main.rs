@@ -4,6 +4,7 @@
 
 mod claims;
 mod healing;
+mod limits_of_protection;
 mod lost_replica;
 mod plugin;
 mod policy;
