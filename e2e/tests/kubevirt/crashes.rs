@@ -1,6 +1,7 @@
-//! A controller that is killed before and after each of its writes.
+//! A controller that is killed before and after each of its writes, or whose watches are late, incomplete or interrupted.
 //!
-//! `make crashes PLATFORM=kubevirt` kills it at every write (`VMPOOL_CRASHES=all`). The default is one write of every step.
+//! `make crashes PLATFORM=kubevirt` kills it at every write, and has every watch fault (`VMPOOL_CRASHES=all`). The default is
+//! one write and one watch fault of every step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::POOL_API_VERSION;
 use vmpool_e2e::scenario::LIMIT;
-use vmpool_installation::fault_proxy::{DropPoint, FaultProxy, RequestLine};
+use vmpool_installation::fault_proxy::{DropPoint, FaultProxy, RequestLine, WatchFault};
 use vmpool_installation::programs::{CONTROLLER_ACCOUNT, ControllerOptions, SYSTEM_NAMESPACE};
 use vmpool_test_cluster::control_plane::AuditEntry;
 
@@ -22,6 +23,32 @@ use crate::world::{INSTALLED, World, accounts, run_with_options};
 const POOL: &str = "p";
 /// A controller without further writes is quiet for this long. It is several times the period for which it collects changes.
 const QUIET: Duration = Duration::from_millis(600);
+
+/// How long a step has incomplete watches before they are released.
+const STALL: Duration = Duration::from_secs(3);
+
+/// The watched resources, each alone and all of them.
+const WATCHED: [&[&str]; 4] = [
+    &["virtualmachinepools"],
+    &["virtualmachines"],
+    &["virtualmachineinstances"],
+    &["virtualmachinepools", "virtualmachines", "virtualmachineinstances"],
+];
+
+const WATCH_FAULTS: [WatchFault; 12] = [
+    WatchFault::Closed(0),
+    WatchFault::Closed(2),
+    WatchFault::Expired(0),
+    WatchFault::Expired(2),
+    WatchFault::Refused,
+    WatchFault::Behind(1),
+    WatchFault::Behind(3),
+    WatchFault::Behind(8),
+    WatchFault::Silent,
+    WatchFault::Duplicated,
+    WatchFault::Lost(1),
+    WatchFault::Lost(3),
+];
 
 /// What a user does with a settled pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +71,17 @@ impl Step {
         spec["maxUnavailable"] = json!(1);
         spec["scaleInStrategy"]["proactive"]["statePreservation"] = json!("Offline");
         spec
+    }
+
+    /// The watch fault of the default run.
+    fn watch_fault(self) -> WatchFault {
+        match self {
+            Self::Create => WatchFault::Behind(3),
+            Self::ScaleIn => WatchFault::Lost(2),
+            Self::Update => WatchFault::Silent,
+            Self::LoseMachine => WatchFault::Expired(1),
+            Self::Delete => WatchFault::Refused,
+        }
     }
 
     /// The machines after the step.
@@ -230,7 +268,27 @@ impl Trial<'_, '_> {
         if happened {
             self.world.controller.restart().await?;
         }
-        self.step.end(self.world, &before).await?;
+        self.verify(&before, audited).await?;
+        Ok(happened)
+    }
+
+    /// Runs the step with this fault of the watches of `resources`.
+    async fn with_watch_fault(&self, resources: &[&str], fault: WatchFault) -> Result<()> {
+        self.step.prepare(self.world).await?;
+        self.until_quiet().await?;
+        let before = State::of(self.world).await?;
+        let audited = self.world.writes()?.len();
+        self.proxy.clear_requests();
+        self.proxy.set_watch_fault(resources, fault);
+        self.step.begin(self.world).await?;
+        tokio::time::sleep(STALL).await;
+        self.proxy.release();
+        self.verify(&before, audited).await
+    }
+
+    /// Waits until the step has completed, and checks that no machine was created twice or deleted without reason.
+    async fn verify(&self, before: &State, audited: usize) -> Result<()> {
+        self.step.end(self.world, before).await?;
         self.until_quiet().await?;
         let writes = self.world.writes()?.split_off(audited);
         let (created, names) = machines_of(&writes, "create");
@@ -238,12 +296,11 @@ impl Trial<'_, '_> {
         let (_, deleted) = machines_of(&writes, "delete");
         let expected = if self.step == Step::ScaleIn { 2 } else { 0 };
         ensure!(deleted.len() == expected, "{expected} deletions of machines expected: {deleted:?}");
-        clean_up(self.world).await?;
-        Ok(happened)
+        clean_up(self.world).await
     }
 }
 
-/// Kills the controller at the writes of a step.
+/// Kills the controller at the writes of a step, and disturbs its watches.
 fn crash(namespace: &str, step: Step) {
     let all = std::env::var("VMPOOL_CRASHES").is_ok_and(|coverage| coverage == "all");
     let limit = if all { Duration::from_hours(1) } else { LIMIT };
@@ -268,7 +325,17 @@ fn crash(namespace: &str, step: Step) {
                     happened += usize::from(trial.with_fault(place, drop_point).await.context(what)?);
                 }
             }
-            println!("crashes: {step:?}, {happened} of {tried} points happened, 0 violations");
+            let all_faults =
+                || WATCHED.iter().flat_map(|what| WATCH_FAULTS.map(|fault| (*what, fault))).collect();
+            let faults = if all { all_faults() } else { vec![(WATCHED[3], step.watch_fault())] };
+            for (resources, fault) in &faults {
+                let what = format!("watches of {resources:?} are {fault:?}");
+                trial.with_watch_fault(resources, *fault).await.context(what)?;
+            }
+            println!(
+                "crashes: {step:?}, {happened} of {tried} points happened, {} watch faults, 0 violations",
+                faults.len()
+            );
             ensure!(4 * (tried - happened) <= tried, "{happened} of {tried} crashes happened");
             Ok(())
         })
