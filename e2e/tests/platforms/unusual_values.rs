@@ -136,6 +136,13 @@ async fn live<'t>(
     wrong.into_iter().filter_map(Result::err).collect()
 }
 
+/// KubeVirt accepts this grace period, adds some seconds for its launcher, and never gets a Pod with the sum. It reports that
+/// only on the instance.
+fn starts(trial: &Trial) -> bool {
+    let period = "/spec/virtualMachineTemplate/spec/template/spec/terminationGracePeriodSeconds";
+    trial.pointer != period || trial.pool.pointer(period) != Some(&i64::MAX.into())
+}
+
 /// A selection with equal distances.
 fn spread<T>(items: Vec<T>, some: usize) -> Vec<T> {
     let every = items.len().div_ceil(some).max(1);
@@ -162,6 +169,7 @@ fn every_field_is_refused_with_a_reason_or_applied(
         let (accepted, mut wrong) = judged(world, all).await?;
         world.clear().await?;
 
+        let accepted: Vec<Trial> = accepted.into_iter().filter(starts).collect();
         let accepted = if everything() { accepted } else { spread(accepted, A_FEW) };
         let lived =
             async |name: String, trial: &Trial| lived(world, &name, &trial.pool, &trial.pointer).await;
