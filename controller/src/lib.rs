@@ -23,12 +23,13 @@
 //! 5. `live` (reads from the API server), the functions of `revisions`, `watches`;
 //! 6. the steps of a pass: `observe`, then `apply`, then `report`;
 //! 7. `reconcile`: a pass; `preview`: its plan without writes;
-//! 8. `platform_state`, `lead`, then `images`, `other_controller`, `source_watches`, `platforms`, `uninstall`, [`options`] and
+//! 8. `platform_state`, `lead`, then `copies`, `images`, `other_controller`, `source_watches`, `platforms`, `uninstall`, [`options`] and
 //!    `run`: a leadership, and the process.
 
 mod apply;
 mod cache;
 mod context;
+mod copies;
 mod definitions;
 mod events;
 mod images;

@@ -5,7 +5,7 @@ mod images;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use vmpool_runtime::args::{ArgsError, GateArgs, LeaseArgs, ProgramArgs, ReservationArgs};
+use vmpool_runtime::args::{ArgsError, GateArgs, InstancetypeMode, LeaseArgs, ProgramArgs, ReservationArgs};
 
 pub use self::images::{ImageArgs, ImageArgsError};
 use crate::settings::Settings;
@@ -77,6 +77,18 @@ pub struct Options {
     /// other pools are summed in one series, in which these labels are `(others)`. With 0, no metric names a pool.
     #[arg(long, env = "VMPOOL_MAX_POOL_SERIES", default_value_t = 1000, value_name = "COUNT")]
     pub max_pool_series: usize,
+
+    /// Whether to make copies of instance types and preferences for machines that belong to no pool. Use Standalone only in a
+    /// cluster without a KubeVirt object.
+    #[arg(
+        long,
+        env = "VMPOOL_INSTANCETYPE_MODE",
+        value_enum,
+        default_value_t,
+        ignore_case = true,
+        value_name = "MODE"
+    )]
+    pub instancetype_mode: InstancetypeMode,
 
     /// Disk images.
     #[command(flatten)]
@@ -150,6 +162,7 @@ impl Options {
             request_deadline: self.request_deadline,
             debounce: self.debounce,
             max_pool_series: self.max_pool_series,
+            copies: self.instancetype_mode == InstancetypeMode::Standalone,
             collection_grace: self.disk_collection_grace,
             reservation_timeout: self.reservations.timeout()?,
             ..Settings::default()

@@ -1,12 +1,13 @@
 //! The platforms of one process. Each is reconciled while the cluster serves its pools.
 
 use futures::FutureExt;
-use futures::future::{Either, OptionFuture, join3, select};
+use futures::future::{Either, OptionFuture, join4, select};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vmpool_platforms::{Dvp, KubeVirt, OtherController, Platform};
 use vmpool_runtime::lease::Fence;
 
+use crate::copies;
 use crate::definitions::{self, Known};
 use crate::images;
 use crate::lead::{Dependencies, LeaderHealth, Shared, reconcile_platform};
@@ -17,7 +18,7 @@ use crate::platform_state::ShownState;
 use crate::release_pins;
 use crate::source_watches;
 
-/// Reconciles the pools of these platforms and disk images until `stop`, each while the cluster has the
+/// Reconciles the pools of these platforms, disk images and copies for single machines until `stop`, each while the cluster has the
 /// CustomResourceDefinitions. If a platform stops early, the leadership ends, so that the next leader starts with new caches.
 ///
 /// The caller must hold the lease of `fence`, and must drop the future when the lease is lost.
@@ -37,6 +38,8 @@ pub async fn lead_all(
     names.extend(is_kubevirt.then(definitions::of_platform::<KubeVirt>).into_iter().flatten());
     let image_settings = shared.images().cloned();
     names.extend(image_settings.is_some().then(images::definitions).into_iter().flatten());
+    let makes_copies = is_kubevirt && shared.settings().copies;
+    names.extend(makes_copies.then(copies::definitions).into_iter().flatten());
     let (sender, known) = watch::channel(None);
     let observe = definitions::observe(shared.client().clone(), shared.env().clone(), names, sender);
     let observe = shared.env().spawn("watch of definitions", observe);
@@ -49,7 +52,13 @@ pub async fn lead_all(
         .then(|| while_served::<KubeVirt>(shared.for_platform(), known.clone(), stop.clone()).boxed());
     let images = image_settings
         .map(|settings| images::lead(shared.clone(), settings, known.clone(), stop.clone()).boxed());
-    let platforms = join3(OptionFuture::from(dvp), OptionFuture::from(kubevirt), OptionFuture::from(images));
+    let copies = makes_copies.then(|| copies::lead(shared.clone(), known.clone(), stop.clone()).boxed());
+    let platforms = join4(
+        OptionFuture::from(dvp),
+        OptionFuture::from(kubevirt),
+        OptionFuture::from(images),
+        OptionFuture::from(copies),
+    );
     let tasks = select(events.join().boxed(), observe.join().boxed());
     match select(std::pin::pin!(platforms), tasks).await {
         Either::Left(_) => {}

@@ -26,6 +26,8 @@ pub struct Settings {
     pub resync: Duration,
     /// Maximum number of pools with metrics of their own. The others are summed.
     pub max_pool_series: usize,
+    /// Whether single machines get copies of their instance types and preferences.
+    pub copies: bool,
 }
 
 impl Settings {
@@ -50,6 +52,7 @@ impl Default for Settings {
             status_interval: Duration::from_secs(1),
             resync: Duration::from_mins(10),
             max_pool_series: 1000,
+            copies: false,
         }
     }
 }

@@ -38,6 +38,17 @@ impl GateArgs {
     }
 }
 
+/// Which program processes instance types and preferences.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub enum InstancetypeMode {
+    /// KubeVirt does
+    #[default]
+    Coexist,
+    /// vmpool does
+    Standalone,
+}
+
 /// The flags that all programs have.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ProgramArgs {

@@ -7,7 +7,7 @@ use clap::{Parser, ValueEnum};
 use vmpool_diskimage::source::{SourceUrl, UrlError};
 use vmpool_engine::admission::Users;
 use vmpool_platforms::admission::{Cluster, Known, Settings};
-use vmpool_runtime::args::{ArgsError, GateArgs, ProgramArgs};
+use vmpool_runtime::args::{ArgsError, GateArgs, InstancetypeMode, ProgramArgs};
 use vmpool_runtime::certificates::{ServingArgs, ServingArgsError, ServingConfig};
 
 use crate::callers::Callers;
@@ -128,17 +128,6 @@ impl From<Capability> for Known {
             Capability::Unknown => Self::Unknown,
         }
     }
-}
-
-/// Which program copies and validates instance types.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "PascalCase")]
-pub enum InstancetypeMode {
-    /// KubeVirt does
-    #[default]
-    Coexist,
-    /// vmpool does
-    Standalone,
 }
 
 /// Why an option is invalid.

@@ -7,13 +7,14 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vmpool_feature_gates::Feature;
 use vmpool_runtime::Env;
+use vmpool_runtime::args::InstancetypeMode;
 use vmpool_runtime::https::Limits;
 use vmpool_runtime::serving::{Program, ServeError, Service};
 use vmpool_runtime::telemetry;
 use vmpool_runtime::tls::ClientCas;
 
 use crate::metrics::Metrics;
-use crate::options::{InstancetypeMode, Options, OptionsError};
+use crate::options::{Options, OptionsError};
 use crate::review::MAX_LENGTH;
 use crate::router::{closed, router};
 use crate::state::State;

@@ -109,6 +109,10 @@ words!(
         DeleteMachine => "delete_machine",
         /// Repair, mark or release a machine.
         PatchMachine => "patch_machine",
+        /// Create a copy of an instance type or a preference for a single machine.
+        CreateCopy => "create_copy",
+        /// Record the copies of a machine in its status.
+        PatchMachineStatus => "patch_machine_status",
         /// Write a revision to a machine, or record that it is in effect.
         UpdateMachine => "update_machine",
         /// Request a restart of an instance.

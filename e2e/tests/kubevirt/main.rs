@@ -3,6 +3,7 @@
 //! Most tests run without a controller. The cluster also has the CRDs of the other platform, because one cluster can have both.
 
 mod chart;
+mod copies;
 mod crashes;
 mod definitions;
 mod guide;

@@ -18,10 +18,11 @@
 //!    preference written out
 //!
 //! `admission` contains the rules of the webhook for pools, and uses `selectors`. `type_admission` contains those for instance
-//! types, preferences and machines that name them, and uses `pins`. `removal` contains the groups of targeted removal.
+//! types, preferences and machines that name them, and uses `pins`, as does `copies`: the copies for single machines. `removal` contains the groups of targeted removal.
 
 pub mod admission;
 pub mod coexistence;
+pub mod copies;
 pub mod events;
 pub mod expansion;
 mod facts;

@@ -27,8 +27,8 @@ use policy::Policy;
 use resolve::EXPANDED;
 pub use resolve::Problem;
 pub(super) use resolve::{
-    FAMILIES, INFERENCE_FAILED, Open, Resolved, Scope, inferred, object as named_object,
-    objects as resolve_machine, read, refused, revision_at,
+    FAMILIES, INFERENCE_FAILED, INSTANCETYPE_CONFLICT, Open, REQUIREMENTS_NOT_MET, Resolved, Scope, inferred,
+    live, object as named_object, objects as resolve_machine, read, refused, revision_at,
 };
 
 /// The field of the content of a revision with the pins. Pools do not have it.
@@ -44,8 +44,8 @@ pub const LABELS: &str = "instancetype.kubevirt.io/object-kind,vmpool.dev/pool-u
 pub const REASONS: [&str; 6] = [
     "InstancetypeNotFound",
     "PreferenceNotFound",
-    "InstancetypeConflict",
-    "RequirementsNotMet",
+    INSTANCETYPE_CONFLICT,
+    REQUIREMENTS_NOT_MET,
     INFERENCE_FAILED,
     "RevisionMismatch",
 ];

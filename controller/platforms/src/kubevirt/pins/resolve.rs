@@ -26,6 +26,11 @@ pub(in super::super) const FAMILIES: [Family; 2] = [Family::Instancetype, Family
 /// The reason if no name can be inferred from a volume.
 pub(in super::super) const INFERENCE_FAILED: &str = "InferenceFailed";
 
+/// The reason if a machine sets what its instance type sets.
+pub(in super::super) const INSTANCETYPE_CONFLICT: &str = "InstancetypeConflict";
+/// The reason if a machine does not meet the requirements of its preference.
+pub(in super::super) const REQUIREMENTS_NOT_MET: &str = "RequirementsNotMet";
+
 /// Why resolving did not end.
 pub(in super::super) enum Open {
     Needs(Reference),
@@ -124,13 +129,13 @@ pub(in super::super) fn object(
 /// The problem that keeps a machine from being expanded.
 pub(in super::super) fn refused(error: &ExpandError, location: Location) -> Problem {
     let reason = match error {
-        ExpandError::Requirements(_) => "RequirementsNotMet",
+        ExpandError::Requirements(_) => REQUIREMENTS_NOT_MET,
         ExpandError::Apply(ApplyError::Topology(_) | ApplyError::Conflicts(_) | ApplyError::Malformed(_))
         | ExpandError::InvalidMatcher(_)
         | ExpandError::NotInferred { .. }
         | ExpandError::UnknownKind(_)
         | ExpandError::NotFound { .. }
-        | ExpandError::NotNamed { .. } => "InstancetypeConflict",
+        | ExpandError::NotNamed { .. } => INSTANCETYPE_CONFLICT,
     };
     Problem { reason, message: error.to_string(), causes: error.causes(location) }
 }

@@ -19,7 +19,14 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Conditions that the VM controller owns. It keeps all others.
-const OWNED: [&str; 3] = ["Ready", "RestartRequired", "Failure"];
+const OWNED: [&str; 2] = ["Ready", "RestartRequired"];
+/// The condition of a machine that cannot be started. Other controllers may have other reasons.
+const FAILURE: &str = "Failure";
+const FAILED_CREATE: &str = "FailedCreate";
+
+fn is_owned(known: &Condition) -> bool {
+    OWNED.contains(&&*known.type_) || known.type_ == FAILURE && known.reason.as_deref() == Some(FAILED_CREATE)
+}
 
 impl World {
     /// Collects the facts of one pass over a machine.
@@ -75,7 +82,7 @@ impl World {
         }
         let ready = ready_condition(condition(&observed.conditions, "Ready"), own, now);
         let mut conditions: Vec<_> =
-            observed.conditions.iter().filter(|known| !OWNED.contains(&&*known.type_)).cloned().collect();
+            observed.conditions.iter().filter(|known| !is_owned(known)).cloned().collect();
         let is_ready = ready.status == "True";
         conditions.insert(0, ready);
         let mut add = |type_: &str, reason: &str, message: String| {
@@ -91,7 +98,7 @@ impl World {
         let foreign = matches!(facts.instance, Instance::Foreign)
             .then(|| format!("VirtualMachineInstance {} has a different controller", key.name));
         if let Some(why) = facts.disks.conflict.clone().or(foreign).or(creation_failure) {
-            add("Failure", "FailedCreate", why);
+            add(FAILURE, FAILED_CREATE, why);
         }
         MachineStatus {
             created: own.is_some(),

@@ -1,0 +1,424 @@
+//! Copies of instance types and preferences for single machines, in a cluster without KubeVirt's own controller.
+//!
+//! Each machine that names an instance type or a preference gets a copy when the controller first sees it, before anything is
+//! started, and its status names the copy. What is started later uses the copy. A machine of a pool that pins names the copies
+//! of its pool, and gets none of its own.
+
+mod objects;
+
+use kube::Resource as _;
+use serde_json::{Map, Value, json};
+use vmpool_instancetype::expand;
+use vmpool_instancetype::fields::Location;
+use vmpool_instancetype::model::{Family, Matcher, Object, Types};
+use vmpool_instancetype::start::Settings;
+use vmpool_instancetype::stash::{self, Acceptance, Owner, Stash, Upgrade, Wanted};
+use vmpool_instancetype::status_ref::{self, Record, StatusRef};
+use vmpool_instancetype::validation;
+
+use super::pins::{self, FAMILIES, Open, Problem, Scope};
+use crate::{Found, Reference};
+pub use objects::{
+    ClusterInstancetype, ClusterPreference, Document, Instancetype, Machine, Preference, Revision,
+};
+
+/// The label by which copies are watched.
+pub const LABEL: &str = stash::labels::KIND;
+
+const FAILED_FIND_INSTANCETYPE: &str = "FailedFindInstancetype";
+const FAILED_FIND_PREFERENCE: &str = "FailedFindPreference";
+const MISMATCH: &str = "RevisionMismatch";
+/// The reasons of condition `Failure` that this module writes. `FailedCreate` is the reason of the program that starts
+/// machines: each would remove the condition of the other.
+const REASONS: [&str; 5] = [
+    FAILED_FIND_INSTANCETYPE,
+    FAILED_FIND_PREFERENCE,
+    MISMATCH,
+    pins::INSTANCETYPE_CONFLICT,
+    pins::REQUIREMENTS_NOT_MET,
+];
+/// The condition of a machine that cannot be started.
+const FAILURE: &str = "Failure";
+
+/// An event of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Its reason.
+    pub reason: &'static str,
+    /// Whether it is a warning.
+    pub is_warning: bool,
+    /// What happened.
+    pub message: String,
+}
+
+/// A copy that the machine owns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owned {
+    /// The name of the ControllerRevision.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+}
+
+/// What the controller writes for a machine, in this order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// The ControllerRevisions to create.
+    pub creates: Vec<Value>,
+    /// The JSON patch of the status of the machine.
+    pub status: Option<Value>,
+    /// The copies to delete, which the machine does not use any more.
+    pub deletes: Vec<Owned>,
+    /// Events, after the writes.
+    pub events: Vec<Event>,
+    /// Whether the machine cannot get its copies now. The controller tries again with backoff.
+    pub is_blocked: bool,
+}
+
+/// The next step for a machine.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Read this object.
+    Needs(Reference),
+    /// Carry this out.
+    Done(Plan),
+}
+
+/// Plans the copies of a machine. `owned` are the copies that the machine owns. `now` is the time of a new condition.
+pub fn plan(machine: &Value, owned: &[Owned], found: &Found, now: &str) -> Step {
+    if validation::bypasses_admission(machine) {
+        return Step::Done(Plan::default());
+    }
+    let text = |pointer: &str| machine.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let scope = Scope { namespace: text("/metadata/namespace"), location: Location::VirtualMachine };
+    let owner = Owner::machine(text("/metadata/name"), text("/metadata/uid"));
+    let planned = Copies { machine, scope, owner, found }.references();
+    match planned {
+        Ok(planned) => Step::Done(finish(machine, owned, planned, now)),
+        Err(Stop::Needs(reference)) => Step::Needs(reference),
+        Err(Stop::Failed(failure)) => Step::Done(fail(machine, failure, now)),
+    }
+}
+
+/// A copy that a machine owns, for [`plan`].
+pub fn owned(copy: &Revision) -> Option<Owned> {
+    let metadata = copy.meta();
+    Some(Owned { name: metadata.name.clone()?, uid: metadata.uid.clone()? })
+}
+
+/// Where a planned copy is.
+pub fn place(namespace: &str, copy: &Value) -> Reference {
+    pins::revision_at(namespace, copy["metadata"]["name"].as_str().unwrap_or_default())
+}
+
+/// How an existing ControllerRevision compares with a planned copy of the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// It is the copy.
+    Same,
+    /// It belonged to an earlier machine of the same name, and is deleted with it.
+    OfPredecessor,
+    /// It has another content.
+    Other,
+}
+
+/// Compares an existing ControllerRevision with a planned copy of the same name.
+pub fn compare(planned: &Value, live: &Value) -> Comparison {
+    let owner = |revision: &Value| revision["metadata"]["ownerReferences"][0]["uid"].clone();
+    let (mine, theirs) = (&planned["data"], &live["data"]);
+    let is_same = ["apiVersion", "kind"].iter().all(|field| mine[field] == theirs[field])
+        && mine["metadata"]["name"] == theirs["metadata"]["name"]
+        && stash::same_spec(&mine["spec"], &theirs["spec"]);
+    if owner(planned) != owner(live) || !live["metadata"]["deletionTimestamp"].is_null() {
+        Comparison::OfPredecessor
+    } else if is_same {
+        Comparison::Same
+    } else {
+        Comparison::Other
+    }
+}
+
+/// Why a machine gets no copies now.
+struct Failure {
+    /// The reason of the condition and of the event.
+    reason: &'static str,
+    message: String,
+}
+
+enum Stop {
+    Needs(Reference),
+    Failed(Failure),
+}
+
+/// The references of a machine, and the copies that they need.
+#[derive(Default)]
+struct Planned {
+    references: [Option<StatusRef>; 2],
+    creates: Vec<Value>,
+    events: Vec<Event>,
+    types: Types,
+}
+
+struct Copies<'a> {
+    machine: &'a Value,
+    scope: Scope<'a>,
+    owner: Owner,
+    found: &'a Found,
+}
+
+impl Copies<'_> {
+    fn references(&self) -> Result<Planned, Stop> {
+        let mut planned = Planned::default();
+        let mut completed = self.machine.clone();
+        for (index, family) in FAMILIES.into_iter().enumerate() {
+            // Without an API server that authenticates itself, the webhook infers nothing.
+            pins::inferred(&mut completed, self.scope, family, self.found)
+                .map_err(|open| stop(family, open))?;
+            let matcher = Matcher::of_machine(&completed, family)
+                .map_err(|error| failed(find(family), error.to_string()))?;
+            if let Some(matcher) = matcher {
+                planned.references[index] = Some(self.reference(family, &matcher, &mut planned)?);
+            }
+        }
+        if !planned.creates.is_empty() {
+            let checked =
+                expand::check(&completed, &planned.types, &Settings::default(), self.scope.location);
+            checked.map_err(|error| {
+                failed(pins::refused(&error, self.scope.location).reason, error.to_string())
+            })?;
+        }
+        Ok(planned)
+    }
+
+    /// The reference of one matcher, which names an object.
+    fn reference(&self, family: Family, matcher: &Matcher, planned: &mut Planned) -> Result<StatusRef, Stop> {
+        let status = StatusRef::of_machine(self.machine, family)
+            .map_err(|error| failed(MISMATCH, error.to_string()))?;
+        match status_ref::record(family, matcher, status.as_ref()) {
+            Record::NeedsStash(reference) => self.copy(family, matcher, reference, planned),
+            Record::Complete(reference) => self.known(family, matcher, reference, planned),
+        }
+    }
+
+    /// A copy of the object as it is now.
+    fn copy(
+        &self,
+        family: Family,
+        matcher: &Matcher,
+        reference: StatusRef,
+        planned: &mut Planned,
+    ) -> Result<StatusRef, Stop> {
+        let object = self.live(family, matcher)?;
+        let stash = self.stash(family, &object)?;
+        let reference = reference.with_revision(&stash.name);
+        planned.add(family, object)?;
+        planned.events.push(stashed(family, &stash.name));
+        planned.creates.push(stash.to_json());
+        Ok(reference)
+    }
+
+    /// The copy that the machine names already.
+    fn known(
+        &self,
+        family: Family,
+        matcher: &Matcher,
+        reference: StatusRef,
+        planned: &mut Planned,
+    ) -> Result<StatusRef, Stop> {
+        let revision = &reference.revision;
+        let by_spec = !matcher.revision_name.is_empty();
+        let place = pins::revision_at(self.scope.namespace, revision);
+        let Some(stored) = pins::read(&place, self.found).map_err(|open| stop(family, open))? else {
+            if by_spec {
+                let message =
+                    format!("ControllerRevision {revision:?} does not exist; correct or remove revisionName");
+                return Err(failed(find(family), message));
+            }
+            return self.lost(family, matcher, reference, planned);
+        };
+        let mismatch = |message: String| failed(MISMATCH, message);
+        let kind = matcher.kind(family).map_err(|error| mismatch(error.to_string()))?;
+        let stash = Stash::read(stored).map_err(|error| mismatch(error.to_string()))?;
+        let decoded =
+            stash::decode(&stash, kind, &matcher.name).map_err(|error| mismatch(error.to_string()))?;
+        let machine_uid = &self.owner.uid;
+        let wanted = Wanted { kind, name: &matcher.name, by_spec, by_status: !by_spec, machine_uid };
+        match stash::accept(&stash, &decoded, &wanted).map_err(|error| mismatch(error.to_string()))? {
+            Acceptance::Stale => self.copy(family, matcher, reference, planned),
+            Acceptance::Use => {
+                planned.add(family, decoded.object)?;
+                Ok(reference)
+            }
+            Acceptance::Upgrade => {
+                let upgrade = stash::upgrade(&stash, &decoded, &self.owner);
+                planned.add(family, decoded.object)?;
+                // The copy in a revisionName is the user's, and one that several machines use is its pool's.
+                let Upgrade::Replace(new) = upgrade else { return Ok(reference) };
+                if by_spec {
+                    return Ok(reference);
+                }
+                planned.events.push(Event {
+                    reason: "RevisionUpgraded",
+                    is_warning: false,
+                    message: format!(
+                        "ControllerRevision {} replaces {revision}, which has an old version",
+                        new.name
+                    ),
+                });
+                let reference = reference.clone().with_revision(&new.name);
+                planned.creates.push(new.to_json());
+                Ok(reference)
+            }
+        }
+    }
+
+    /// A copy that the status names and that is gone. It is made again if the object has not changed since.
+    fn lost(
+        &self,
+        family: Family,
+        matcher: &Matcher,
+        reference: StatusRef,
+        planned: &mut Planned,
+    ) -> Result<StatusRef, Stop> {
+        let object = self.live(family, matcher)?;
+        let stash = self.stash(family, &object)?;
+        if stash.name != reference.revision {
+            let (revision, noun, field) = (&reference.revision, family.noun(), family.field());
+            let message = format!(
+                "ControllerRevision {revision:?} was deleted, and the {noun} has changed since, so it cannot be restored; \
+                 remove spec.{field} and set it again to use the {noun} as it is now"
+            );
+            return Err(failed(find(family), message));
+        }
+        planned.add(family, object)?;
+        planned.events.push(stashed(family, &stash.name));
+        planned.creates.push(stash.to_json());
+        Ok(reference)
+    }
+
+    fn live(&self, family: Family, matcher: &Matcher) -> Result<Object, Stop> {
+        pins::live(matcher, self.scope, family, self.found).map_err(|open| stop(family, open))
+    }
+
+    fn stash(&self, family: Family, object: &Object) -> Result<Stash, Stop> {
+        let name = &object.identity.name;
+        if name.len() > validation::LONGEST_NAME {
+            let most = validation::LONGEST_NAME;
+            let message = format!("the name of {} {name:?} has more than {most} characters", object.kind);
+            return Err(failed(find(family), message));
+        }
+        Stash::of(object, self.owner.clone(), self.scope.namespace)
+            .map_err(|error| failed(find(family), error.to_string()))
+    }
+}
+
+impl Planned {
+    fn add(&mut self, family: Family, object: Object) -> Result<(), Stop> {
+        self.types.insert(object).map_err(|error| failed(find(family), error.to_string()))
+    }
+}
+
+fn find(family: Family) -> &'static str {
+    match family {
+        Family::Instancetype => FAILED_FIND_INSTANCETYPE,
+        Family::Preference => FAILED_FIND_PREFERENCE,
+    }
+}
+
+fn failed(reason: &'static str, message: String) -> Stop {
+    Stop::Failed(Failure { reason, message })
+}
+
+fn stop(family: Family, open: Open) -> Stop {
+    match open {
+        Open::Needs(reference) => Stop::Needs(reference),
+        Open::Unresolved(Problem { message, .. }) => failed(find(family), message),
+    }
+}
+
+fn stashed(family: Family, name: &str) -> Event {
+    let reason = match family {
+        Family::Instancetype => "InstancetypeStashed",
+        Family::Preference => "PreferenceStashed",
+    };
+    let message = format!("created ControllerRevision {name} with a copy of the {}", family.noun());
+    Event { reason, is_warning: false, message }
+}
+
+/// The plan of a machine that has, or gets, all its copies.
+fn finish(machine: &Value, owned: &[Owned], planned: Planned, now: &str) -> Plan {
+    let Planned { references, creates, events, .. } = planned;
+    let used: Vec<&str> = references.iter().flatten().map(|reference| reference.revision.as_str()).collect();
+    // The copy of a running instance stays until the instance is gone.
+    let is_running = machine.pointer("/status/created").and_then(Value::as_bool) == Some(true);
+    let is_unused = |copy: &&Owned| !is_running && !used.contains(&copy.name.as_str());
+    let deletes = owned.iter().filter(is_unused).cloned().collect();
+    let [instancetype, preference] = references;
+    let references = [(Family::Instancetype, instancetype), (Family::Preference, preference)];
+    // A status of the wrong type is replaced as a whole.
+    let references = status_ref::patch(machine, references).ok().flatten();
+    let status = patch(machine, references, conditions(machine, None, now));
+    Plan { creates, status, deletes, events, is_blocked: false }
+}
+
+/// The plan of a machine that cannot get its copies now.
+fn fail(machine: &Value, failure: Failure, now: &str) -> Plan {
+    let status = patch(machine, None, conditions(machine, Some(&failure), now));
+    let Failure { reason, message } = failure;
+    let events =
+        status.iter().map(|_| Event { reason, is_warning: true, message: message.clone() }).collect();
+    Plan { status, events, is_blocked: true, ..Plan::default() }
+}
+
+/// The conditions with or without that of this module; `None` if they do not change.
+fn conditions(machine: &Value, failure: Option<&Failure>, now: &str) -> Option<Value> {
+    let stored = machine.pointer("/status/conditions").and_then(Value::as_array);
+    let is_ours = |condition: &Value| {
+        condition["type"] == FAILURE && REASONS.iter().any(|reason| condition["reason"] == *reason)
+    };
+    let mut ours = stored.into_iter().flatten().filter(|condition| is_ours(condition));
+    match (ours.next(), failure) {
+        (None, None) => return None,
+        (Some(known), Some(Failure { reason, message }))
+            if known["reason"] == **reason && known["message"] == **message =>
+        {
+            return None;
+        }
+        _ => {}
+    }
+    // One that another controller wrote stays.
+    let others = stored.into_iter().flatten().filter(|condition| !is_ours(condition));
+    let mut conditions: Vec<Value> = others.cloned().collect();
+    if let Some(Failure { reason, message }) = failure {
+        conditions.push(json!({
+            "type": FAILURE,
+            "status": "True",
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": now,
+        }));
+    }
+    Some(conditions.into())
+}
+
+/// The JSON patch of the status at the version that was read.
+fn patch(machine: &Value, references: Option<Value>, conditions: Option<Value>) -> Option<Value> {
+    let mut operations = references.and_then(|patch| patch.as_array().cloned()).unwrap_or_default();
+    let add = |path: &str, value: Value| json!({ "op": "add", "path": path, "value": value });
+    if let Some(conditions) = conditions {
+        // An `add` needs the parent, which the references have added.
+        if operations.is_empty() && !machine["status"].is_object() {
+            operations.push(add("/status", Map::new().into()));
+        }
+        operations.push(add("/status/conditions", conditions));
+    }
+    if operations.is_empty() {
+        return None;
+    }
+    let test = |field: &str| json!({ "op": "test", "path": format!("/metadata/{field}"), "value": machine["metadata"][field] });
+    let tests = [test("uid"), test("resourceVersion")];
+    Some(tests.into_iter().chain(operations).collect())
+}
+
+#[cfg(test)]
+mod tests;

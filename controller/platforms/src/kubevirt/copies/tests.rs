@@ -1,0 +1,254 @@
+#![expect(clippy::needless_pass_by_value, reason = "the tables of tests write JSON in place")]
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+
+const NAMESPACE: &str = "studio";
+const UID: &str = "7f0c9f0e-3d0c-4a53-9f1e-0a1b2c3d4e5f";
+const NOW: &str = "2026-01-01T00:00:00Z";
+const STASH: &str = "db-small-v1beta1-7f0c9f0e-3d0c-4a53-9f1e-0a1b2c3d4e5f-1";
+
+fn instancetype(generation: i64, memory: &str) -> Value {
+    json!({
+        "apiVersion": "instancetype.kubevirt.io/v1beta1",
+        "kind": "VirtualMachineInstancetype",
+        "metadata": { "name": "small", "namespace": NAMESPACE, "uid": UID, "generation": generation },
+        "spec": { "cpu": { "guest": 2 }, "memory": { "guest": memory } },
+    })
+}
+
+fn machine(matcher: Value) -> Value {
+    json!({
+        "metadata": { "name": "db", "namespace": NAMESPACE, "uid": "uid-of-db", "resourceVersion": "7" },
+        "spec": { "instancetype": matcher, "template": { "spec": { "domain": { "devices": {} } } } },
+    })
+}
+
+fn small() -> Value {
+    json!({ "name": "small", "kind": "VirtualMachineInstancetype" })
+}
+
+/// A cluster: its objects by path.
+#[derive(Clone, Default)]
+struct Cluster(Vec<(String, Value)>);
+
+impl Cluster {
+    fn with(mut self, path: &str, object: Value) -> Self {
+        self.0.push((path.to_owned(), object));
+        self
+    }
+
+    fn with_type(self, object: Value) -> Self {
+        let path = format!(
+            "/apis/instancetype.kubevirt.io/v1beta1/namespaces/{NAMESPACE}/virtualmachineinstancetypes/small"
+        );
+        self.with(&path, object)
+    }
+
+    fn with_revision(self, revision: Value) -> Self {
+        let name = revision["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        self.with(&format!("/apis/apps/v1/namespaces/{NAMESPACE}/controllerrevisions/{name}"), revision)
+    }
+
+    fn plan_with(&self, machine: &Value, owned: &[Owned]) -> Plan {
+        let mut found = Found::new();
+        loop {
+            match plan(machine, owned, &found, NOW) {
+                Step::Done(plan) => return plan,
+                Step::Needs(reference) => {
+                    let path = format!("{}/{}", reference.collection, reference.name);
+                    let object = self.0.iter().find(|(known, _)| *known == path);
+                    let is_new = found.insert(reference, object.map(|(_, object)| object.clone())).is_none();
+                    assert!(is_new, "{path} was read before");
+                }
+            }
+        }
+    }
+
+    fn plan(&self, machine: &Value) -> Plan {
+        self.plan_with(machine, &[])
+    }
+
+    /// Carries out a plan. Returns the machine.
+    fn apply(&mut self, mut machine: Value, plan: Plan) -> Value {
+        for revision in plan.creates {
+            *self = std::mem::take(self).with_revision(revision);
+        }
+        if let Some(status) = plan.status {
+            json_patch::patch(&mut machine, &serde_json::from_value::<json_patch::Patch>(status).unwrap())
+                .unwrap();
+        }
+        machine
+    }
+}
+
+fn reasons(plan: &Plan) -> Vec<&str> {
+    plan.events.iter().map(|event| event.reason).collect()
+}
+
+#[test]
+fn a_machine_gets_a_copy_and_its_status_names_it() {
+    let mut cluster = Cluster::default().with_type(instancetype(1, "2048Mi"));
+    let planned = cluster.plan(&machine(small()));
+    assert_eq!(planned.creates[0]["metadata"]["name"], STASH);
+    assert_eq!(planned.creates[0]["metadata"]["ownerReferences"][0]["uid"], "uid-of-db");
+    assert_eq!(planned.creates[0]["data"]["spec"]["memory"]["guest"], "2048Mi");
+    assert_eq!(reasons(&planned), ["InstancetypeStashed"]);
+    let settled = cluster.apply(machine(small()), planned);
+    let expected = json!({ "name": "small", "kind": "VirtualMachineInstancetype",
+        "controllerRevisionRef": { "name": STASH } });
+    assert_eq!(settled["status"]["instancetypeRef"], expected);
+    assert_eq!(cluster.plan(&settled), Plan::default(), "a settled machine needs no write");
+}
+
+#[test]
+fn an_edit_and_a_deletion_of_the_type_change_nothing() {
+    let mut cluster = Cluster::default().with_type(instancetype(1, "2Gi"));
+    let planned = cluster.plan(&machine(small()));
+    let settled = cluster.apply(machine(small()), planned);
+    cluster.0[0].1 = instancetype(2, "8Gi");
+    assert_eq!(cluster.plan(&settled), Plan::default());
+    cluster.0.remove(0);
+    assert_eq!(cluster.plan(&settled), Plan::default());
+}
+
+#[test]
+fn a_terminating_type_is_copied() {
+    let mut terminating = instancetype(1, "2Gi");
+    terminating["metadata"]["deletionTimestamp"] = json!(NOW);
+    let planned = Cluster::default().with_type(terminating).plan(&machine(small()));
+    assert_eq!(planned.creates.len(), 1, "{planned:?}");
+}
+
+#[test]
+fn a_missing_type_is_a_condition_that_ends_when_the_type_appears() {
+    let cluster = Cluster::default();
+    let planned = cluster.plan(&machine(small()));
+    assert!(planned.is_blocked && planned.creates.is_empty());
+    assert_eq!(reasons(&planned), ["FailedFindInstancetype"]);
+    let blocked = Cluster::default().apply(machine(small()), planned);
+    let condition = &blocked["status"]["conditions"][0];
+    assert_eq!(
+        (&condition["type"], &condition["reason"]),
+        (&json!("Failure"), &json!("FailedFindInstancetype"))
+    );
+    let again = cluster.plan(&blocked);
+    assert_eq!((again.status, again.events.len(), again.is_blocked), (None, 0, true), "it is written once");
+    let mut cluster = cluster.with_type(instancetype(1, "2Gi"));
+    let planned = cluster.plan(&blocked);
+    let settled = cluster.apply(blocked, planned);
+    assert_eq!(settled["status"]["conditions"], json!([]));
+    assert_eq!(settled["status"]["instancetypeRef"]["controllerRevisionRef"]["name"], STASH);
+}
+
+#[test]
+fn conditions_of_other_controllers_stay() {
+    let mut blocked = machine(small());
+    let theirs = json!([{ "type": "Failure", "status": "True", "reason": "Theirs" }, { "type": "Ready", "status": "False" }]);
+    blocked["status"] = json!({ "conditions": theirs });
+    let planned = Cluster::default().plan(&blocked);
+    let blocked = Cluster::default().apply(blocked, planned);
+    assert_eq!(blocked["status"]["conditions"].as_array().unwrap().len(), 3);
+    let mut cluster = Cluster::default().with_type(instancetype(1, "2Gi"));
+    let planned = cluster.plan(&blocked);
+    assert_eq!(cluster.apply(blocked, planned)["status"]["conditions"], theirs);
+}
+
+#[test]
+fn a_conflict_makes_no_copy() {
+    let mut conflicting = machine(small());
+    conflicting["spec"]["template"]["spec"]["domain"]["memory"] = json!({ "guest": "1Gi" });
+    let planned = Cluster::default().with_type(instancetype(1, "2Gi")).plan(&conflicting);
+    assert!(planned.is_blocked && planned.creates.is_empty(), "{planned:?}");
+    assert_eq!(reasons(&planned), ["InstancetypeConflict"]);
+    assert!(planned.events[0].message.contains("spec.template.spec.domain.memory.guest"), "{planned:?}");
+}
+
+#[test]
+fn a_revision_name_is_recorded_and_nothing_is_created() {
+    let mut copy =
+        Cluster::default().with_type(instancetype(1, "2Gi")).plan(&machine(small())).creates.remove(0);
+    copy["metadata"]["name"] = json!("mine");
+    let cluster = Cluster::default().with_revision(copy.clone());
+    let mut matcher = small();
+    matcher["revisionName"] = json!("mine");
+    let planned = cluster.plan(&machine(matcher.clone()));
+    assert_eq!((planned.creates.len(), planned.is_blocked), (0, false), "{planned:?}");
+    let settled = Cluster::default().apply(machine(matcher.clone()), planned);
+    assert_eq!(settled["status"]["instancetypeRef"]["controllerRevisionRef"]["name"], "mine");
+
+    let planned = Cluster::default().plan(&machine(matcher.clone()));
+    assert_eq!((reasons(&planned), planned.is_blocked), (vec!["FailedFindInstancetype"], true));
+    matcher["name"] = json!("other");
+    let planned = cluster.plan(&machine(matcher));
+    assert_eq!((reasons(&planned), planned.is_blocked), (vec!["RevisionMismatch"], true));
+}
+
+#[test]
+fn a_deleted_copy_is_restored_only_from_the_same_object() {
+    let mut cluster = Cluster::default().with_type(instancetype(1, "2Gi"));
+    let planned = cluster.plan(&machine(small()));
+    let settled = cluster.apply(machine(small()), planned);
+    let without = |object| Cluster::default().with_type(object).plan(&settled);
+    let restored = without(instancetype(1, "2Gi"));
+    assert_eq!((restored.creates.len(), &restored.creates[0]["metadata"]["name"]), (1, &json!(STASH)));
+    let lost = without(instancetype(2, "8Gi"));
+    assert!(lost.is_blocked && lost.creates.is_empty(), "{lost:?}");
+    assert!(lost.events[0].message.contains("cannot be restored"), "{lost:?}");
+}
+
+#[rstest]
+#[case::removed(Value::Null, false, true)]
+#[case::renamed(json!({ "name": "other", "kind": "VirtualMachineInstancetype", "revisionName": "mine" }), false, true)]
+#[case::of_a_running_instance(Value::Null, true, false)]
+#[case::kept(small(), false, false)]
+fn a_copy_is_deleted_when_the_machine_does_not_use_it(
+    #[case] matcher: Value,
+    #[case] is_running: bool,
+    #[case] is_deleted: bool,
+) {
+    let mut cluster = Cluster::default().with_type(instancetype(1, "2Gi"));
+    let planned = cluster.plan(&machine(small()));
+    let mut changed = cluster.apply(machine(small()), planned);
+    changed["spec"]["instancetype"] = matcher;
+    changed["status"]["created"] = json!(is_running);
+    let mut mine = cluster.0[1].1.clone();
+    mine["metadata"]["name"] = json!("mine");
+    for pointer in ["/metadata/labels/instancetype.kubevirt.io~1object-name", "/data/metadata/name"] {
+        *mine.pointer_mut(pointer).unwrap() = json!("other");
+    }
+    let owned = [Owned { name: STASH.to_owned(), uid: "uid-of-copy".to_owned() }];
+    let planned = cluster.with_revision(mine).plan_with(&changed, &owned);
+    assert!(!planned.is_blocked, "{planned:?}");
+    assert_eq!(planned.deletes.len(), usize::from(is_deleted), "{planned:?}");
+}
+
+#[test]
+fn an_old_copy_of_the_machine_is_replaced_and_a_shared_one_is_not() {
+    let old = |owners: &[&str]| {
+        let owner = |uid: &&str| json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "db", "uid": uid });
+        let owners: Vec<Value> = owners.iter().map(owner).collect();
+        let mut data = instancetype(1, "2Gi");
+        data["apiVersion"] = json!("instancetype.kubevirt.io/v1alpha2");
+        json!({ "metadata": { "name": "old", "namespace": NAMESPACE, "ownerReferences": owners }, "data": data })
+    };
+    let mut stored = machine(small());
+    let mut reference = small();
+    reference["controllerRevisionRef"] = json!({ "name": "old" });
+    stored["status"] = json!({ "instancetypeRef": reference });
+    let planned = Cluster::default().with_revision(old(&["uid-of-db"])).plan(&stored);
+    assert_eq!(reasons(&planned), ["RevisionUpgraded"], "{planned:?}");
+    assert_eq!(planned.creates[0]["metadata"]["name"], STASH);
+    let shared = Cluster::default().with_revision(old(&["uid-of-db", "uid-of-other"])).plan(&stored);
+    assert_eq!(shared, Plan::default());
+}
+
+#[test]
+fn a_machine_without_names_or_in_deletion_needs_nothing() {
+    assert_eq!(Cluster::default().plan(&machine(Value::Null)), Plan::default());
+    let mut deleted = machine(small());
+    deleted["metadata"]["deletionTimestamp"] = json!(NOW);
+    assert_eq!(Cluster::default().plan(&deleted), Plan::default());
+}

@@ -1,0 +1,18 @@
+//! Copies of instance types and preferences for single machines: a leader watches the machines and carries out the plans of
+//! [`vmpool_platforms::kubevirt::copies`]. It does so only in a cluster without the platform's own controller.
+//!
+//! ```text
+//!  API server --watch--> Store (machines, copies) --changed machines--> Queue of machines
+//!      ^                    |                                             |
+//!      |                    v                                             v
+//!      +---- Writer <---- pass: plan ──needs an object──> cache, or a read ──> plan ...
+//! ```
+//!
+//! Layers, from the lowest: `store`; `context`; `pass`; `lead`.
+
+mod context;
+mod lead;
+mod pass;
+mod store;
+
+pub(crate) use lead::{definitions, lead};

@@ -1,0 +1,164 @@
+//! The state that all passes over machines share during one leadership.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::AsyncReadExt;
+use kube::Client;
+use kube::api::GetParams;
+use kube::core::Request;
+use parking_lot::Mutex;
+use serde_json::Value;
+use vmpool_engine::ObjectId;
+use vmpool_platforms::Reference;
+use vmpool_platforms::kubevirt::copies::{Document, Machine, Revision};
+use vmpool_runtime::Env;
+use vmpool_runtime::env::Elapsed;
+
+use super::store::{Key, Table};
+use crate::events::{Events, Subject};
+use crate::queue::Queue;
+use crate::rejection;
+use crate::write::Writer;
+
+/// The pause after the first failure. Each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+
+/// What a leader of copies uses.
+pub(super) struct Context {
+    pub(super) env: Env,
+    pub(super) client: Client,
+    pub(super) writer: Writer,
+    pub(super) events: Events,
+    /// Deadline of a request.
+    pub(super) deadline: Duration,
+    pub(super) queue: Queue<Key>,
+    pub(super) machines: Arc<Table<Machine>>,
+    pub(super) revisions: Arc<Table<Revision>>,
+    /// The machines that cannot get their copies, with the number of failures.
+    blocked: Mutex<HashMap<Key, u32>>,
+    /// Number of first lists that are not complete.
+    unlisted: AtomicUsize,
+}
+
+/// Why a read failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadFailed {
+    #[error("reading an object")]
+    Get(#[from] kube::Error),
+    #[error(transparent)]
+    TooLate(#[from] Elapsed),
+}
+
+impl Context {
+    pub(super) fn new(
+        (env, client, writer, events): (Env, Client, Writer, Events),
+        deadline: Duration,
+        queue: Queue<Key>,
+        lists: usize,
+    ) -> Self {
+        Self {
+            env,
+            client,
+            writer,
+            events,
+            deadline,
+            queue,
+            machines: Arc::default(),
+            revisions: Arc::default(),
+            blocked: Mutex::default(),
+            unlisted: AtomicUsize::new(lists),
+        }
+    }
+
+    /// A first list is complete. After the last one, all machines get a pass.
+    pub(super) fn list_ended(&self) {
+        if self.unlisted.fetch_sub(1, Ordering::Relaxed) == 1 {
+            for key in self.machines.keys() {
+                self.queue.wake(&key);
+            }
+        }
+    }
+
+    /// Whether all first lists are complete.
+    pub(super) fn is_synced(&self) -> bool {
+        self.unlisted.load(Ordering::Relaxed) == 0
+    }
+
+    /// Wakes a machine.
+    pub(super) fn wake(&self, key: &Key) {
+        if self.is_synced() {
+            self.queue.wake(key);
+        }
+    }
+
+    /// Wakes the machines that cannot get their copies, because an object appeared or changed.
+    pub(super) fn wake_blocked(&self) {
+        let blocked: Vec<Key> = self.blocked.lock().keys().cloned().collect();
+        for key in &blocked {
+            self.wake(key);
+        }
+    }
+
+    /// Records whether a machine can get its copies. Returns the pause until the next attempt.
+    pub(super) fn note(&self, key: &Key, is_blocked: bool) -> Option<Duration> {
+        let mut blocked = self.blocked.lock();
+        if !is_blocked {
+            blocked.remove(key);
+            return None;
+        }
+        let failures = blocked.entry(key.clone()).or_default();
+        let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(*failures)).min(LONGEST_PAUSE);
+        *failures = failures.saturating_add(1);
+        Some(pause)
+    }
+
+    /// The object at this place: a known copy, or what the API server returns.
+    pub(super) async fn read(
+        &self,
+        namespace: &str,
+        reference: &Reference,
+    ) -> Result<Option<Value>, ReadFailed> {
+        if reference.collection == crate::object::collection::<Revision>(namespace)
+            && let Some(known) = self.revisions.get(&(namespace.to_owned(), reference.name.clone()))
+        {
+            return Ok(Some(known.document()));
+        }
+        self.read_live(reference).await
+    }
+
+    /// What the API server returns for this place.
+    pub(super) async fn read_live(&self, reference: &Reference) -> Result<Option<Value>, ReadFailed> {
+        let request = Request::new(reference.collection.clone()).get(&reference.name, &GetParams::default());
+        let mut request = request.map_err(kube::Error::BuildRequest)?;
+        request.extensions_mut().insert("get");
+        let read = async {
+            let mut body = match rejection::read(&self.client, request).await {
+                Ok(body) => std::pin::pin!(body),
+                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let mut text = Vec::new();
+            body.read_to_end(&mut text).await.map_err(kube::Error::ReadEvents)?;
+            serde_json::from_slice(&text).map(Some).map_err(kube::Error::SerdeError)
+        };
+        Ok(self.env.timeout(self.deadline, read).await??)
+    }
+
+    /// A machine as the subject of events.
+    pub(super) fn subject(machine: &Machine) -> Subject {
+        use kube::Resource;
+        let metadata = machine.meta();
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        Subject {
+            api_version: Machine::api_version(&()).into_owned(),
+            kind: Machine::kind(&()).into_owned(),
+            namespace: text(&metadata.namespace).as_str().into(),
+            id: ObjectId::new(&text(&metadata.name), &text(&metadata.uid)),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The leadership: the watches and the workers, while the cluster serves the kinds and has no installation of the platform's
+//! own controller.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::{Either, select};
+use kube::Api;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use vmpool_platforms::kubevirt::copies::{
+    ClusterInstancetype, ClusterPreference, Document, Instancetype, LABEL, Machine, Preference, Revision,
+};
+use vmpool_platforms::{KubeVirt, OtherController, Platform};
+use vmpool_runtime::env::Task;
+
+use super::context::Context;
+use super::pass::reconcile;
+use super::store::{Key, Table, TableSink};
+use crate::definitions::{Definitions, Known, name};
+use crate::lead::{Shared, oversee};
+use crate::queue::{Queue, Requeue};
+use crate::watch::{MapSink, Scope, watch as follow};
+use crate::watches::api;
+
+/// Time until the next pass of a machine whose pass panicked.
+const AFTER_PANIC: Duration = Duration::from_secs(10);
+/// The number of watches.
+const WATCHES: usize = 6;
+
+type Installation = <<KubeVirt as Platform>::OtherController as OtherController>::Installation;
+
+fn required() -> [String; 5] {
+    [
+        name::<Machine>(),
+        name::<Instancetype>(),
+        name::<ClusterInstancetype>(),
+        name::<Preference>(),
+        name::<ClusterPreference>(),
+    ]
+}
+
+/// The definitions that the controller of copies needs to know.
+pub(crate) fn definitions() -> Vec<String> {
+    required().into_iter().chain([name::<Installation>()]).collect()
+}
+
+/// What decides whether the controller makes copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// A definition is missing, or the installations are not listed yet.
+    Unknown,
+    /// The platform's own controller is installed.
+    Occupied,
+    /// The definitions have these UIDs.
+    Free(Vec<String>),
+}
+
+/// Makes copies until `stop`, while the cluster has the definitions and no installation of the platform's own controller.
+pub(crate) async fn lead(shared: Shared, known: Known, stop: CancellationToken) {
+    let (sender, mut place) = watch::channel(Place::Unknown);
+    let _observer = shared.env().spawn("watch of installations", observe(shared.clone(), known, sender));
+    loop {
+        let is_free = |place: &Place| matches!(place, Place::Free(_));
+        let free = match select(place.wait_for(is_free).boxed(), stop.cancelled().boxed()).await {
+            Either::Left((Ok(free), _)) => free.clone(),
+            _ => return,
+        };
+        tracing::info!("making copies of instance types and preferences for machines");
+        let turn = stop.child_token();
+        let leading = make_copies(shared.clone(), turn.clone()).boxed();
+        let changes = place.wait_for(|now| *now != free).map(drop).boxed();
+        match select(leading, changes).await {
+            Either::Left(_) => return stop.cancel(),
+            Either::Right(((), leading)) => {
+                turn.cancel();
+                leading.await;
+            }
+        }
+    }
+}
+
+/// Keeps the place up to date.
+async fn observe(shared: Shared, mut known: Known, place: watch::Sender<Place>) {
+    let installations = name::<Installation>();
+    let relevant = |known: &Option<Definitions>| {
+        known.as_ref().map(|known| {
+            let uids: Option<Vec<String>> = required().iter().map(|name| known.uid(name).cloned()).collect();
+            (uids, known.uid(&installations).cloned())
+        })
+    };
+    loop {
+        let served = relevant(&known.borrow_and_update());
+        let changed = known.wait_for(|known| relevant(known) != served);
+        match &served {
+            Some((Some(uids), None)) => {
+                show(&place, Place::Free(uids.clone()));
+                if changed.await.is_err() {
+                    return;
+                }
+            }
+            Some((Some(uids), Some(_))) => {
+                let sink = MapSink::new(Some, |found: &crate::watch::Objects<Installation>| {
+                    if found.is_empty() {
+                        return show(&place, Place::Free(uids.clone()));
+                    }
+                    tracing::error!(
+                        "the cluster has an installation of the platform's own controller, which makes copies of instance \
+                         types: this controller makes none; start it with --instancetype-mode=Coexist"
+                    );
+                    show(&place, Place::Occupied);
+                });
+                let watch = follow(
+                    Api::<Installation>::all(shared.client().clone()),
+                    shared.env().clone(),
+                    Scope::default(),
+                    sink,
+                );
+                select(std::pin::pin!(changed), std::pin::pin!(watch)).await;
+                show(&place, Place::Unknown);
+            }
+            _ => {
+                show(&place, Place::Unknown);
+                if changed.await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn show(place: &watch::Sender<Place>, now: Place) {
+    place.send_if_modified(|place| {
+        let is_new = *place != now;
+        *place = now;
+        is_new
+    });
+}
+
+async fn make_copies(shared: Shared, stop: CancellationToken) {
+    let limits = shared.settings();
+    let env = shared.env().clone();
+    let queue = Queue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
+    let parts = (env.clone(), shared.client().clone(), shared.writer().clone(), shared.events().clone());
+    let context = Arc::new(Context::new(parts, limits.request_deadline, queue, WATCHES));
+    let tasks = begin(&context, shared.namespace());
+    let _listing = shared.leader_health().listing({
+        let context = Arc::downgrade(&context);
+        move || context.upgrade().is_none_or(|context| context.is_synced())
+    });
+    let workers = (0..limits.workers)
+        .map(|_| env.spawn("worker of copies", work(context.clone(), stop.clone())))
+        .collect();
+    oversee(workers, tasks, &stop).await;
+}
+
+/// Starts the watches.
+fn begin(context: &Arc<Context>, namespace: Option<&str>) -> Vec<Task> {
+    let machines = context.machines.clone();
+    let revisions = context.revisions.clone();
+    let labeled = Scope { label: Some(LABEL), ..Scope::default() };
+    let wake = |context: &Context, key: &Key, _: &Machine| context.wake(key);
+    let wake_owners = |context: &Context, key: &Key, copy: &Revision| {
+        for owner in kube::Resource::meta(copy).owner_references.iter().flatten() {
+            context.wake(&(key.0.clone(), owner.name.clone()));
+        }
+    };
+    vec![
+        watched(context, namespace, machines, Scope::default(), wake),
+        watched(context, namespace, revisions, labeled, wake_owners),
+        watched(context, namespace, Arc::new(Table::<Instancetype>::default()), Scope::default(), retry),
+        watched(context, None, Arc::new(Table::<ClusterInstancetype>::default()), Scope::default(), retry),
+        watched(context, namespace, Arc::new(Table::<Preference>::default()), Scope::default(), retry),
+        watched(context, None, Arc::new(Table::<ClusterPreference>::default()), Scope::default(), retry),
+    ]
+}
+
+/// An instance type or a preference appeared or changed.
+fn retry<K>(context: &Context, _: &Key, _: &K) {
+    context.wake_blocked();
+}
+
+fn watched<K: Document + crate::watch::Watched>(
+    context: &Arc<Context>,
+    namespace: Option<&str>,
+    table: Arc<Table<K>>,
+    scope: Scope,
+    changed: impl Fn(&Context, &Key, &K) + Send + 'static,
+) -> Task {
+    let (changing, synced) = (context.clone(), context.clone());
+    let sink = TableSink::new(
+        table,
+        move |key: &Key, object: &K| changed(&changing, key, object),
+        move || synced.list_ended(),
+    );
+    let watch = follow(api::<K>(&context.client, namespace), context.env.clone(), scope, sink);
+    context.env.spawn("watch for copies", watch)
+}
+
+async fn work(context: Arc<Context>, stop: CancellationToken) {
+    loop {
+        let next = std::pin::pin!(context.queue.next());
+        let key = match select(next, std::pin::pin!(stop.cancelled())).await {
+            Either::Left((key, _)) => key,
+            Either::Right(_) => return,
+        };
+        let again = AssertUnwindSafe(reconcile(&context, &key)).catch_unwind().await.unwrap_or_else(|_| {
+            tracing::error!(machine = ?key, "a pass panicked; the controller retries the machine later");
+            Requeue::After(AFTER_PANIC)
+        });
+        context.queue.done(&key, again, Duration::ZERO);
+        if again == Requeue::Never {
+            context.queue.forget(&key);
+        }
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,108 @@
+//! The newest known objects, by namespace and name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use vmpool_platforms::kubevirt::copies::Document;
+
+use crate::object::version;
+use crate::watch::{Change, Sink, Watched};
+
+/// Namespace and name of an object.
+pub(super) type Key = (String, String);
+
+/// The objects of one kind.
+pub(super) struct Table<K>(Mutex<BTreeMap<Key, Arc<K>>>);
+
+impl<K> Default for Table<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Document> Table<K> {
+    pub(super) fn get(&self, key: &Key) -> Option<Arc<K>> {
+        self.0.lock().get(key).cloned()
+    }
+
+    /// The objects of a namespace that the object with this UID owns.
+    pub(super) fn owned_by(&self, namespace: &str, uid: &str) -> Vec<Arc<K>> {
+        let table = self.0.lock();
+        let of_namespace =
+            table.range((namespace.to_owned(), String::new())..).take_while(|((of, _), _)| of == namespace);
+        let is_owned =
+            |object: &Arc<K>| object.meta().owner_references.iter().flatten().any(|owner| owner.uid == uid);
+        of_namespace.map(|(_, object)| object.clone()).filter(is_owned).collect()
+    }
+
+    pub(super) fn keys(&self) -> Vec<Key> {
+        self.0.lock().keys().cloned().collect()
+    }
+
+    /// Stores an object, unless a newer one is stored.
+    fn put(&self, key: Key, object: K) {
+        let mut table = self.0.lock();
+        if table.get(&key).is_none_or(|known| version(&**known) < version(&object)) {
+            table.insert(key, Arc::new(object));
+        }
+    }
+}
+
+/// Keeps a table up to date. `changed` is called after each change.
+pub(super) struct TableSink<K, F> {
+    table: Arc<Table<K>>,
+    listing: BTreeMap<Key, Arc<K>>,
+    changed: F,
+    synced: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl<K, F> TableSink<K, F> {
+    /// `synced` is called after the first complete list.
+    pub(super) fn new(table: Arc<Table<K>>, changed: F, synced: impl FnOnce() + Send + 'static) -> Self {
+        Self { table, listing: BTreeMap::new(), changed, synced: Some(Box::new(synced)) }
+    }
+}
+
+impl<K: Watched + Document, F: FnMut(&Key, &K)> Sink<K> for TableSink<K, F> {
+    fn list_begins(&mut self) {
+        self.listing.clear();
+    }
+
+    fn listed(&mut self, object: K) {
+        self.listing.insert(key(&object), Arc::new(object));
+    }
+
+    fn list_ends(&mut self) {
+        let new = std::mem::take(&mut self.listing);
+        let old = std::mem::replace(&mut *self.table.0.lock(), new.clone());
+        for (key, object) in &old {
+            if !new.contains_key(key) {
+                (self.changed)(key, object);
+            }
+        }
+        for (key, object) in &new {
+            if old.get(key).is_none_or(|known| version(&**known) != version(&**object)) {
+                (self.changed)(key, object);
+            }
+        }
+        if let Some(synced) = self.synced.take() {
+            synced();
+        }
+    }
+
+    fn changed(&mut self, change: Change<K>) {
+        let (Change::Applied(object) | Change::Deleted(object)) = &change;
+        let (key, object) = (key(object), object.clone());
+        match change {
+            Change::Applied(object) => self.table.put(key.clone(), object),
+            Change::Deleted(_) => drop(self.table.0.lock().remove(&key)),
+        }
+        (self.changed)(&key, &object);
+    }
+}
+
+fn key<K: kube::Resource>(object: &K) -> Key {
+    let metadata = object.meta();
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
