@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use vmpool_model::{ApiError, Call, Change, ChangeKind, PatchKind, Verb};
 use vmpool_simulator::kubevirt::objects::{
-    ClaimView, DataVolumeView, Id, InstanceView, Kind, MachineView, Object,
+    COPY, ClaimView, DataVolumeView, Id, InstanceView, Kind, MachineView, Object, RevisionView,
 };
 use vmpool_simulator::kubevirt::{Action, Event, Outcome, World, Write};
 use vmpool_simulator::objects::{BindingMode, ClassView, Key};
@@ -13,7 +13,7 @@ use vmpool_simulator::world::{Settings, Violation};
 use crate::simulated::{Simulated, call, decode};
 
 /// The simulated kinds. Pods are left out, because no component here reads them.
-const KINDS: [Kind; 4] = [Kind::Machine, Kind::Instance, Kind::DataVolume, Kind::Claim];
+const KINDS: [Kind; 5] = [Kind::Machine, Kind::Instance, Kind::DataVolume, Kind::Claim, Kind::Revision];
 
 /// KubeVirt with CDI.
 pub(crate) struct KubeVirt(World);
@@ -108,6 +108,8 @@ fn read(kind: Kind, object: &Value) -> Option<Object> {
             decode(object).map(|stored| Object::DataVolume(Box::new(DataVolumeView::read(stored))))
         }
         Kind::Claim => decode(object).map(|stored| Object::Claim(Box::new(ClaimView::read(stored)))),
+        Kind::Revision if object["metadata"]["labels"][COPY].is_null() => None,
+        Kind::Revision => decode(object).map(|stored| Object::Revision(Box::new(RevisionView::read(stored)))),
         Kind::Pod | Kind::DataSource | Kind::Snapshot | Kind::Content => None,
     }
 }

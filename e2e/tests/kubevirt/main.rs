@@ -6,6 +6,7 @@ mod chart;
 mod copies;
 mod crashes;
 mod definitions;
+mod expansion_law;
 mod guide;
 mod image_attacks;
 mod image_platform;

@@ -21,6 +21,7 @@ impl World {
             Object::DataSource(_) => Kind::DataSource,
             Object::Snapshot(_) => Kind::Snapshot,
             Object::Content(_) => Kind::Content,
+            Object::Revision(_) => Kind::Revision,
         };
         let id = Id::new(kind, key);
         if source == Source::Watch && self.replaces(key, &object) {
@@ -35,6 +36,7 @@ impl World {
             Object::DataSource(view) => self.data_sources.see(key, *view, source, now),
             Object::Snapshot(view) => self.snapshots.see(key, *view, source, now),
             Object::Content(view) => self.contents.see(key, *view, source, now),
+            Object::Revision(view) => self.revisions.see(key, *view, source, now),
         };
         if seen == Seen::Stale {
             return;
@@ -48,7 +50,7 @@ impl World {
             Kind::DataVolume => self.suspect_deletion(Kind::DataVolume, key, now),
             Kind::Claim => self.suspect_deletion(Kind::Claim, key, now),
             Kind::Pod => self.remember_pod(key),
-            Kind::DataSource | Kind::Snapshot | Kind::Content => {}
+            Kind::DataSource | Kind::Snapshot | Kind::Content | Kind::Revision => {}
         }
         self.mark_neighbors(&id);
     }
@@ -64,6 +66,7 @@ impl World {
             Object::DataSource(view) => (self.data_sources.view(key).map(|known| &known.meta), &view.meta),
             Object::Snapshot(view) => (self.snapshots.view(key).map(|known| &known.meta), &view.meta),
             Object::Content(view) => (self.contents.view(key).map(|known| &known.meta), &view.meta),
+            Object::Revision(view) => (self.revisions.view(key).map(|known| &known.meta), &view.meta),
         };
         known.is_some_and(|known| known.uid != new.uid && known.version < new.version)
     }
@@ -103,6 +106,7 @@ impl World {
             Kind::DataSource => drop(self.data_sources.lose(key)),
             Kind::Snapshot => drop(self.snapshots.lose(key)),
             Kind::Content => drop(self.contents.lose(key)),
+            Kind::Revision => drop(self.revisions.lose(key)),
         }
     }
 
@@ -117,6 +121,7 @@ impl World {
             Kind::DataSource => self.data_sources.unlisted(listed, began),
             Kind::Snapshot => self.snapshots.unlisted(listed, began),
             Kind::Content => self.contents.unlisted(listed, began),
+            Kind::Revision => self.revisions.unlisted(listed, began),
         }
     }
 
@@ -196,6 +201,7 @@ impl World {
                     self.agenda.mark(Id::new(Kind::Snapshot, &content.snapshot.clone()));
                 }
             }
+            Kind::Revision => self.mark_users_of(key),
         }
     }
 
@@ -215,6 +221,7 @@ impl World {
                 Kind::DataSource => self.data_sources.keys(),
                 Kind::Snapshot => self.snapshots.keys(),
                 Kind::Content => self.contents.keys(),
+                Kind::Revision => self.revisions.keys(),
             };
             for key in keys.into_iter().filter(&wanted) {
                 self.agenda.mark(Id { kind, key });

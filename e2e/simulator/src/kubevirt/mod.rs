@@ -19,7 +19,7 @@
 //!
 //! # What is left out
 //! Webhooks (see `admission.yaml` beside this crate; CDI's also asks whether the creator of a DataVolume may clone from
-//! another namespace), instance types, migrations, hot-plugged volumes, snapshots of machines,
+//! another namespace), copying instance types and preferences, migrations, hot-plugged volumes, snapshots of machines,
 //! `subresources.kubevirt.io`, and a scheduler: each node suits every instance.
 
 mod dispatch;
@@ -32,6 +32,7 @@ mod memory;
 mod model;
 mod mounts;
 pub mod objects;
+mod sizing;
 mod slots;
 mod storage;
 #[cfg(test)]
@@ -94,7 +95,7 @@ impl World {
                 Kind::Pod => self.plan_pod(&key, now),
                 Kind::DataSource => self.plan_data_source(&key, now),
                 Kind::Snapshot => self.plan_snapshot(&key, now),
-                Kind::Content => {}
+                Kind::Content | Kind::Revision => {}
             }
         }
         std::mem::take(&mut self.actions)

@@ -4,7 +4,7 @@ use super::{
     events::Action,
     objects::{
         ClaimView, ContentView, DataSourceView, DataVolumeView, Id, InstanceView, LauncherView, MachineView,
-        SnapshotView,
+        RevisionView, SnapshotView,
     },
     slots::Slots,
 };
@@ -37,6 +37,7 @@ pub struct World {
     pub(super) data_sources: Slots<DataSourceView, ()>,
     pub(super) snapshots: Slots<SnapshotView, SnapshotMemory>,
     pub(super) contents: Slots<ContentView, ()>,
+    pub(super) revisions: Slots<RevisionView, ()>,
     /// DataVolumes that wait for the source of their clone.
     pub(super) waiting: BTreeSet<Key>,
     pub(super) classes: HashMap<String, ClassView>,
@@ -68,6 +69,7 @@ impl World {
             data_sources: Slots::default(),
             snapshots: Slots::default(),
             contents: Slots::default(),
+            revisions: Slots::default(),
             waiting: BTreeSet::new(),
             classes: HashMap::new(),
             knobs: HashMap::new(),

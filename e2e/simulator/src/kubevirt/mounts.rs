@@ -91,7 +91,8 @@ impl World {
             | Kind::Pod
             | Kind::DataSource
             | Kind::Snapshot
-            | Kind::Content => false,
+            | Kind::Content
+            | Kind::Revision => false,
         };
         if deleting {
             self.suspect(key, now);

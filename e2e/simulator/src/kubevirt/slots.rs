@@ -2,7 +2,7 @@
 
 use super::objects::{
     ClaimView, ContentView, DataSourceView, DataVolumeView, InstanceView, LauncherView, MachineView, Meta,
-    SnapshotView,
+    RevisionView, SnapshotView,
 };
 use crate::{objects::Key, shared::outbox::Outbox};
 use jiff::Timestamp;
@@ -31,7 +31,8 @@ views!(
     LauncherView,
     DataSourceView,
     SnapshotView,
-    ContentView
+    ContentView,
+    RevisionView
 );
 
 /// The source of an object's state.

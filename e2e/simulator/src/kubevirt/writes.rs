@@ -45,6 +45,7 @@ impl World {
             Kind::DataSource => drop(self.data_sources.place(&id.key).version()),
             Kind::Snapshot => drop(self.snapshots.place(&id.key).version()),
             Kind::Content => drop(self.contents.place(&id.key).version()),
+            Kind::Revision => drop(self.revisions.place(&id.key).version()),
         }
         self.write(id, Write::Create(body), now)
     }
@@ -113,6 +114,7 @@ impl World {
             Kind::DataSource => of!(self.data_sources),
             Kind::Snapshot => of!(self.snapshots),
             Kind::Content => of!(self.contents),
+            Kind::Revision => of!(self.revisions),
         }
     }
 
@@ -156,6 +158,7 @@ impl World {
             Kind::DataSource => self.data_sources.give_up(&id.key),
             Kind::Snapshot => self.snapshots.give_up(&id.key),
             Kind::Content => self.contents.give_up(&id.key),
+            Kind::Revision => self.revisions.give_up(&id.key),
         }
     }
 

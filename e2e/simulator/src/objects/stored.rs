@@ -13,8 +13,8 @@ pub struct Stored<S, T> {
     /// Metadata.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// Spec; the default, if the object has none.
-    #[serde(default)]
+    /// Spec, or the data of an object without one; the default, if the object has neither.
+    #[serde(default, alias = "data")]
     pub spec: S,
     /// Status; the default, if the object has none.
     #[serde(default)]

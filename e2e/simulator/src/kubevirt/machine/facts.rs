@@ -1,7 +1,10 @@
 //! The facts on which a pass over a machine decides.
 
 use super::{disks::Disks, run::Decision};
-use crate::kubevirt::objects::{InstanceView, MachineView};
+use crate::kubevirt::{
+    objects::{InstanceView, MachineView},
+    sizing::{Blocked, Template},
+};
 use std::sync::Arc;
 
 /// The instance that has the name of a machine.
@@ -31,6 +34,8 @@ pub(in crate::kubevirt) struct Facts {
     pub(in crate::kubevirt) instance: Instance,
     pub(in crate::kubevirt) disks: Disks,
     pub(in crate::kubevirt) decision: Decision,
+    /// What the machine starts.
+    pub(in crate::kubevirt) template: Result<Template, Blocked>,
     /// Fields of the running instance that differ from the machine's and that only a restart changes.
     pub(in crate::kubevirt) restart_required: bool,
     /// Whether the backoff after failed starts has ended.
@@ -40,7 +45,10 @@ pub(in crate::kubevirt) struct Facts {
 impl Facts {
     /// Whether a machine that is to run can be started now.
     pub(in crate::kubevirt) fn may_start(&self) -> bool {
-        self.disks.allow_start() && self.backoff_over && matches!(self.instance, Instance::None)
+        self.template.is_ok()
+            && self.disks.allow_start()
+            && self.backoff_over
+            && matches!(self.instance, Instance::None)
     }
 
     /// Whether the machine is to run.

@@ -10,10 +10,12 @@ mod status;
 pub(super) use run::Rerun;
 
 use super::{
+    json::merge_patch,
     model::World,
     objects::{
         CONTROLLER_FINALIZER, FOREGROUND_FINALIZER, Id, InstanceView, KUBEVIRT, Kind, MachineView, Phase,
     },
+    sizing::Template,
     writes::{Request, controller_reference},
 };
 use crate::{knobs::Effective, objects::Key, shared::ends};
@@ -66,7 +68,11 @@ impl World {
             (Decision::Stop, Instance::Own(instance)) if !start_failure::is_unrecorded(&facts) => {
                 self.stop(key, instance, now);
             }
-            (Decision::Start, Instance::None) if facts.may_start() => self.start(key, &facts.machine, now),
+            (Decision::Start, Instance::None) if facts.may_start() => {
+                if let Ok(template) = &facts.template {
+                    self.start(key, &facts.machine, template, now);
+                }
+            }
             _ => {}
         }
         self.update_live(key, &facts, now);
@@ -120,7 +126,7 @@ impl World {
         }
     }
 
-    fn start(&mut self, key: &Key, machine: &MachineView, now: Timestamp) {
+    fn start(&mut self, key: &Key, machine: &MachineView, template: &Template, now: Timestamp) {
         let body = json!({
             "apiVersion": KUBEVIRT,
             "kind": "VirtualMachineInstance",
@@ -128,11 +134,11 @@ impl World {
                 "name": *key.name,
                 "namespace": *key.namespace,
                 "labels": machine.spec.template_labels,
-                "annotations": machine.spec.template_annotations,
+                "annotations": template.annotations,
                 "finalizers": [CONTROLLER_FINALIZER, FOREGROUND_FINALIZER],
                 "ownerReferences": [controller_reference(KUBEVIRT, "VirtualMachine", key, &machine.meta)],
             },
-            "spec": machine.spec.instance_spec,
+            "spec": template.spec,
         });
         self.create(&Id::new(Kind::Instance, key), body, now);
     }
@@ -150,7 +156,9 @@ impl World {
         if !runs || facts.restart_required {
             return;
         }
-        let Some(change) = super::json::merge_patch(&instance.spec, &facts.machine.spec.instance_spec) else {
+        let Ok(template) = &facts.template else { return };
+        let Some(change) = merge_patch(&instance.spec, &status::comparable(&template.spec, &instance.spec))
+        else {
             return;
         };
         let changed = self.machines.memory(key).and_then(|memory| memory.changed).map_or(now, |(_, at)| at);

@@ -10,6 +10,7 @@ use crate::{
         json::merge_patch,
         model::World,
         objects::{Condition, Id, InstanceView, Kind, MachineStatus, MachineView, Phase, condition},
+        sizing::{self, Blocked},
     },
     objects::{Key, seconds},
     shared::outbox::difference,
@@ -50,10 +51,13 @@ impl World {
             decide(machine.spec.run_strategy, own, &machine.status.state_change_requests, rerun)
         };
         let live = self.knobs_of_machine(key, &machine).get(|knobs| knobs.live_update).unwrap_or(true);
-        let restart_required = own.is_some_and(|own| needs_restart(&machine, own, live));
+        let template = self.template(key, &machine);
+        let restart_required = own
+            .zip(template.as_ref().ok())
+            .is_some_and(|(own, template)| needs_restart(&template.spec, own, live));
         let failure = self.start_failure(key, &machine, own, now);
         let backoff_over = backoff_over(failure.as_ref(), now);
-        Facts { machine, instance, disks, decision, restart_required, backoff_over }
+        Facts { machine, instance, disks, decision, template, restart_required, backoff_over }
     }
 
     /// Writes the status of a machine if it differs.
@@ -97,7 +101,11 @@ impl World {
         }
         let foreign = matches!(facts.instance, Instance::Foreign)
             .then(|| format!("VirtualMachineInstance {} has a different controller", key.name));
-        if let Some(why) = facts.disks.conflict.clone().or(foreign).or(creation_failure) {
+        let conflict = match &facts.template {
+            Err(Blocked::Conflict(message)) => Some(message.clone()),
+            Ok(_) | Err(Blocked::NoCopy) => None,
+        };
+        if let Some(why) = facts.disks.conflict.clone().or(foreign).or(conflict).or(creation_failure) {
             add(FAILURE, FAILED_CREATE, why);
         }
         MachineStatus {
@@ -106,6 +114,8 @@ impl World {
             printable_status: Some(printable(facts, start_failure.is_some()).to_owned()),
             observed_generation: Some(facts.machine.meta.generation),
             conditions,
+            instancetype_ref: observed.instancetype_ref.clone(),
+            preference_ref: observed.preference_ref.clone(),
             start_failure,
             state_change_requests: requests,
         }
@@ -158,16 +168,27 @@ fn ready_condition(known: Option<&Condition>, instance: Option<&InstanceView>, n
 }
 
 /// Whether the running instance differs from the machine's template in a field that only a restart changes.
-fn needs_restart(machine: &MachineView, instance: &InstanceView, live: bool) -> bool {
+fn needs_restart(template: &Value, instance: &InstanceView, live: bool) -> bool {
     if instance.status.phase.is_final() || instance.meta.deleting() {
         return false;
     }
-    let (mut template, mut running) = (machine.spec.instance_spec.clone(), (*instance.spec).clone());
+    let (mut template, mut running) = (comparable(template, &instance.spec), (*instance.spec).clone());
     if live {
         remove_live_updatable(&mut template);
         remove_live_updatable(&mut running);
     }
     merge_patch(&running, &template).is_some()
+}
+
+/// The template with general defaults, if the running instance has them: a machine that named an instance type when it
+/// started may contain its size now.
+pub(super) fn comparable(template: &Value, running: &Value) -> Value {
+    let with_defaults = |spec: &Value| {
+        let mut spec = spec.clone();
+        sizing::defaults(&mut spec);
+        spec
+    };
+    if with_defaults(running) == *running { with_defaults(template) } else { template.clone() }
 }
 
 /// Removes the fields that KubeVirt changes without a restart.

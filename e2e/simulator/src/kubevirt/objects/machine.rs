@@ -1,6 +1,6 @@
 //! VirtualMachine.
 
-use super::{Condition, Meta, knobs_of, volumes_of};
+use super::{Condition, Family, Matcher, Meta, knobs_of, volumes_of};
 use crate::{
     knobs::Knobs,
     objects::{Pairs, Stored},
@@ -55,8 +55,12 @@ pub struct MachineSpec {
     pub template_labels: Pairs,
     /// Annotations that the instance gets.
     pub template_annotations: Pairs,
-    /// Spec that the instance gets.
+    /// Spec that the instance gets, without what its instance type and its preference add.
     pub instance_spec: Value,
+    /// The instance type that the machine names.
+    pub instancetype: Option<Matcher>,
+    /// The preference that the machine names.
+    pub preference: Option<Matcher>,
 }
 
 impl MachineSpec {
@@ -64,6 +68,9 @@ impl MachineSpec {
         let run_strategy = RunStrategy::read(&spec);
         let templates = spec["dataVolumeTemplates"].take();
         let mut template = spec["template"].take();
+        let matcher = |family, field: &str| Matcher::read(family, &spec[field]);
+        let instancetype = matcher(Family::Instancetype, "instancetype");
+        let preference = matcher(Family::Preference, "preference");
         let pairs = |pairs: Value| serde_json::from_value(pairs).unwrap_or_default();
         Self {
             run_strategy,
@@ -71,6 +78,8 @@ impl MachineSpec {
             template_labels: pairs(template["metadata"]["labels"].take()),
             template_annotations: pairs(template["metadata"]["annotations"].take()),
             instance_spec: without_nulls(template["spec"].take()),
+            instancetype,
+            preference,
         }
     }
 
@@ -120,6 +129,12 @@ pub struct MachineStatus {
     /// Conditions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+    /// The copy of the instance type. Another controller writes it.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub instancetype_ref: Value,
+    /// The copy of the preference. Another controller writes it.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub preference_ref: Value,
     /// Starts that failed since the machine last ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_failure: Option<StartFailure>,

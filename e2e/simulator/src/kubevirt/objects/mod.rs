@@ -7,6 +7,7 @@ mod instance;
 mod launcher;
 mod machine;
 mod object;
+mod revision;
 mod snapshot;
 mod volume;
 
@@ -16,6 +17,7 @@ pub use machine::{
     MachineSpec, MachineStatus, MachineView, RunStrategy, StartFailure, StateChangeRequest, StoredMachine,
 };
 pub use object::Object;
+pub use revision::{Family, Matcher, RevisionView, StoredRevision};
 pub use snapshot::{
     ContentView, DataSourceStatus, DataSourceView, SnapshotError, SnapshotStatus, SnapshotView,
     StoredContent, StoredDataSource, StoredSnapshot,
@@ -42,6 +44,8 @@ pub const KUBEVIRT: &str = "kubevirt.io/v1";
 pub const SNAPSHOT: &str = "snapshot.storage.k8s.io/v1";
 /// Group and version of DataVolume and DataSource.
 pub const CDI: &str = "cdi.kubevirt.io/v1beta1";
+/// Label of a copy of an instance type or a preference.
+pub const COPY: &str = "instancetype.kubevirt.io/object-kind";
 /// Finalizer that the VM controller puts on VirtualMachines and VirtualMachineInstances.
 pub const CONTROLLER_FINALIZER: &str = "kubevirt.io/virtualMachineControllerFinalize";
 /// Finalizer of the node agent on VirtualMachineInstances.
@@ -72,11 +76,13 @@ pub enum Kind {
     Snapshot,
     /// VolumeSnapshotContent. It has no namespace.
     Content,
+    /// ControllerRevision with a copy of an instance type or a preference.
+    Revision,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Machine,
         Self::Instance,
         Self::DataVolume,
@@ -85,6 +91,7 @@ impl Kind {
         Self::DataSource,
         Self::Snapshot,
         Self::Content,
+        Self::Revision,
     ];
 
     /// The kind's name in the API.
@@ -96,6 +103,7 @@ impl Kind {
             Self::DataSource => (CDI, "DataSource", "datasources"),
             Self::Snapshot => (SNAPSHOT, "VolumeSnapshot", "volumesnapshots"),
             Self::Content => (SNAPSHOT, "VolumeSnapshotContent", "volumesnapshotcontents"),
+            Self::Revision => ("apps/v1", "ControllerRevision", "controllerrevisions"),
             Self::Claim => return ApiResource::erase::<PersistentVolumeClaim>(&()),
             Self::Pod => return ApiResource::erase::<Pod>(&()),
         };

@@ -4,6 +4,7 @@ use super::{
     instance::InstanceView,
     launcher::LauncherView,
     machine::MachineView,
+    revision::RevisionView,
     snapshot::{ContentView, DataSourceView, SnapshotView},
     volume::{ClaimView, DataVolumeView},
 };
@@ -27,4 +28,6 @@ pub enum Object {
     Snapshot(Box<SnapshotView>),
     /// VolumeSnapshotContent.
     Content(Box<ContentView>),
+    /// ControllerRevision.
+    Revision(Box<RevisionView>),
 }

@@ -7,6 +7,7 @@ mod knobs;
 mod machines;
 mod run_strategies;
 mod server;
+mod sizing;
 mod statuses;
 mod volumes;
 

@@ -9,7 +9,7 @@ use crate::{
         Action, Event, Outcome, World, Write,
         objects::{
             ClaimView, ContentView, DataSourceView, DataVolumeView, Id, InstanceView, Kind, LauncherView,
-            MachineView, Object, SnapshotView,
+            MachineView, Object, RevisionView, SnapshotView,
         },
     },
     objects::{BindingMode, ClassView, Key},
@@ -338,6 +338,7 @@ fn read(kind: Kind, object: &Value) -> Option<Object> {
         Kind::DataSource => Object::DataSource(Box::new(DataSourceView::read(decode(object)))),
         Kind::Snapshot => Object::Snapshot(Box::new(SnapshotView::read(decode(object)))),
         Kind::Content => Object::Content(Box::new(ContentView::read(decode(object)))),
+        Kind::Revision => Object::Revision(Box::new(RevisionView::read(decode(object)))),
     })
 }
 

@@ -2,8 +2,8 @@
 
 use crate::kubevirt::objects::{
     ClaimView, ContentView, DataSourceView, DataVolumeView, InstanceView, LauncherView, MachineView, Object,
-    SnapshotView, StoredClaim, StoredContent, StoredDataSource, StoredDataVolume, StoredInstance,
-    StoredLauncher, StoredMachine, StoredSnapshot,
+    RevisionView, SnapshotView, StoredClaim, StoredContent, StoredDataSource, StoredDataVolume,
+    StoredInstance, StoredLauncher, StoredMachine, StoredRevision, StoredSnapshot,
 };
 
 pub(super) fn machine(stored: StoredMachine) -> Object {
@@ -36,4 +36,8 @@ pub(super) fn snapshot(stored: StoredSnapshot) -> Object {
 
 pub(super) fn content(stored: StoredContent) -> Object {
     Object::Content(Box::new(ContentView::read(stored)))
+}
+
+pub(super) fn revision(stored: StoredRevision) -> Object {
+    Object::Revision(Box::new(RevisionView::read(stored)))
 }

@@ -4,7 +4,7 @@ use super::read;
 use crate::{
     kubevirt::{
         Event,
-        objects::{Id, Kind, LAUNCHER, Object},
+        objects::{COPY, Id, Kind, LAUNCHER, Object},
     },
     objects::{Key, Stored},
     shell::{
@@ -37,6 +37,7 @@ pub(super) fn start(
     starter.objects(tasks, Kind::DataSource, |stored| Some(read::data_source(stored)));
     starter.objects(tasks, Kind::Snapshot, |stored| Some(read::snapshot(stored)));
     starter.objects(tasks, Kind::Content, |stored| Some(read::content(stored)));
+    starter.objects(tasks, Kind::Revision, |stored| Some(read::revision(stored)));
     defaults::start(client, namespace, clock, sender, tasks, (Event::Knobs, Event::Class));
     tasks.len() - before
 }
@@ -66,7 +67,11 @@ impl Starter<'_> {
             _ => Api::all_with(self.client.clone(), &resource),
         };
         let (label, value) = LAUNCHER;
-        let config = if kind == Kind::Pod { config().labels(&format!("{label}={value}")) } else { config() };
+        let config = match kind {
+            Kind::Pod => config().labels(&format!("{label}={value}")),
+            Kind::Revision => config().labels(COPY),
+            _ => config(),
+        };
         tasks.spawn(follow(api, config, self.clock, self.sender.clone(), ObjectSource { kind, read }));
     }
 }
@@ -89,6 +94,7 @@ impl<S, T> Source<Stored<S, T>> for ObjectSource<S, T> {
             Kind::DataSource => "the watch of DataSources",
             Kind::Snapshot => "the watch of VolumeSnapshots",
             Kind::Content => "the watch of VolumeSnapshotContents",
+            Kind::Revision => "the watch of ControllerRevisions",
         }
     }
 

@@ -38,6 +38,7 @@ pub(super) async fn perform(client: &Client, id: &Id, write: Write) -> Outcome {
             Kind::DataSource => request(client, id, write, |stored| Some(read::data_source(stored))).await,
             Kind::Snapshot => request(client, id, write, |stored| Some(read::snapshot(stored))).await,
             Kind::Content => request(client, id, write, |stored| Some(read::content(stored))).await,
+            Kind::Revision => request(client, id, write, |stored| Some(read::revision(stored))).await,
         }
     };
     match tokio::time::timeout(DEADLINE, ended).await {

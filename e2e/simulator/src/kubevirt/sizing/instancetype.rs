@@ -1,0 +1,96 @@
+//! Instance types: what they may not share with a machine, and what they write.
+
+use super::fields::{at, put, put_given, quantity};
+use serde_json::{Value, json};
+
+/// Fields that no machine with an instance type sets. Numbers count if they are not 0.
+const SIZES: [&str; 8] = [
+    "domain.resources.requests.cpu",
+    "domain.resources.limits.cpu",
+    "domain.cpu.sockets",
+    "domain.cpu.cores",
+    "domain.cpu.threads",
+    "domain.memory.guest",
+    "domain.resources.requests.memory",
+    "domain.resources.limits.memory",
+];
+
+/// Fields that only one of both sets: of the machine, and of the instance type.
+const SHARED: [(&str, &str); 14] = [
+    ("nodeSelector", "nodeSelector"),
+    ("schedulerName", "schedulerName"),
+    ("domain.cpu.model", "cpu.model"),
+    ("domain.cpu.dedicatedCPUPlacement", "cpu.dedicatedCPUPlacement"),
+    ("domain.cpu.isolateEmulatorThread", "cpu.isolateEmulatorThread"),
+    ("domain.cpu.numa", "cpu.numa"),
+    ("domain.cpu.realtime", "cpu.realtime"),
+    ("domain.memory.hugepages", "memory.hugepages"),
+    ("domain.memory.maxGuest", "memory.maxGuest"),
+    ("domain.ioThreads.supplementalPoolThreadCount", "ioThreads.supplementalPoolThreadCount"),
+    ("domain.ioThreadsPolicy", "ioThreadsPolicy"),
+    ("domain.launchSecurity", "launchSecurity"),
+    ("domain.devices.gpus", "gpus"),
+    ("domain.devices.hostDevices", "hostDevices"),
+];
+
+/// Whether a machine sets a field. What Go cannot tell from an absent field does not count.
+fn sets(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Bool(true) | Value::Object(_) => true,
+    }
+}
+
+/// The fields that both a machine and its instance type set.
+pub(super) fn conflicts(spec: &Value, instancetype: &Value) -> Vec<&'static str> {
+    let sizes = SIZES.into_iter().filter(|path| sets(at(spec, path)));
+    let shared = SHARED.into_iter().filter(|(mine, theirs)| {
+        let theirs = at(instancetype, theirs);
+        sets(at(spec, mine)) && (sets(theirs) || theirs.is_boolean())
+    });
+    sizes.chain(shared.map(|(mine, _)| mine)).collect()
+}
+
+/// Writes an instance type into an instance without conflicts.
+pub(super) fn apply(spec: &mut Value, instancetype: &Value, preference: &Value) {
+    let [sockets, cores, threads] = layout(at(instancetype, "cpu.guest").as_u64().unwrap_or(1), preference);
+    put(spec, "domain.cpu.sockets", json!(sockets));
+    put(spec, "domain.cpu.cores", json!(cores));
+    put(spec, "domain.cpu.threads", json!(threads));
+    put_given(spec, "domain.cpu.maxSockets", at(instancetype, "cpu.maxSockets"));
+    let guest = at(instancetype, "memory.guest");
+    put_given(spec, "domain.memory.guest", guest);
+    for (mine, theirs) in SHARED {
+        let value = at(instancetype, theirs);
+        if sets(value) || value.is_boolean() {
+            put(spec, mine, value.clone());
+        }
+    }
+    let percent = at(instancetype, "memory.overcommitPercent").as_u64().unwrap_or_default();
+    if let (1.., Some(bytes)) = (percent, quantity(guest)) {
+        let request = bytes * u128::from(100_u64.saturating_sub(percent)) / 100;
+        put(spec, "domain.resources.requests.memory", json!(request.to_string()));
+    }
+}
+
+/// Sockets, cores and threads of a number of vCPUs.
+fn layout(vcpus: u64, preference: &Value) -> [u64; 3] {
+    let topology = at(preference, "cpu.preferredCPUTopology").as_str().unwrap_or_default().to_lowercase();
+    let options = at(preference, "cpu.spreadOptions");
+    let older = at(preference, "preferSpreadSocketToCoreRatio");
+    let ratio = options["ratio"].as_u64().or(older.as_u64()).unwrap_or(2).max(1);
+    match topology.trim_start_matches("prefer") {
+        _ if vcpus <= 1 => [1, 1, 1],
+        "cores" => [1, vcpus, 1],
+        "threads" => [1, 1, vcpus],
+        "spread" => match options["across"].as_str() {
+            Some("CoresThreads") => [1, vcpus / 2, 2],
+            Some("SocketsCoresThreads") => [vcpus / 2 / ratio, ratio, 2],
+            _ => [vcpus / ratio, ratio, 1],
+        },
+        _ => [vcpus, 1, 1],
+    }
+}
