@@ -8,11 +8,16 @@
 //!      +---- Writer <---- pass: plan ──needs an object──> cache, or a read ──> plan ...
 //! ```
 //!
-//! Layers, from the lowest: `store`; `context`; `pass`; `lead`.
+//! A second queue has the instance types and the preferences. A pass of one gives it a finalizer, or releases it
+//! ([`vmpool_platforms::kubevirt::protection`]).
+//!
+//! Layers, from the lowest: `store`; `types`; `context`; `pass`, `protection`; `lead`.
 
 mod context;
 mod lead;
 mod pass;
+mod protection;
 mod store;
+mod types;
 
 pub(crate) use lead::{definitions, lead};

@@ -313,7 +313,9 @@ impl Sender {
 
     async fn send(&mut self, message: Message, uptime: Duration) -> Result<(), crate::write::WriteError> {
         let Message { subject, kind, note } = message;
-        let path = format!("/apis/events.k8s.io/v1/namespaces/{}/events", subject.namespace);
+        // Events of objects of the cluster are in this namespace.
+        let namespace = if subject.namespace.is_empty() { "default" } else { &*subject.namespace };
+        let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
         let time = self.env.now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
         let key = (subject.id.clone(), kind.clone(), note.clone());
         if let Some(series) = self.series.get_mut(&key) {
@@ -336,7 +338,7 @@ impl Sender {
         let event = json!({
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": { "name": name, "namespace": &*subject.namespace },
+            "metadata": { "name": name, "namespace": namespace },
             "eventTime": time,
             "reportingController": kind.source,
             "reportingInstance": self.instance,

@@ -85,10 +85,16 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     let lease = options.lease.config(&env, &home).map_err(OptionsError::from)?;
     if options.remove_finalizers {
         let namespace = namespace.as_deref();
-        let removed =
-            uninstall::remove_finalizers(&client, &env, &lease, namespace, platforms, reconciles_images)
-                .await?;
-        tracing::info!(removed, "removed the finalizers of pools, machines and disk images");
+        let removed = uninstall::remove_finalizers(
+            &client,
+            &env,
+            &lease,
+            namespace,
+            platforms,
+            (reconciles_images, settings.copies),
+        )
+        .await?;
+        tracing::info!(removed, "removed the finalizers of pools, machines, disk images and instance types");
         return Ok(());
     }
     let dependencies = Dependencies {

@@ -11,6 +11,8 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use vmpool_api::diskimage::VmDiskImage;
 use vmpool_api::diskimage::finalizers::IMAGE_PROTECTION;
+use vmpool_platforms::kubevirt::copies::{ClusterInstancetype, ClusterPreference, Instancetype, Preference};
+use vmpool_platforms::kubevirt::protection;
 use vmpool_platforms::{ApiObject, Dvp, Finalizers, KubeVirt, OtherController, Platform};
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::LeaseConfig;
@@ -59,7 +61,8 @@ impl From<Broken> for UninstallError {
 }
 
 /// Takes the lease from the leader, waits until it has stopped, and removes the finalizers of the controller from all
-/// pools and machines of these platforms, and from disk images if `images` says so. Returns their number. Machines become the
+/// pools and machines of these platforms, from disk images if `images` says so, and from instance types and preferences if
+/// `copies` does. Returns their number. Machines become the
 /// owners of the copies of instance types that they use. No replica leads for two minutes afterwards.
 ///
 /// # Errors
@@ -70,7 +73,7 @@ pub(crate) async fn remove_finalizers(
     lease: &LeaseConfig,
     namespace: Option<&str>,
     platforms: &[PlatformName],
-    images: bool,
+    (images, copies): (bool, bool),
 ) -> Result<usize, UninstallError> {
     take(client, env, lease).await.map_err(UninstallError::Lease)?;
     env.sleep(lease.duration).await;
@@ -83,6 +86,12 @@ pub(crate) async fn remove_finalizers(
     }
     if images {
         removed += of_images(client, env, namespace).await?;
+    }
+    if copies {
+        removed += of_types::<Instancetype>(client, env, namespace).await?;
+        removed += of_types::<ClusterInstancetype>(client, env, None).await?;
+        removed += of_types::<Preference>(client, env, namespace).await?;
+        removed += of_types::<ClusterPreference>(client, env, None).await?;
     }
     Ok(removed)
 }
@@ -166,10 +175,29 @@ async fn release_pins<P: Platform>(
 
 /// Removes the finalizer of all disk images. Their objects and their references stay as they are.
 async fn of_images(client: &Client, env: &Env, namespace: Option<&str>) -> Result<usize, UninstallError> {
-    let images = api(client, namespace);
+    of_all::<VmDiskImage>(client, env, namespace, without_protection).await
+}
+
+/// Removes the finalizer of all instance types or preferences of a kind.
+async fn of_types<K: ApiObject>(
+    client: &Client,
+    env: &Env,
+    namespace: Option<&str>,
+) -> Result<usize, UninstallError> {
+    let remove = |object: &K| protection::removal(object.meta().finalizers.as_deref().unwrap_or_default());
+    of_all(client, env, namespace, remove).await
+}
+
+async fn of_all<K: ApiObject>(
+    client: &Client,
+    env: &Env,
+    namespace: Option<&str>,
+    remove: impl Fn(&K) -> Option<Value>,
+) -> Result<usize, UninstallError> {
+    let all = api(client, namespace);
     let (mut removed, mut left) = (0, 0);
     for _ in 0..ROUNDS {
-        let swept = sweep::<VmDiskImage>(client, &images, without_protection).await?;
+        let swept = sweep(client, &all, &remove).await?;
         removed += swept.0;
         left = swept.1;
         if left == 0 {
@@ -221,7 +249,7 @@ async fn sweep<K: ApiObject>(
     let (mut removed, mut changed) = (0, 0);
     for (namespace, name, patch) in patches {
         let Ok(patch) = serde_json::from_value(patch) else { continue };
-        let api: Api<K> = Api::namespaced(client.clone(), &namespace);
+        let api: Api<K> = api(client, (!namespace.is_empty()).then_some(&*namespace));
         match api.patch_metadata(&name, &PatchParams::default(), &Patch::<()>::Json(patch)).await {
             Ok(_) => removed += 1,
             Err(kube::Error::Api(status)) if status.code == 404 => {}

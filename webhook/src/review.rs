@@ -60,6 +60,7 @@ const METADATA: &[&str] = &[
     "metadata.name",
     "metadata.uid",
     "metadata.annotations",
+    "metadata.finalizers",
     "metadata.deletionTimestamp",
 ];
 

@@ -13,8 +13,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
 use serde_json::Value;
 use vmpool_api::names::is_dns_subdomain;
 use vmpool_engine::admission::{Found, Kind};
+use vmpool_platforms::kubevirt::protection::protected;
 use vmpool_platforms::kubevirt::type_admission::{
-    self as rules, COMPLETE_PATH, Decision, FIELDS, Failure, MACHINE_PATH, Need, OBJECT_PATH, Reads, Step,
+    self as rules, COMPLETE_PATH, Decision, FIELDS, Failure, MACHINE_PATH, Need, OBJECT_PATH, PROTECT_PATH,
+    Reads, Step,
 };
 use vmpool_runtime::https::Peer;
 
@@ -31,6 +33,7 @@ const MAX_READS: usize = 16;
 pub(crate) fn routes(state: &State) -> Router {
     Router::new()
         .route(OBJECT_PATH, post(object))
+        .route(PROTECT_PATH, post(protect))
         .route(MACHINE_PATH, post(validate))
         .route(COMPLETE_PATH, post(complete))
         .with_state(state.clone())
@@ -57,6 +60,21 @@ async fn object(
             Ok(decision) => answer(&request.object, decision),
             Err(error) => (Answer::malformed(error), Vec::new()),
         }
+    })
+    .await
+}
+
+async fn protect(
+    Extract(state): Extract<State>,
+    peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let kind = kind(rules::GROUP, "");
+    handle(&state, kind, Path::Protection, peer, &headers, body, async |request, _| {
+        let new = objects(request).filter(|(old, _)| old.is_none()).map(|(_, new)| new);
+        let protected = new.and_then(|new| Some(json_patch::diff(new, &protected(new)?)));
+        (protected.map_or_else(Answer::allowed, Answer::patched), Vec::new())
     })
     .await
 }

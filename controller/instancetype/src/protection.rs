@@ -1,7 +1,7 @@
 //! Whether a machine or a pool still needs an object that is being deleted.
 //!
 //! An object has a finalizer. It is removed when no machine and no pool blocks the deletion, that is, when each that refers
-//! to the object has a stash of it. A blocker therefore lasts as long as one pass over the machine, which makes the stash
+//! to the object has a stash to use instead. A blocker therefore lasts as long as one pass over the machine, which makes the stash
 //! from the object that is being deleted.
 
 use serde_json::Value;
@@ -27,8 +27,9 @@ pub struct User<'a> {
     pub namespace: &'a str,
     /// Whether that namespace is being deleted. Stashes can no longer be created there.
     pub namespace_is_terminating: bool,
-    /// The UIDs of the objects that it has stashes of. For a pool: those of its current template revision.
-    pub stashed: &'a [String],
+    /// Whether it has the stash that it uses instead of the object. For a pool: of its current template. The stash may be of an
+    /// earlier object of the same name, which the machine then continues to use.
+    pub is_stashed: bool,
 }
 
 /// Whether a machine or a pool blocks the deletion of an object.
@@ -46,8 +47,7 @@ pub fn blocks(user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
     if !refers(machine, user, object)? {
         return Ok(false);
     }
-    let has_stash = object.identity.uid.as_ref().is_some_and(|uid| user.stashed.contains(uid));
-    Ok(!has_stash && !conflicts_for_good(machine, user, object)?)
+    Ok(!user.is_stashed && !conflicts_for_good(machine, user, object)?)
 }
 
 /// Whether the machine uses the live object.

@@ -18,6 +18,7 @@ use vmpool_runtime::Env;
 use vmpool_runtime::env::Elapsed;
 
 use super::store::{Key, Table};
+use super::types::{TypeKey, Types};
 use crate::events::{Events, Subject};
 use crate::queue::Queue;
 use crate::rejection;
@@ -27,6 +28,10 @@ use crate::write::Writer;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// The longest pause between two checks whether an object that is being deleted is still needed.
+const LONGEST_CHECK: Duration = Duration::from_secs(30);
+/// The delay of such a check after a change of a machine or a pool, so that many changes cause one check.
+const CHECK_DELAY: Duration = Duration::from_secs(1);
 
 /// What a leader of copies uses.
 pub(super) struct Context {
@@ -36,7 +41,14 @@ pub(super) struct Context {
     pub(super) events: Events,
     /// Deadline of a request.
     pub(super) deadline: Duration,
+    /// The only namespace that is watched; `None` for all.
+    pub(super) namespace: Option<String>,
     pub(super) queue: Queue<Key>,
+    /// The objects of the four kinds that need a pass.
+    pub(super) type_queue: Queue<TypeKey>,
+    pub(super) types: Types,
+    /// The objects that are still needed, with the number of checks and the last message.
+    pub(super) blocked_types: Mutex<HashMap<TypeKey, (u32, String)>>,
     pub(super) machines: Arc<Table<Machine>>,
     pub(super) revisions: Arc<Table<Revision>>,
     /// The machines that cannot get their copies, with the number of failures.
@@ -58,7 +70,8 @@ impl Context {
     pub(super) fn new(
         (env, client, writer, events): (Env, Client, Writer, Events),
         deadline: Duration,
-        queue: Queue<Key>,
+        namespace: Option<&str>,
+        (queue, type_queue): (Queue<Key>, Queue<TypeKey>),
         lists: usize,
     ) -> Self {
         Self {
@@ -67,7 +80,11 @@ impl Context {
             writer,
             events,
             deadline,
+            namespace: namespace.map(str::to_owned),
             queue,
+            type_queue,
+            types: Types::default(),
+            blocked_types: Mutex::default(),
             machines: Arc::default(),
             revisions: Arc::default(),
             blocked: Mutex::default(),
@@ -94,6 +111,25 @@ impl Context {
         if self.is_synced() {
             self.queue.wake(key);
         }
+    }
+
+    /// Wakes the objects that are being deleted and still needed, because a machine or a pool changed.
+    pub(super) fn wake_blocked_types(&self) {
+        let blocked: Vec<TypeKey> = self.blocked_types.lock().keys().cloned().collect();
+        for key in &blocked {
+            self.type_queue.wake_after(key, CHECK_DELAY);
+        }
+    }
+
+    /// Records why an object is still needed. Returns the pause until the next check, and whether the message is new.
+    pub(super) fn note_type(&self, key: &TypeKey, message: &str) -> (Duration, bool) {
+        let mut blocked = self.blocked_types.lock();
+        let (checks, known) = blocked.entry(key.clone()).or_default();
+        let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(*checks)).min(LONGEST_CHECK);
+        *checks = checks.saturating_add(1);
+        let is_new = known != message;
+        message.clone_into(known);
+        (pause, is_new)
     }
 
     /// Wakes the machines that cannot get their copies, because an object appeared or changed.

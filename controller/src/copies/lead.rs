@@ -1,23 +1,27 @@
 //! The leadership: the watches and the workers, while the cluster serves the kinds and has no installation of the platform's
 //! own controller.
 
+use std::fmt::Debug;
+use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::{Either, select};
+use futures::future::{BoxFuture, Either, ready, select};
 use kube::Api;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vmpool_platforms::kubevirt::copies::{
     ClusterInstancetype, ClusterPreference, Document, Instancetype, LABEL, Machine, Preference, Revision,
 };
+use vmpool_platforms::kubevirt::protection::Kind;
 use vmpool_platforms::{KubeVirt, OtherController, Platform};
 use vmpool_runtime::env::Task;
 
 use super::context::Context;
 use super::pass::reconcile;
+use super::protection;
 use super::store::{Key, Table, TableSink};
 use crate::definitions::{Definitions, Known, name};
 use crate::lead::{Shared, oversee};
@@ -27,7 +31,9 @@ use crate::watches::api;
 
 /// Time until the next pass of a machine whose pass panicked.
 const AFTER_PANIC: Duration = Duration::from_secs(10);
-/// The number of watches.
+/// The wait of the passes of finalizers for the first lists.
+const UNSYNCED: Duration = Duration::from_millis(200);
+/// The number of watches whose first lists passes wait for.
 const WATCHES: usize = 6;
 
 type Installation = <<KubeVirt as Platform>::OtherController as OtherController>::Installation;
@@ -144,15 +150,19 @@ async fn make_copies(shared: Shared, stop: CancellationToken) {
     let env = shared.env().clone();
     let queue = Queue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
     let parts = (env.clone(), shared.client().clone(), shared.writer().clone(), shared.events().clone());
-    let context = Arc::new(Context::new(parts, limits.request_deadline, queue, WATCHES));
+    let type_queue = Queue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
+    let queues = (queue, type_queue);
+    let context = Context::new(parts, limits.request_deadline, shared.namespace(), queues, WATCHES);
+    let context = Arc::new(context);
     let tasks = begin(&context, shared.namespace());
     let _listing = shared.leader_health().listing({
         let context = Arc::downgrade(&context);
         move || context.upgrade().is_none_or(|context| context.is_synced())
     });
-    let workers = (0..limits.workers)
+    let mut workers: Vec<Task> = (0..limits.workers)
         .map(|_| env.spawn("worker of copies", work(context.clone(), stop.clone())))
         .collect();
+    workers.push(env.spawn("worker of finalizers", protect(context.clone(), stop.clone())));
     oversee(workers, tasks, &stop).await;
 }
 
@@ -161,7 +171,10 @@ fn begin(context: &Arc<Context>, namespace: Option<&str>) -> Vec<Task> {
     let machines = context.machines.clone();
     let revisions = context.revisions.clone();
     let labeled = Scope { label: Some(LABEL), ..Scope::default() };
-    let wake = |context: &Context, key: &Key, _: &Machine| context.wake(key);
+    let wake = |context: &Context, key: &Key, _: &Machine| {
+        context.wake(key);
+        context.wake_blocked_types();
+    };
     let wake_owners = |context: &Context, key: &Key, copy: &Revision| {
         for owner in kube::Resource::meta(copy).owner_references.iter().flatten() {
             context.wake(&(key.0.clone(), owner.name.clone()));
@@ -170,16 +183,24 @@ fn begin(context: &Arc<Context>, namespace: Option<&str>) -> Vec<Task> {
     vec![
         watched(context, namespace, machines, Scope::default(), wake),
         watched(context, namespace, revisions, labeled, wake_owners),
-        watched(context, namespace, Arc::new(Table::<Instancetype>::default()), Scope::default(), retry),
-        watched(context, None, Arc::new(Table::<ClusterInstancetype>::default()), Scope::default(), retry),
-        watched(context, namespace, Arc::new(Table::<Preference>::default()), Scope::default(), retry),
-        watched(context, None, Arc::new(Table::<ClusterPreference>::default()), Scope::default(), retry),
+        types(context, namespace, context.types.instancetypes.clone(), Kind::Instancetype),
+        types(context, None, context.types.cluster_instancetypes.clone(), Kind::ClusterInstancetype),
+        types(context, namespace, context.types.preferences.clone(), Kind::Preference),
+        types(context, None, context.types.cluster_preferences.clone(), Kind::ClusterPreference),
     ]
 }
 
-/// An instance type or a preference appeared or changed.
-fn retry<K>(context: &Context, _: &Key, _: &K) {
-    context.wake_blocked();
+/// Watches the objects of one of the four kinds.
+fn types<K: Document + crate::watch::Watched>(
+    context: &Arc<Context>,
+    namespace: Option<&str>,
+    table: Arc<Table<K>>,
+    kind: Kind,
+) -> Task {
+    watched(context, namespace, table, Scope::default(), move |context, key, _| {
+        context.wake_blocked();
+        context.type_queue.wake(&(kind, key.clone()));
+    })
 }
 
 fn watched<K: Document + crate::watch::Watched>(
@@ -200,19 +221,41 @@ fn watched<K: Document + crate::watch::Watched>(
 }
 
 async fn work(context: Arc<Context>, stop: CancellationToken) {
+    passes(&context, &context.queue, &stop, |context, key| reconcile(context, key).boxed()).await;
+}
+
+async fn protect(context: Arc<Context>, stop: CancellationToken) {
+    passes(&context, &context.type_queue, &stop, |context, key| {
+        // Without all copies, every machine would seem to need its objects.
+        if context.is_synced() {
+            protection::reconcile(context, key).boxed()
+        } else {
+            ready(Requeue::After(UNSYNCED)).boxed()
+        }
+    })
+    .await;
+}
+
+/// Runs passes until `stop`.
+async fn passes<K: Clone + Eq + Hash + Ord + Debug>(
+    context: &Context,
+    queue: &Queue<K>,
+    stop: &CancellationToken,
+    pass: for<'a> fn(&'a Context, &'a K) -> BoxFuture<'a, Requeue>,
+) {
     loop {
-        let next = std::pin::pin!(context.queue.next());
+        let next = std::pin::pin!(queue.next());
         let key = match select(next, std::pin::pin!(stop.cancelled())).await {
             Either::Left((key, _)) => key,
             Either::Right(_) => return,
         };
-        let again = AssertUnwindSafe(reconcile(&context, &key)).catch_unwind().await.unwrap_or_else(|_| {
-            tracing::error!(machine = ?key, "a pass panicked; the controller retries the machine later");
+        let again = AssertUnwindSafe(pass(context, &key)).catch_unwind().await.unwrap_or_else(|_| {
+            tracing::error!(object = ?key, "a pass panicked; the controller retries the object later");
             Requeue::After(AFTER_PANIC)
         });
-        context.queue.done(&key, again, Duration::ZERO);
+        queue.done(&key, again, Duration::ZERO);
         if again == Requeue::Never {
-            context.queue.forget(&key);
+            queue.forget(&key);
         }
         tokio::task::yield_now().await;
     }

@@ -29,7 +29,7 @@ async fn remove(world: &World) -> Result<usize, UninstallError> {
     let (sender, mut receiver) = tokio::sync::oneshot::channel();
     let _task = world.env.spawn("uninstall", async move {
         let platforms = [PlatformName::Dvp, PlatformName::Kubevirt];
-        drop(sender.send(remove_finalizers(&client, &env, &lease(), None, &platforms, true).await));
+        drop(sender.send(remove_finalizers(&client, &env, &lease(), None, &platforms, (true, true)).await));
     });
     world.advance(Duration::from_mins(1)).await;
     receiver.try_recv().unwrap()

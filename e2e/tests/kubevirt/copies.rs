@@ -12,7 +12,7 @@ use crate::world::{INSTALLED, World, accounts, run_with_options, text};
 use crate::{Place, with_namespace};
 
 /// Runs a test with a controller that makes copies.
-fn with_copies(name: &str, test: impl AsyncFnOnce(World<'_>) -> Result<()>) {
+pub(crate) fn with_copies(name: &str, test: impl AsyncFnOnce(World<'_>) -> Result<()>) {
     with_namespace(name, async |place| {
         let _others = INSTALLED.read().await;
         run(place, test).await
@@ -26,7 +26,7 @@ async fn run(place: Place<'_>, test: impl AsyncFnOnce(World<'_>) -> Result<()>) 
 }
 
 /// A machine that names instance type `small` and preference `linux` of its namespace.
-fn machine(name: &str, run_strategy: &str) -> Value {
+pub(crate) fn machine(name: &str, run_strategy: &str) -> Value {
     json!({
         "apiVersion": API_VERSION,
         "kind": "VirtualMachine",
@@ -40,13 +40,13 @@ fn machine(name: &str, run_strategy: &str) -> Value {
     })
 }
 
-async fn create(world: &World<'_>, machine: &Value) -> Result<()> {
+pub(crate) async fn create(world: &World<'_>, machine: &Value) -> Result<()> {
     let path = world.place.path(API_VERSION, "VirtualMachine")?;
     world.place.ask(Method::POST, &path, machine).await.map(drop)
 }
 
 /// Waits until the status of a machine names copies of its instance type and its preference, and returns their names.
-async fn until_copied(world: &World<'_>, name: &str) -> Result<[String; 2]> {
+pub(crate) async fn until_copied(world: &World<'_>, name: &str) -> Result<[String; 2]> {
     world
         .until(&format!("{name} has its copies"), async || {
             let machine = world.machines().await?.remove(name).context("the machine is gone")?;
@@ -68,7 +68,7 @@ async fn revision(world: &World<'_>, name: &str) -> Result<Option<Value>> {
     Ok(answer.ok())
 }
 
-async fn delete(world: &World<'_>, path: &str) -> Result<()> {
+pub(crate) async fn delete(world: &World<'_>, path: &str) -> Result<()> {
     world.place.ask(Method::DELETE, path, &Value::Null).await.map(drop)
 }
 
@@ -104,6 +104,13 @@ fn a_machine_keeps_the_type_that_it_was_created_with() {
         world.patch_machine("db", &json!({ "spec": { "runStrategy": "Always" } })).await?;
         world.until_ready(&["db"]).await?;
         ensure!(until_copied(&world, "db").await? == copies);
+        let instance = world.instances().await?.remove("db").context("the instance")?;
+        let domain = &instance["spec"]["domain"];
+        ensure!(domain["memory"]["guest"] == "2048Mi" && domain["cpu"]["sockets"] == 2, "{instance}");
+        ensure!(
+            instance["metadata"]["annotations"]["kubevirt.io/instancetype-name"] == "small",
+            "{instance}"
+        );
 
         // A machine without its type reports that, and gets a copy as soon as the type appears.
         create(&world, &machine("late", "Halted")).await?;

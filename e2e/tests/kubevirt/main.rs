@@ -17,6 +17,7 @@ mod orphans;
 mod pin_policies;
 mod pins;
 mod pools;
+mod protection;
 mod pruned;
 mod samples;
 mod scale;

@@ -66,6 +66,7 @@ pub(crate) async fn accounts(cluster: &ControlPlane) -> Result<&'static Accounts
             "platforms.kubevirt.enabled=true",
             "featureGates.DiskImages=true",
             "featureGates.MachineWrapper=true",
+            "instancetype.mode=Standalone",
         ];
         let chart = Chart::render(&values.map(str::to_owned)).await?;
         anyhow::Ok(Accounts::of(&chart, cluster).await?)

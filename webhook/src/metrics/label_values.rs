@@ -20,6 +20,8 @@ label_values!(
         References => "references",
         /// An instance type or a preference.
         Instancetype => "instancetype",
+        /// An instance type or a preference that gets its finalizer.
+        Protection => "protection",
         /// A machine that names an instance type or a preference.
         Machine => "machine",
         /// A machine that is completed from its preference and its volumes.

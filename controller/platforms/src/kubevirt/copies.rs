@@ -19,7 +19,7 @@ use vmpool_instancetype::validation;
 use super::pins::{self, FAMILIES, Open, Problem, Scope};
 use crate::{Found, Reference};
 pub use objects::{
-    ClusterInstancetype, ClusterPreference, Document, Instancetype, Machine, Preference, Revision,
+    ClusterInstancetype, ClusterPreference, Document, Instancetype, Machine, Pool, Preference, Revision,
 };
 
 /// The label by which copies are watched.

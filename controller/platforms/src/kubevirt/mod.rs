@@ -18,7 +18,8 @@
 //!    preference written out
 //!
 //! `admission` contains the rules of the webhook for pools, and uses `selectors`. `type_admission` contains those for instance
-//! types, preferences and machines that name them, and uses `pins`, as does `copies`: the copies for single machines. `removal` contains the groups of targeted removal.
+//! types, preferences and machines that name them, and uses `pins`, as do `copies`, the copies for single machines, and
+//! `protection`, the finalizer of instance types and preferences. `removal` contains the groups of targeted removal.
 
 pub mod admission;
 pub mod coexistence;
@@ -35,6 +36,7 @@ pub mod machine;
 pub mod objects;
 pub mod pins;
 mod platform;
+pub mod protection;
 mod publish;
 pub mod read;
 pub mod release;

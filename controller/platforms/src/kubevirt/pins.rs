@@ -100,6 +100,11 @@ pub fn inherit(spec: &Value, stored: &Value) -> Option<Value> {
     Some(spec)
 }
 
+/// Whether the content of a revision has a copy for the template in the spec of a pool.
+pub fn is_pinned(spec: &Value, content: &Value, family: Family) -> bool {
+    content[TEMPLATE] == spec[TEMPLATE] && copied(content, family).is_object()
+}
+
 /// The ControllerRevisions in the content of a revision.
 pub fn objects(content: &Value) -> Vec<Value> {
     let pins = FAMILIES.iter().map(|family| &content[FIELD][family.field()]["revision"]);

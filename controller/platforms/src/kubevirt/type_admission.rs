@@ -22,6 +22,8 @@ pub use vmpool_instancetype::validation::Report;
 
 /// The path of the webhook for the four kinds.
 pub const OBJECT_PATH: &str = "/validate-instancetype-kubevirt-io-v1beta1";
+/// The path of the webhook that protects objects of the four kinds.
+pub const PROTECT_PATH: &str = "/mutate-instancetype-kubevirt-io-v1beta1";
 /// The path of the webhook that validates machines.
 pub const MACHINE_PATH: &str = "/validate-kubevirt-io-v1-virtualmachine";
 /// The path of the webhook that completes machines.

@@ -51,6 +51,17 @@ const CONTROLLER_KUBEVIRT: Grants = &[
     ("snapshot.storage.k8s.io/volumesnapshots", "get"),
 ];
 
+/// The finalizers of instance types and preferences.
+const CONTROLLER_STANDALONE_CLUSTER: Grants = &[
+    ("instancetype.kubevirt.io/virtualmachineclusterinstancetypes", "patch"),
+    ("instancetype.kubevirt.io/virtualmachineclusterpreferences", "patch"),
+];
+
+const CONTROLLER_STANDALONE: Grants = &[
+    ("instancetype.kubevirt.io/virtualmachineinstancetypes", "patch"),
+    ("instancetype.kubevirt.io/virtualmachinepreferences", "patch"),
+];
+
 const CONTROLLER_IMAGES_CLUSTER: Grants =
     &[("/namespaces", "list watch"), ("snapshot.storage.k8s.io/volumesnapshotcontents", "list watch")];
 
@@ -245,8 +256,7 @@ const EVERY_USER_NAME: &str = "vmpool-cluster-instancetypes";
 fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTreeSet<String>> {
     let everywhere = variant.namespace.is_none();
     let (dvp, kubevirt) = (variant.dvp, variant.kubevirt);
-    let (images, standalone) = (variant.images, variant.standalone);
-    let own_certificates = !variant.cert_manager;
+    let (images, standalone, own_certificates) = (variant.images, variant.standalone, !variant.cert_manager);
     let parts: Vec<(bool, Grants)> = match (kind, name) {
         ("ClusterRole", "vmpool-controller") => {
             vec![
@@ -255,6 +265,8 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
                 (everywhere, CONTROLLER_SHARED),
                 (everywhere && dvp, CONTROLLER_NAMESPACED),
                 (everywhere && kubevirt, CONTROLLER_KUBEVIRT),
+                (standalone, CONTROLLER_STANDALONE_CLUSTER),
+                (everywhere && standalone, CONTROLLER_STANDALONE),
                 (everywhere && images, CONTROLLER_IMAGES_CLUSTER),
                 (everywhere && images, CONTROLLER_IMAGES),
                 (everywhere && variant.wrappers, CONTROLLER_WRAPPERS),
@@ -265,6 +277,7 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
                 (true, CONTROLLER_SHARED),
                 (dvp, CONTROLLER_NAMESPACED),
                 (kubevirt, CONTROLLER_KUBEVIRT),
+                (standalone, CONTROLLER_STANDALONE),
                 (images, CONTROLLER_IMAGES),
                 (variant.wrappers, CONTROLLER_WRAPPERS),
             ]
@@ -305,16 +318,15 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
         }
         ("ClusterRole", "vmpool-viewer" | "vmpool-editor" | "vmpool-admin") => {
             let (editor, admin) = (name != "vmpool-viewer", name == "vmpool-admin");
-            let platform = variant.platform_group;
             vec![
                 (dvp, VIEWER),
-                (platform, VIEWER_PLATFORM),
+                (variant.platform_group, VIEWER_PLATFORM),
                 (kubevirt, VIEWER_KUBEVIRT),
                 (editor && dvp, EDITOR),
-                (editor && platform, EDITOR_PLATFORM),
+                (editor && variant.platform_group, EDITOR_PLATFORM),
                 (editor && kubevirt, EDITOR_KUBEVIRT),
                 (admin && dvp, ADMIN),
-                (admin && platform, ADMIN_PLATFORM),
+                (admin && variant.platform_group, ADMIN_PLATFORM),
                 (admin && kubevirt, ADMIN_KUBEVIRT),
                 (images, VIEWER_IMAGES),
                 (editor && images, EDITOR_IMAGES),

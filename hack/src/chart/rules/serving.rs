@@ -99,12 +99,28 @@ const STANDALONE: &[Path] = &[
     ),
 ];
 
-/// What completes machines.
-const MUTATING: &[Path] = &[(
-    "/mutate-kubevirt-io-v1-virtualmachine",
-    &["CREATE", "UPDATE"],
-    ["kubevirt.io", "v1", "virtualmachines"],
-)];
+/// What completes machines, and protects instance types and preferences.
+const MUTATING: &[Path] = &[
+    (
+        "/mutate-kubevirt-io-v1-virtualmachine",
+        &["CREATE", "UPDATE"],
+        ["kubevirt.io", "v1", "virtualmachines"],
+    ),
+    (
+        "/mutate-instancetype-kubevirt-io-v1beta1",
+        &["CREATE"],
+        [
+            "instancetype.kubevirt.io",
+            "v1beta1",
+            "virtualmachineclusterinstancetypes virtualmachineclusterpreferences virtualmachineinstancetypes \
+             virtualmachinepreferences",
+        ],
+    ),
+];
+
+/// Reviews without which requests are allowed: machines and pools do not depend on the reviews of images, and the controller
+/// does later what the other one does.
+const OPTIONAL: [&str; 2] = ["/validate-disk-image-references", "/mutate-instancetype-kubevirt-io-v1beta1"];
 
 /// Common checks of both registrations: the Service exists, and exactly one program maintains the CA bundle.
 fn registration(
@@ -172,8 +188,8 @@ pub(super) fn webhooks(variant: &Variant, configuration: &Value, objects: &[Valu
         must(texts(rule, "apiGroups") == [*group], "wrong group");
         let scope = if *group == "instancetype.kubevirt.io" { "*" } else { "Namespaced" };
         must(text(rule, "scope") == scope, "wrong scope");
-        // Deletions are never blocked, and machines and pools do not depend on the reviews of images.
-        let optional = *operations == ["DELETE"] || *path == "/validate-disk-image-references";
+        // Deletions are never blocked.
+        let optional = *operations == ["DELETE"] || OPTIONAL.contains(path);
         let policy = if optional { "Ignore" } else { "Fail" };
         must(
             text(entry, "failurePolicy") == policy,

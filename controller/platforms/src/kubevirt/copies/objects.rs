@@ -55,6 +55,8 @@ documents! {
     Machine, "kubevirt.io", "v1", "VirtualMachine", "virtualmachines";
     /// A ControllerRevision.
     Revision, "apps", "v1", "ControllerRevision", "controllerrevisions";
+    /// A pool.
+    Pool, "pool.kubevirt.io", "v1beta1", "VirtualMachinePool", "virtualmachinepools";
     /// An instance type of a namespace.
     Instancetype, "instancetype.kubevirt.io", "v1beta1", "VirtualMachineInstancetype", "virtualmachineinstancetypes";
     /// An instance type of the cluster.

@@ -1,0 +1,154 @@
+//! The finalizer that keeps an instance type or a preference until each machine and each pool that names it has a copy.
+//!
+//! A machine that is created before the deletion of its object gets a copy: the controller releases the object only after a
+//! list that began after the deletion mark shows no machine without one, and makes copies of objects that are being deleted.
+//!
+//! A machine in a namespace that is being deleted gets no copy any more. It does not keep the object either: the namespace
+//! controller deletes the machine too, and a machine that is being deleted needs no copy.
+
+use serde_json::{Value, json};
+use vmpool_instancetype::fields::Location;
+use vmpool_instancetype::model::{Matcher, Object};
+use vmpool_instancetype::protection::{User, blocks};
+use vmpool_instancetype::status_ref::{self, Record, StatusRef};
+
+use super::pins;
+pub use vmpool_instancetype::model::Kind;
+
+/// The finalizer.
+pub const FINALIZER: &str = "vmpool.dev/instancetype-protection";
+/// The annotation with which a user releases an object without the check.
+const FORCE: &str = "vmpool.dev/force-release";
+/// The most names in an event.
+const NAMES: usize = 10;
+
+/// The next step for an object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// There is nothing to do.
+    Nothing,
+    /// Add the finalizer with this merge patch.
+    Protect(Value),
+    /// Look for machines and pools that need the object. If there are none, remove the finalizer.
+    Examine,
+    /// Remove the finalizer, because a user wants so.
+    Force,
+}
+
+/// The next step for an object of the four kinds.
+pub fn next(object: &Value) -> Next {
+    let metadata = &object["metadata"];
+    let is_deleted = !metadata["deletionTimestamp"].is_null();
+    match (is_deleted, is_protected(object)) {
+        (false, true) | (true, false) => Next::Nothing,
+        (false, false) => {
+            Next::Protect(with_finalizers(object, &[finalizers(object), vec![FINALIZER]].concat()))
+        }
+        (true, true) if metadata["annotations"][FORCE] == "true" => Next::Force,
+        (true, true) => Next::Examine,
+    }
+}
+
+/// The merge patch that removes the finalizer.
+pub fn release(object: &Value) -> Value {
+    let mut kept = finalizers(object);
+    kept.retain(|finalizer| *finalizer != FINALIZER);
+    with_finalizers(object, &kept)
+}
+
+/// The JSON patch that removes the finalizer in any version of the object; `None` if it has none.
+pub fn removal(finalizers: &[String]) -> Option<Value> {
+    let index = finalizers.iter().position(|finalizer| finalizer == FINALIZER)?;
+    let path = format!("/metadata/finalizers/{index}");
+    Some(json!([
+        { "op": "test", "path": path, "value": FINALIZER },
+        { "op": "remove", "path": path },
+    ]))
+}
+
+/// A new object with the finalizer; `None` if it has it.
+pub fn protected(object: &Value) -> Option<Value> {
+    if is_protected(object) {
+        return None;
+    }
+    let mut protected = object.clone();
+    protected["metadata"]["finalizers"] = json!([finalizers(object), vec![FINALIZER]].concat());
+    Some(protected)
+}
+
+fn is_protected(object: &Value) -> bool {
+    finalizers(object).contains(&FINALIZER)
+}
+
+fn finalizers(object: &Value) -> Vec<&str> {
+    object["metadata"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// The patch replaces the list, so it requires the version that was read.
+fn with_finalizers(object: &Value, finalizers: &[&str]) -> Value {
+    let metadata = &object["metadata"];
+    json!({ "metadata": {
+        "uid": metadata["uid"],
+        "resourceVersion": metadata["resourceVersion"],
+        "finalizers": finalizers,
+    } })
+}
+
+/// An object that is being deleted, for [`Protected::needed_by_machine`] and [`Protected::needed_by_pool`].
+#[derive(Clone, Debug)]
+pub struct Protected(Object);
+
+impl Protected {
+    /// Reads an object of the four kinds.
+    pub fn read(object: &Value) -> Option<Self> {
+        Object::read(object.clone()).ok().map(Self)
+    }
+
+    /// Whether a machine needs the object, because it names it and its status names no copy. `exists` returns whether a
+    /// ControllerRevision of this name is in the namespace of the machine.
+    ///
+    /// A copy of an earlier object of the same name is a copy too: the machine never uses the new object.
+    pub fn needed_by_machine(&self, machine: &Value, exists: impl Fn(&str) -> bool) -> bool {
+        let family = self.0.kind.family();
+        let status = StatusRef::of_machine(machine, family).ok().flatten();
+        let matcher = Matcher::of_machine(machine, family).ok().flatten();
+        let is_stashed = matcher.is_some_and(|matcher| {
+            let recorded = status_ref::record(family, &matcher, status.as_ref());
+            matches!(recorded, Record::Complete(reference) if exists(&reference.revision))
+        });
+        self.needed(machine, Location::VirtualMachine, is_stashed)
+    }
+
+    /// Whether a pool may need the object: its template names it, and machines are to use a copy.
+    pub fn may_be_needed_by_pool(&self, pool: &Value) -> bool {
+        pins::has_references(&pool["spec"]) && self.needed(pool, Location::Pool, false)
+    }
+
+    /// Whether the content of a revision of a pool has a copy for the template that the pool has now, which names the object.
+    pub fn is_pinned(&self, pool: &Value, content: &Value) -> bool {
+        pins::is_pinned(&pool["spec"], content, self.0.kind.family())
+    }
+
+    /// An object that cannot be read may be corrected, so it counts.
+    fn needed(&self, user: &Value, location: Location, is_stashed: bool) -> bool {
+        let namespace = user["metadata"]["namespace"].as_str().unwrap_or_default();
+        let user = User { object: user, location, namespace, namespace_is_terminating: false, is_stashed };
+        blocks(&user, &self.0).unwrap_or(true)
+    }
+}
+
+/// The message about the objects that keep another one from being deleted. `needed_by` are their kinds and names.
+pub fn blocked(needed_by: &[String]) -> String {
+    let named = needed_by.iter().take(NAMES).cloned().collect::<Vec<_>>().join(", ");
+    let more = match needed_by.len().saturating_sub(NAMES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "the object stays until each machine and each pool that names it has a copy: {named}{more}; delete these, let them name \
+         another object, or set the annotation {FORCE} to \"true\""
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn object(finalizers: &Value, metadata: &Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "instancetype.kubevirt.io/v1beta1",
+        "kind": "VirtualMachineInstancetype",
+        "metadata": { "name": "small", "namespace": "team", "uid": "u1", "resourceVersion": "7", "finalizers": finalizers },
+        "spec": { "cpu": { "guest": 2 }, "memory": { "guest": "2Gi" } },
+    });
+    for (field, value) in metadata.as_object().into_iter().flatten() {
+        object["metadata"][field] = value.clone();
+    }
+    object
+}
+
+fn deleted() -> Value {
+    json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" })
+}
+
+#[test]
+fn an_object_gets_the_finalizer_unless_it_is_being_deleted() {
+    let Next::Protect(patch) = next(&object(&json!(["other"]), &json!({}))) else { panic!() };
+    let expected = json!({ "uid": "u1", "resourceVersion": "7", "finalizers": ["other", FINALIZER] });
+    assert_eq!(patch["metadata"], expected);
+    assert_eq!(next(&object(&json!([FINALIZER]), &json!({}))), Next::Nothing);
+    assert_eq!(next(&object(&json!(["other"]), &deleted())), Next::Nothing);
+    let new = protected(&object(&Value::Null, &json!({}))).unwrap();
+    assert_eq!(new["metadata"]["finalizers"], json!([FINALIZER]));
+    assert_eq!(protected(&new), None);
+}
+
+#[test]
+fn a_deleted_object_is_examined_or_released_by_force() {
+    let examined = object(&json!([FINALIZER, "other"]), &deleted());
+    assert_eq!(next(&examined), Next::Examine);
+    assert_eq!(release(&examined)["metadata"]["finalizers"], json!(["other"]));
+    assert_eq!(release(&examined)["metadata"]["resourceVersion"], "7");
+    let mut forced = examined;
+    forced["metadata"]["annotations"] = json!({ "vmpool.dev/force-release": "true" });
+    assert_eq!(next(&forced), Next::Force);
+    let patch = removal(&["other".to_owned(), FINALIZER.to_owned()]).unwrap();
+    assert_eq!(patch[1]["path"], "/metadata/finalizers/1");
+    assert_eq!(removal(&["other".to_owned()]), None);
+}
+
+fn machine(revision: &str) -> Value {
+    let mut machine = json!({
+        "metadata": { "name": "db", "namespace": "team" },
+        "spec": { "instancetype": { "name": "small", "kind": "VirtualMachineInstancetype" }, "template": { "spec": {} } },
+    });
+    if !revision.is_empty() {
+        let copy = json!({ "name": revision });
+        let reference =
+            json!({ "name": "small", "kind": "VirtualMachineInstancetype", "controllerRevisionRef": copy });
+        machine["status"] = json!({ "instancetypeRef": reference });
+    }
+    machine
+}
+
+#[rstest]
+#[case::without_a_copy("", true)]
+#[case::with_a_copy("mine", false)]
+#[case::with_a_copy_that_is_not_known_yet("new", true)]
+fn a_machine_needs_the_object(#[case] revision: &str, #[case] expected: bool) {
+    let protected = Protected::read(&object(&json!([FINALIZER]), &deleted())).unwrap();
+    assert_eq!(protected.needed_by_machine(&machine(revision), |name| name == "mine"), expected);
+}
+
+#[test]
+fn a_machine_with_a_copy_of_another_object_needs_the_object() {
+    let protected = Protected::read(&object(&json!([FINALIZER]), &deleted())).unwrap();
+    let mut renamed = machine("mine");
+    renamed["status"]["instancetypeRef"]["name"] = json!("large");
+    assert!(protected.needed_by_machine(&renamed, |_| true));
+}
+
+#[test]
+fn a_pool_needs_the_object_until_its_template_is_pinned() {
+    let protected = Protected::read(&object(&json!([FINALIZER]), &deleted())).unwrap();
+    let template = json!({ "spec": machine("")["spec"] });
+    let pool = json!({
+        "metadata": { "name": "p", "namespace": "team" },
+        "spec": { "virtualMachineTemplate": template },
+    });
+    assert!(protected.may_be_needed_by_pool(&pool));
+    let mut per_member = pool.clone();
+    per_member["spec"]["instancetypePolicy"] = json!("PerMember");
+    assert!(!protected.may_be_needed_by_pool(&per_member), "its machines have copies of their own");
+
+    let pin =
+        |uid: &str| json!({ "instancetype": { "revision": { "data": { "metadata": { "uid": uid } } } } });
+    let content =
+        |uid: &str| json!({ "virtualMachineTemplate": template, "vmpoolPins": pin(uid), "replicas": 3 });
+    assert!(protected.is_pinned(&pool, &content("u1")));
+    assert!(protected.is_pinned(&pool, &content("u0")), "the template continues to use the former object");
+    assert!(!protected.is_pinned(&pool, &json!({ "virtualMachineTemplate": template })));
+    let mut other = content("u1");
+    other["virtualMachineTemplate"]["spec"]["template"]["spec"]["subdomain"] = json!("other");
+    assert!(!protected.is_pinned(&pool, &other), "another template has copies of its own");
+}
+
+#[test]
+fn the_message_names_ten_objects_at_most() {
+    let names: Vec<String> = (0..12).map(|number| format!("machine team/m{number}")).collect();
+    let message = blocked(&names);
+    assert!(message.contains("machine team/m9 and 2 more;") && !message.contains("m10"), "{message}");
+}

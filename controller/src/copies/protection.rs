@@ -1,0 +1,146 @@
+//! The finalizer of instance types and preferences: one pass of an object.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use kube::Resource;
+use kube::api::Patch;
+use serde_json::Value;
+use vmpool_engine::ObjectId;
+use vmpool_platforms::kubevirt::copies::{Document, Machine, Pool, Revision};
+use vmpool_platforms::kubevirt::protection::{self, Next, Protected};
+
+use super::context::Context;
+use super::store::Key;
+use super::types::{TypeKey, path};
+use crate::events::Subject;
+use crate::metrics::WriteKind;
+use crate::queue::Requeue;
+use crate::watch::{Broken, Scope, Watched, list};
+use crate::watches::api;
+use crate::write::WriteError;
+
+/// The wait after a failed request, and after a conflict that no event resolves.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// Runs a pass.
+pub(super) async fn reconcile(context: &Context, key: &TypeKey) -> Requeue {
+    let Some(object) = context.types.document(key) else {
+        context.blocked_types.lock().remove(key);
+        return Requeue::Never;
+    };
+    let (patch, forced) = match protection::next(&object) {
+        Next::Nothing => return Requeue::Never,
+        Next::Protect(patch) => (patch, false),
+        Next::Force => (protection::release(&object), true),
+        Next::Examine => match needed_by(context, key, &object).await {
+            Ok(needed_by) if needed_by.is_empty() => (protection::release(&object), false),
+            Ok(needed_by) => return Requeue::After(block(context, key, &object, &needed_by)),
+            Err(error) => {
+                let error = vmpool_runtime::telemetry::with_causes(&error);
+                tracing::warn!(object = ?key, error, "whether an object can be released is unknown");
+                return Requeue::After(AGAIN);
+            }
+        },
+    };
+    match write(context, key, patch).await {
+        Ok(()) => {
+            context.blocked_types.lock().remove(key);
+            if forced {
+                let note = "the object was released without the check for machines and pools that need it"
+                    .to_owned();
+                context.events.publish_plain(&subject(key, &object), "ForcedRelease", false, note);
+            }
+            Requeue::Never
+        }
+        Err(error) if error.is_gone() => Requeue::Never,
+        Err(error) => {
+            tracing::debug!(object = ?key, %error, "a write of a finalizer failed");
+            Requeue::After(error.retry_after().unwrap_or(AGAIN))
+        }
+    }
+}
+
+async fn write(context: &Context, key: &TypeKey, patch: Value) -> Result<(), WriteError> {
+    let (_, (_, name)) = key;
+    let kind = WriteKind::PatchInstancetype;
+    let _: Value = context.writer.patch(kind, path(key), name, None, Patch::Merge(patch)).await?;
+    Ok(())
+}
+
+/// Reports what needs an object. Returns the pause until the next check.
+fn block(context: &Context, key: &TypeKey, object: &Value, needed_by: &[String]) -> Duration {
+    let note = protection::blocked(needed_by);
+    let (pause, is_new) = context.note_type(key, &note);
+    if is_new {
+        context.events.publish_plain(&subject(key, object), "DeletionBlocked", true, note);
+    }
+    pause
+}
+
+fn subject((kind, (namespace, name)): &TypeKey, object: &Value) -> Subject {
+    let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
+    Subject {
+        api_version: object["apiVersion"].as_str().unwrap_or_default().to_owned(),
+        kind: kind.as_str().to_owned(),
+        namespace: namespace.as_str().into(),
+        id: ObjectId::new(name, uid),
+    }
+}
+
+/// The kinds and names of the machines and the pools that need an object, from lists that begin now.
+async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<Vec<String>, Broken> {
+    let (kind, (namespace, _)) = key;
+    let Some(protected) = Protected::read(object) else { return Ok(Vec::new()) };
+    let namespace = if kind.is_cluster() { context.namespace.as_deref() } else { Some(namespace.as_str()) };
+    let mut needed_by = Vec::new();
+    visit::<Machine>(context, namespace, |machine| {
+        let (namespace, name) = names(&machine);
+        let exists =
+            |revision: &str| context.revisions.get(&(namespace.clone(), revision.to_owned())).is_some();
+        if protected.needed_by_machine(&machine.document(), exists) {
+            needed_by.push(format!("machine {namespace}/{name}"));
+        }
+    })
+    .await?;
+    let mut pools: HashMap<String, Vec<Pool>> = HashMap::new();
+    visit::<Pool>(context, namespace, |pool| {
+        if protected.may_be_needed_by_pool(&pool.document()) {
+            pools.entry(names(&pool).0).or_default().push(pool);
+        }
+    })
+    .await?;
+    for (namespace, mut pools) in pools {
+        visit::<Revision>(context, Some(&namespace), |revision| {
+            let owners = revision.meta().owner_references.iter().flatten();
+            let owners: Vec<&str> = owners.map(|owner| owner.uid.as_str()).collect();
+            let content = &revision.document()["data"];
+            pools.retain(|pool| {
+                let owns = pool.meta().uid.as_deref().is_some_and(|uid| owners.contains(&uid));
+                !(owns && protected.is_pinned(&pool.document(), content))
+            });
+        })
+        .await?;
+        needed_by.extend(pools.iter().map(|pool| format!("pool {namespace}/{}", names(pool).1)));
+    }
+    needed_by.sort();
+    Ok(needed_by)
+}
+
+fn names(object: &impl Document) -> Key {
+    let metadata = object.meta();
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+/// Reads all objects of a kind from the API server. A kind that the cluster does not have has none.
+async fn visit<K: Document + Watched>(
+    context: &Context,
+    namespace: Option<&str>,
+    visit: impl FnMut(K),
+) -> Result<(), Broken> {
+    match list(&api::<K>(&context.client, namespace), Scope::default(), visit).await {
+        Ok(_) => Ok(()),
+        Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => Ok(()),
+        Err(error) => Err(error),
+    }
+}

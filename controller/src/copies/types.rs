@@ -1,0 +1,47 @@
+//! The known objects of the four kinds.
+
+use std::sync::Arc;
+
+use kube::Resource;
+use serde_json::Value;
+use vmpool_platforms::kubevirt::copies::{
+    ClusterInstancetype, ClusterPreference, Document, Instancetype, Preference,
+};
+use vmpool_platforms::kubevirt::protection::Kind;
+
+use super::store::{Key, Table};
+use crate::object::collection;
+
+/// The objects of the four kinds.
+#[derive(Default)]
+pub(super) struct Types {
+    pub(super) instancetypes: Arc<Table<Instancetype>>,
+    pub(super) cluster_instancetypes: Arc<Table<ClusterInstancetype>>,
+    pub(super) preferences: Arc<Table<Preference>>,
+    pub(super) cluster_preferences: Arc<Table<ClusterPreference>>,
+}
+
+/// Kind, namespace and name of an object. The namespace is empty for kinds of the cluster.
+pub(super) type TypeKey = (Kind, Key);
+
+impl Types {
+    /// The object as JSON.
+    pub(super) fn document(&self, (kind, key): &TypeKey) -> Option<Value> {
+        match kind {
+            Kind::Instancetype => self.instancetypes.get(key).map(|object| object.document()),
+            Kind::ClusterInstancetype => self.cluster_instancetypes.get(key).map(|object| object.document()),
+            Kind::Preference => self.preferences.get(key).map(|object| object.document()),
+            Kind::ClusterPreference => self.cluster_preferences.get(key).map(|object| object.document()),
+        }
+    }
+}
+
+/// The path of the objects of a kind.
+pub(super) fn path((kind, (namespace, _)): &TypeKey) -> String {
+    match kind {
+        Kind::Instancetype => collection::<Instancetype>(namespace),
+        Kind::ClusterInstancetype => ClusterInstancetype::url_path(&(), None),
+        Kind::Preference => collection::<Preference>(namespace),
+        Kind::ClusterPreference => ClusterPreference::url_path(&(), None),
+    }
+}
