@@ -5,6 +5,7 @@ mod images;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use vmpool_platforms::kubevirt::copies::Policy;
 use vmpool_runtime::args::{ArgsError, GateArgs, InstancetypeMode, LeaseArgs, ProgramArgs, ReservationArgs};
 
 pub use self::images::{ImageArgs, ImageArgsError};
@@ -90,6 +91,16 @@ pub struct Options {
     )]
     pub instancetype_mode: InstancetypeMode,
 
+    /// In mode Standalone: what happens to machines that name an instance type or a preference
+    #[arg(
+        long,
+        env = "VMPOOL_INSTANCETYPE_REFERENCE_POLICY",
+        value_enum,
+        default_value_t,
+        value_name = "POLICY"
+    )]
+    pub instancetype_reference_policy: ReferencePolicy,
+
     /// Disk images.
     #[command(flatten)]
     pub images: ImageArgs,
@@ -110,6 +121,29 @@ pub enum PlatformName {
     Dvp,
     /// KubeVirt: pools of pool.kubevirt.io. Experimental: the pool loop of KubeVirt's own controller must be off.
     Kubevirt,
+}
+
+/// What happens to machines that name an instance type or a preference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "camelCase")]
+pub enum ReferencePolicy {
+    /// They name it
+    #[default]
+    Reference,
+    /// It is written into new machines
+    Expand,
+    /// It is written into all machines
+    ExpandAll,
+}
+
+impl From<ReferencePolicy> for Policy {
+    fn from(policy: ReferencePolicy) -> Self {
+        match policy {
+            ReferencePolicy::Reference => Self::Reference,
+            ReferencePolicy::Expand => Self::Expand,
+            ReferencePolicy::ExpandAll => Self::ExpandAll,
+        }
+    }
 }
 
 /// An option is invalid.
@@ -162,7 +196,8 @@ impl Options {
             request_deadline: self.request_deadline,
             debounce: self.debounce,
             max_pool_series: self.max_pool_series,
-            copies: self.instancetype_mode == InstancetypeMode::Standalone,
+            copies: (self.instancetype_mode == InstancetypeMode::Standalone)
+                .then(|| self.instancetype_reference_policy.into()),
             collection_grace: self.disk_collection_grace,
             reservation_timeout: self.reservations.timeout()?,
             ..Settings::default()

@@ -38,7 +38,7 @@ pub async fn lead_all(
     names.extend(is_kubevirt.then(definitions::of_platform::<KubeVirt>).into_iter().flatten());
     let image_settings = shared.images().cloned();
     names.extend(image_settings.is_some().then(images::definitions).into_iter().flatten());
-    let makes_copies = is_kubevirt && shared.settings().copies;
+    let makes_copies = is_kubevirt && shared.settings().copies.is_some();
     names.extend(makes_copies.then(copies::definitions).into_iter().flatten());
     let (sender, known) = watch::channel(None);
     let observe = definitions::observe(shared.client().clone(), shared.env().clone(), names, sender);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use vmpool_engine::plan::{self, COLLECTION_GRACE};
 use vmpool_engine::removal::RESERVATION_AGE;
+use vmpool_platforms::kubevirt::copies::Policy;
 
 /// Settings of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +27,8 @@ pub struct Settings {
     pub resync: Duration,
     /// Maximum number of pools with metrics of their own. The others are summed.
     pub max_pool_series: usize,
-    /// Whether single machines get copies of their instance types and preferences.
-    pub copies: bool,
+    /// What happens to single machines that name an instance type or a preference; `None` if another controller decides that.
+    pub copies: Option<Policy>,
 }
 
 impl Settings {
@@ -52,7 +53,7 @@ impl Default for Settings {
             status_interval: Duration::from_secs(1),
             resync: Duration::from_mins(10),
             max_pool_series: 1000,
-            copies: false,
+            copies: None,
         }
     }
 }

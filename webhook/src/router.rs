@@ -18,6 +18,9 @@ pub fn router(state: &State) -> Router {
             guard.map(|guard| guard.path),
         ));
     }
+    if state.rules.iter().any(|rules| rules.kind().group == types::POOL_GROUP) {
+        router = router.merge(types::pool_routes(state));
+    }
     if state.images {
         router = router.merge(images::routes(state));
     }

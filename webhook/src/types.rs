@@ -15,8 +15,8 @@ use vmpool_api::names::is_dns_subdomain;
 use vmpool_engine::admission::{Found, Kind};
 use vmpool_platforms::kubevirt::protection::protected;
 use vmpool_platforms::kubevirt::type_admission::{
-    self as rules, COMPLETE_PATH, Decision, FIELDS, Failure, MACHINE_PATH, Need, OBJECT_PATH, PROTECT_PATH,
-    Reads, Step,
+    self as rules, COMPLETE_PATH, Decision, FIELDS, Failure, MACHINE_PATH, Need, OBJECT_PATH, POOL_PATH,
+    PROTECT_PATH, Reads, Step,
 };
 use vmpool_runtime::https::Peer;
 
@@ -38,6 +38,14 @@ pub(crate) fn routes(state: &State) -> Router {
         .route(COMPLETE_PATH, post(complete))
         .with_state(state.clone())
 }
+
+/// The webhook for pools whose template names an instance type or a preference.
+pub(crate) fn pool_routes(state: &State) -> Router {
+    Router::new().route(POOL_PATH, post(pool)).with_state(state.clone())
+}
+
+/// The group of the pools that these webhooks review.
+pub(crate) const POOL_GROUP: &str = rules::POOL_GROUP;
 
 fn kind(group: &'static str, kind: &'static str) -> Kind {
     let templates = "its spec";
@@ -93,6 +101,20 @@ async fn validate(
     .await
 }
 
+async fn pool(
+    Extract(state): Extract<State>,
+    peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let kind = kind(rules::POOL_GROUP, rules::POOL_KIND);
+    handle(&state, kind, Path::PoolInstancetypes, peer, &headers, body, async |request, caller| {
+        let review = |(old, new), reads: &Reads| rules::pool(&request.namespace, old, new, reads);
+        reviewed(&state, request, caller, review).await
+    })
+    .await
+}
+
 async fn complete(
     Extract(state): Extract<State>,
     peer: Option<Extension<Peer>>,
@@ -138,7 +160,7 @@ async fn reviewed<'a>(
             }
         }
     }
-    (Answer::undecided(&format!("the machine needs more than {MAX_READS} objects")), Vec::new())
+    (Answer::undecided(&format!("the object needs more than {MAX_READS} objects")), Vec::new())
 }
 
 async fn read(state: &State, caller: Caller, need: &Need) -> Result<Option<Value>, Failure> {

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use vmpool_engine::ObjectId;
 use vmpool_platforms::Reference;
-use vmpool_platforms::kubevirt::copies::{Document, Machine, Revision};
+use vmpool_platforms::kubevirt::copies::{Document, Machine, Policy, Revision};
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Elapsed;
 
@@ -41,6 +41,8 @@ pub(super) struct Context {
     pub(super) events: Events,
     /// Deadline of a request.
     pub(super) deadline: Duration,
+    /// What happens to machines that name an instance type or a preference.
+    pub(super) policy: Policy,
     /// The only namespace that is watched; `None` for all.
     pub(super) namespace: Option<String>,
     pub(super) queue: Queue<Key>,
@@ -70,7 +72,7 @@ impl Context {
     pub(super) fn new(
         (env, client, writer, events): (Env, Client, Writer, Events),
         deadline: Duration,
-        namespace: Option<&str>,
+        (namespace, policy): (Option<&str>, Policy),
         (queue, type_queue): (Queue<Key>, Queue<TypeKey>),
         lists: usize,
     ) -> Self {
@@ -80,6 +82,7 @@ impl Context {
             writer,
             events,
             deadline,
+            policy,
             namespace: namespace.map(str::to_owned),
             queue,
             type_queue,

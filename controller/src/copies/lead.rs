@@ -152,7 +152,8 @@ async fn make_copies(shared: Shared, stop: CancellationToken) {
     let parts = (env.clone(), shared.client().clone(), shared.writer().clone(), shared.events().clone());
     let type_queue = Queue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
     let queues = (queue, type_queue);
-    let context = Context::new(parts, limits.request_deadline, shared.namespace(), queues, WATCHES);
+    let scope = (shared.namespace(), limits.copies.unwrap_or_default());
+    let context = Context::new(parts, limits.request_deadline, scope, queues, WATCHES);
     let context = Arc::new(context);
     let tasks = begin(&context, shared.namespace());
     let _listing = shared.leader_health().listing({

@@ -56,7 +56,7 @@ async fn plan(context: &Context, (namespace, _): &Key, machine: &Machine) -> Res
     let (document, now) = (machine.document(), context.env.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     let mut found = Found::new();
     for _ in 0..MAX_READS {
-        match copies::plan(&document, &owned, &found, &now) {
+        match copies::plan(&document, &owned, &found, (context.policy, &now)) {
             Step::Done(plan) => return Ok(plan),
             Step::Needs(reference) => {
                 let read = context.read(namespace, &reference).await.map_err(|error| with_causes(&error))?;
@@ -72,6 +72,12 @@ async fn apply(context: &Context, key: &Key, machine: &Machine, plan: Plan) -> R
     let (namespace, name) = key;
     let path = collection::<Revision>(namespace);
     let (mut events, mut is_foreign) = (plan.events, false);
+    if let Some(patch) = plan.spec {
+        let patch = serde_json::from_value(patch).map_err(|error| WriteError::Invalid(error.into()))?;
+        let (kind, patch) = (WriteKind::ExpandMachine, Patch::Json::<()>(patch));
+        let _: Value =
+            context.writer.patch(kind, collection::<Machine>(namespace), name, None, patch).await?;
+    }
     for copy in plan.creates {
         let place = copies::place(namespace, &copy);
         let known = context.revisions.get(&(namespace.clone(), place.name.clone()));

@@ -202,6 +202,40 @@ async fn expansion(world: &World<'_>) -> Result<()> {
     Ok(())
 }
 
+/// A pool whose template conflicts with its instance type is refused, and one whose instance type is missing is not.
+async fn templates_are_compared_with_types(world: &World<'_>) -> Result<()> {
+    let place = &world.place;
+    small(world, "2Gi").await?;
+    let named = |kind: &str, memory: &str| {
+        let mut spec = pins::spec(0);
+        spec["virtualMachineTemplate"]["spec"]["instancetype"]["name"] = json!(kind);
+        spec["virtualMachineTemplate"]["spec"]["preference"] = Value::Null;
+        if !memory.is_empty() {
+            spec["virtualMachineTemplate"]["spec"]["template"]["spec"]["domain"]["memory"] =
+                json!({ "guest": memory });
+        }
+        let mut pool = pool("v1beta1", &spec);
+        pool["metadata"]["name"] = json!("typed");
+        pool
+    };
+    let text = refused(place, EDITOR, Method::POST, &pools("v1beta1"), &named("small", "1Gi")).await?;
+    let field = "spec.virtualMachineTemplate.spec.template.spec.domain.memory.guest";
+    let source = "VirtualMachineInstancetype \"small\"";
+    ensure!(text.starts_with("422") && text.contains(field) && text.contains(source), "{text}");
+    let dry_run = format!("{}?dryRun=All", pools("v1beta1"));
+    accepted(place, EDITOR, Method::POST, &dry_run, &named("missing", "")).await?;
+    accepted(place, EDITOR, Method::POST, &pools("v1beta1"), &named("small", "")).await?;
+    // An update is compared as well, and the pool can be scaled although its type has changed.
+    let path = format!("{}/typed", pools("v1beta1"));
+    let memory = json!({ "domain": { "memory": { "guest": "1Gi" } } });
+    let patch =
+        json!({ "spec": { "virtualMachineTemplate": { "spec": { "template": { "spec": memory } } } } });
+    let text = refused(place, EDITOR, Method::PATCH, &path, &patch).await?;
+    ensure!(text.contains(source), "{text}");
+    accepted(place, EDITOR, Method::PATCH, &path, &json!({ "spec": { "replicas": 1 } })).await?;
+    accepted(place, EDITOR, Method::DELETE, &path, &Value::Null).await.map(drop)
+}
+
 /// When the platform rejects a machine, then the webhook rejects the pool, with the error of the platform.
 async fn machines_are_validated(place: &Place<'_>) -> Result<()> {
     let name = "no-thirteen-gigabytes";
@@ -288,7 +322,8 @@ fn the_chart_serves_admission_removal_and_expansion_of_kubevirt_pools() {
             machines_are_validated(&world.place).await?;
             delete_of_all_pools(&world.place).await?;
             targeted_removal(&world).await?;
-            expansion(&world).await
+            expansion(&world).await?;
+            templates_are_compared_with_types(&world).await
         })
         .await?;
         installation.stop().await?;

@@ -20,7 +20,17 @@ pub(crate) fn with_copies(name: &str, test: impl AsyncFnOnce(World<'_>) -> Resul
 }
 
 async fn run(place: Place<'_>, test: impl AsyncFnOnce(World<'_>) -> Result<()>) -> Result<()> {
+    run_by("reference", place, test).await
+}
+
+/// As [`run`], with this reference policy.
+async fn run_by(
+    policy: &str,
+    place: Place<'_>,
+    test: impl AsyncFnOnce(World<'_>) -> Result<()>,
+) -> Result<()> {
     let mut options = ControllerOptions::new(place.namespace, "one");
+    options.extra.push(format!("--instancetype-reference-policy={policy}"));
     options.extra.extend(["--platforms=kubevirt", "--instancetype-mode=Standalone"].map(str::to_owned));
     run_with_options(accounts(place.cluster).await?, place, options, test).await
 }
@@ -187,6 +197,49 @@ fn beside_an_installation_of_kubevirt_no_copies_are_made() {
             delete(&world, &format!("{collection}/kubevirt")).await?;
             until_copied(&world, "second").await?;
             Ok(())
+        })
+        .await
+    });
+}
+
+#[test]
+fn with_the_policy_expand_machines_contain_their_types_and_a_restart_changes_nothing() {
+    with_namespace("copies-expand", async |place| {
+        let _others = INSTALLED.read().await;
+        let namespace = place.namespace;
+        run_by("expand", place, async |world| {
+            small(&world, "2048Mi").await?;
+            write(&world, "VirtualMachinePreference", "linux", json!({ "devices": { "preferredDiskBus": "virtio" } })).await?;
+            create(&world, &machine("db", "Always")).await?;
+            let db = world
+                .until("db contains its type", async || {
+                    let db = world.machines().await?.remove("db").context("db")?;
+                    Ok(db["spec"].get("instancetype").is_none().then_some(db))
+                })
+                .await?;
+            ensure!(db["spec"].get("preference").is_none() && db["status"].get("instancetypeRef").is_none(), "{db}");
+            world.until_ready(&["db"]).await?;
+            let instance = world.instances().await?.remove("db").context("the instance")?;
+            ensure!(instance["spec"]["domain"]["memory"]["guest"] == "2048Mi", "{instance}");
+            ensure!(instance["spec"]["domain"]["cpu"]["sockets"] == 2, "{instance}");
+            // The machines of a pool name the copies of their pool.
+            world.create("p", &crate::pins::spec(1)).await?;
+            world
+                .until("p-0 is ready", async || {
+                    Ok(world.machines().await?.remove("p-0").filter(|machine| machine["status"]["ready"] == true))
+                })
+                .await?;
+            world.is_settled().await?;
+            let pooled = world.machines().await?.remove("p-0").context("p-0")?;
+            ensure!(text(&pooled, "/spec/instancetype/revisionName").starts_with("p-small-"), "{pooled}");
+            // Nothing keeps the type.
+            let path = format!("/apis/instancetype.kubevirt.io/v1beta1/namespaces/{namespace}/virtualmachineinstancetypes/small");
+            delete(&world, &path).await?;
+            world
+                .until("small is gone", async || {
+                    Ok(world.place.send(Method::GET, &path, &Value::Null).await?.is_err().then_some(()))
+                })
+                .await
         })
         .await
     });

@@ -16,7 +16,7 @@ use vmpool_installation::programs::ControllerOptions;
 use vmpool_installation::workspace_root;
 use vmpool_test_cluster::control_plane::ControlPlane;
 
-use crate::world::{World, run_with_options};
+use crate::world::{World, run_with_options, text};
 use crate::{Place, run_to_end_within};
 
 const NAMESPACE: &str = "law";
@@ -298,6 +298,13 @@ async fn law(world: &World<'_>) -> Result<()> {
     for path in &types {
         world.place.ask(Method::DELETE, path, &Value::Null).await?;
     }
+    // Nothing could start a machine without its copies, so users cannot delete them.
+    let copies = format!("/apis/apps/v1/namespaces/{NAMESPACE}/controllerrevisions");
+    let list = world.place.ask(Method::GET, &copies, &Value::Null).await?;
+    let copy = format!("{copies}/{}", text(&list, "/items/0/metadata/name"));
+    let refused =
+        world.place.send(Method::DELETE, &copy, &Value::Null).await?.err().context("a copy was deleted")?;
+    ensure!(refused.code == 403 && refused.message.contains("copyDeleters"), "{}", refused.message);
     let mut named = 0;
     for (name, instance) in &instances {
         let path = format!(

@@ -67,6 +67,8 @@ pub(crate) async fn accounts(cluster: &ControlPlane) -> Result<&'static Accounts
             "featureGates.DiskImages=true",
             "featureGates.MachineWrapper=true",
             "instancetype.mode=Standalone",
+            // Tests delete copies.
+            "instancetype.protectCopies=false",
         ];
         let chart = Chart::render(&values.map(str::to_owned)).await?;
         anyhow::Ok(Accounts::of(&chart, cluster).await?)

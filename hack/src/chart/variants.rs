@@ -234,6 +234,7 @@ impl Variant {
         let policy = &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
         add(self.gate, policy, "vmpool-claims");
         add(self.gate && self.kubevirt, policy, "vmpool-webhook-dry-run");
+        add(self.gate && self.kubevirt, policy, "vmpool-copies");
         for group in self.groups() {
             add(self.gate, &["APIService"], group);
         }

@@ -18,6 +18,8 @@ label_values!(
         Grant => "grant",
         /// A machine or pool that names an image.
         References => "references",
+        /// The instance type and the preference that the template of a pool names.
+        PoolInstancetypes => "pool_instancetypes",
         /// An instance type or a preference.
         Instancetype => "instancetype",
         /// An instance type or a preference that gets its finalizer.

@@ -8,10 +8,11 @@ mod objects;
 
 use kube::Resource as _;
 use serde_json::{Map, Value, json};
+use vmpool_instancetype::defaults::Defaults;
 use vmpool_instancetype::expand;
 use vmpool_instancetype::fields::Location;
 use vmpool_instancetype::model::{Family, Matcher, Object, Types};
-use vmpool_instancetype::start::Settings;
+use vmpool_instancetype::start::{Binding, Settings};
 use vmpool_instancetype::stash::{self, Acceptance, Owner, Stash, Upgrade, Wanted};
 use vmpool_instancetype::status_ref::{self, Record, StatusRef};
 use vmpool_instancetype::validation;
@@ -40,6 +41,18 @@ const REASONS: [&str; 5] = [
 /// The condition of a machine that cannot be started.
 const FAILURE: &str = "Failure";
 
+/// What happens to machines that name an instance type or a preference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// They name it, and use a copy.
+    #[default]
+    Reference,
+    /// It is written into each machine that has no copy yet.
+    Expand,
+    /// It is written into each machine.
+    ExpandAll,
+}
+
 /// An event of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -65,6 +78,9 @@ pub struct Owned {
 pub struct Plan {
     /// The ControllerRevisions to create.
     pub creates: Vec<Value>,
+    /// The JSON patch of the machine into which instance type and preference are written. If there is one, there is nothing else:
+    /// the next plan removes what the machine used before.
+    pub spec: Option<Value>,
     /// The JSON patch of the status of the machine.
     pub status: Option<Value>,
     /// The copies to delete, which the machine does not use any more.
@@ -85,16 +101,18 @@ pub enum Step {
 }
 
 /// Plans the copies of a machine. `owned` are the copies that the machine owns. `now` is the time of a new condition.
-pub fn plan(machine: &Value, owned: &[Owned], found: &Found, now: &str) -> Step {
+pub fn plan(machine: &Value, owned: &[Owned], found: &Found, (policy, now): (Policy, &str)) -> Step {
     if validation::bypasses_admission(machine) {
         return Step::Done(Plan::default());
     }
     let text = |pointer: &str| machine.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let scope = Scope { namespace: text("/metadata/namespace"), location: Location::VirtualMachine };
     let owner = Owner::machine(text("/metadata/name"), text("/metadata/uid"));
-    let planned = Copies { machine, scope, owner, found }.references();
+    let copies = Copies { machine, scope, owner, found };
+    let planned = copies.references().and_then(|planned| Ok((copies.expansion(policy, &planned)?, planned)));
     match planned {
-        Ok(planned) => Step::Done(finish(machine, owned, planned, now)),
+        Ok((Some(expansion), _)) => Step::Done(expansion),
+        Ok((None, planned)) => Step::Done(finish(machine, owned, planned, now)),
         Err(Stop::Needs(reference)) => Step::Needs(reference),
         Err(Stop::Failed(failure)) => Step::Done(fail(machine, failure, now)),
     }
@@ -157,6 +175,8 @@ struct Planned {
     creates: Vec<Value>,
     events: Vec<Event>,
     types: Types,
+    /// The machine, with what was inferred.
+    machine: Value,
 }
 
 struct Copies<'a> {
@@ -187,7 +207,40 @@ impl Copies<'_> {
                 failed(pins::refused(&error, self.scope.location).reason, error.to_string())
             })?;
         }
+        planned.machine = completed;
         Ok(planned)
+    }
+
+    /// The plan that writes instance type and preference into the machine; `None` if the machine is to name them.
+    ///
+    /// A machine that names a ControllerRevision itself is left alone: all machines of a pool name those of the pool.
+    fn expansion(&self, policy: Policy, planned: &Planned) -> Result<Option<Plan>, Stop> {
+        let matcher = |family| Matcher::of_machine(&planned.machine, family).ok().flatten();
+        let recorded = |family| StatusRef::of_machine(self.machine, family).ok().flatten();
+        let matchers: Vec<Matcher> = FAMILIES.into_iter().filter_map(matcher).collect();
+        let has_copy = FAMILIES.into_iter().filter_map(recorded).any(|status| !status.revision.is_empty());
+        let is_kept = match policy {
+            Policy::Reference => true,
+            Policy::Expand => has_copy,
+            Policy::ExpandAll => false,
+        };
+        if is_kept || matchers.is_empty() || matchers.iter().any(|matcher| !matcher.revision_name.is_empty())
+        {
+            return Ok(None);
+        }
+        let settings = Settings { interface: Some(Binding::Bridge), defaults: Some(Defaults::default()) };
+        let expanded = expand::expand(&planned.machine, &planned.types, &settings, self.scope.location);
+        let expanded = expanded
+            .map_err(|error| failed(pins::refused(&error, self.scope.location).reason, error.to_string()))?;
+        let replace = json!({ "op": "replace", "path": "/spec", "value": expanded["spec"] });
+        let message =
+            "wrote the instance type and the preference into the machine, as the reference policy says"
+                .to_owned();
+        Ok(Some(Plan {
+            spec: Some(versioned(self.machine, vec![replace])),
+            events: vec![Event { reason: "Expanded", is_warning: false, message }],
+            ..Plan::default()
+        }))
     }
 
     /// The reference of one matcher, which names an object.
@@ -358,7 +411,7 @@ fn finish(machine: &Value, owned: &[Owned], planned: Planned, now: &str) -> Plan
     // A status of the wrong type is replaced as a whole.
     let references = status_ref::patch(machine, references).ok().flatten();
     let status = patch(machine, references, conditions(machine, None, now));
-    Plan { creates, status, deletes, events, is_blocked: false }
+    Plan { creates, spec: None, status, deletes, events, is_blocked: false }
 }
 
 /// The plan of a machine that cannot get its copies now.
@@ -412,12 +465,13 @@ fn patch(machine: &Value, references: Option<Value>, conditions: Option<Value>) 
         }
         operations.push(add("/status/conditions", conditions));
     }
-    if operations.is_empty() {
-        return None;
-    }
+    (!operations.is_empty()).then(|| versioned(machine, operations))
+}
+
+/// The JSON patch with these operations, at the version of the machine that was read.
+fn versioned(machine: &Value, operations: Vec<Value>) -> Value {
     let test = |field: &str| json!({ "op": "test", "path": format!("/metadata/{field}"), "value": machine["metadata"][field] });
-    let tests = [test("uid"), test("resourceVersion")];
-    Some(tests.into_iter().chain(operations).collect())
+    [test("uid"), test("resourceVersion")].into_iter().chain(operations).collect()
 }
 
 #[cfg(test)]

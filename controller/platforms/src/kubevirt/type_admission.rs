@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use vmpool_engine::admission::Subject;
+use vmpool_instancetype::expand;
 use vmpool_instancetype::fields::Location;
 use vmpool_instancetype::machine::{self, Named};
 use vmpool_instancetype::model::{Family, Kind, Matcher, Object, Types};
 use vmpool_instancetype::start::Settings;
 use vmpool_instancetype::validation;
 
-use super::pins::{self, FAMILIES, Open, Problem, Scope};
+use super::pins::{self, FAMILIES, Open, Problem, Resolved, Scope};
 use crate::{Found, Reference};
 
 pub use vmpool_instancetype::fields::{Cause, CauseReason};
@@ -29,6 +30,13 @@ pub const MACHINE_PATH: &str = "/validate-kubevirt-io-v1-virtualmachine";
 /// The path of the webhook that completes machines.
 pub const COMPLETE_PATH: &str = "/mutate-kubevirt-io-v1-virtualmachine";
 
+/// The path of the webhook that compares the template of a pool with its instance type and its preference.
+pub const POOL_PATH: &str = "/validate-pool-kubevirt-io-v1beta1-virtualmachinepool-instancetypes";
+
+/// The kind of pools.
+pub const POOL_KIND: &str = super::keys::POOL_KIND;
+/// The group of pools.
+pub const POOL_GROUP: &str = vmpool_api::kubevirt::POOL_GROUP;
 /// The kind of machines.
 pub const MACHINE_KIND: &str = super::keys::MACHINE_KIND;
 /// The group of machines.
@@ -206,6 +214,43 @@ pub fn complete(namespace: &str, machine: &Value, reads: &Reads) -> Step {
     }
     let machine = (completed != *machine).then_some(completed);
     Step::Done(Decision::Allowed { machine, warnings })
+}
+
+/// Reviews a create or an update of a pool: whether its template fits the instance type and the preference that it names.
+///
+/// What cannot be read now is no reason to refuse the pool: it creates no machine before the controller has read it.
+pub fn pool(namespace: &str, old: Option<&Value>, new: &Value, reads: &Reads) -> Step {
+    let template = |pool: &Value| pool["spec"]["virtualMachineTemplate"].clone();
+    let allowed = |warnings| Step::Done(Decision::Allowed { machine: None, warnings });
+    let machine = template(new);
+    if validation::bypasses_admission(new) || old.is_some_and(|old| template(old) == machine) {
+        return allowed(Vec::new());
+    }
+    let scope = Scope { namespace, location: Location::Pool };
+    let Resolved { machine, types, .. } = match pins::resolve_machine(&machine, scope, &reads.found) {
+        Ok(resolved) => resolved,
+        Err(Open::Needs(reference)) => {
+            return match reads.failed.get(&reference) {
+                None => Step::Needs(need(reference)),
+                Some(Failure::NotPermitted) => allowed(Vec::new()),
+                Some(Failure::Error(error)) => {
+                    let Reference { kind, name, .. } = &reference;
+                    allowed(vec![format!(
+                        "the template was not compared with its types: reading {kind} {name}: {error}"
+                    )])
+                }
+            };
+        }
+        Err(Open::Unresolved(Problem { message, .. })) => {
+            return allowed(vec![format!("{message}; until this is corrected, the pool creates no machine")]);
+        }
+    };
+    match expand::check(&machine, &types, &Settings::default(), scope.location) {
+        Ok(_) => allowed(Vec::new()),
+        Err(error) => {
+            Step::Done(Decision::Refused { causes: error.causes(scope.location), warnings: Vec::new() })
+        }
+    }
 }
 
 fn add(named: &mut Named, family: Family, object: Object) {

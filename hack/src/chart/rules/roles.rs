@@ -119,12 +119,13 @@ const WEBHOOK_IMAGES: Grants =
 const WEBHOOK_STANDALONE_BUNDLE: Grants =
     &[("admissionregistration.k8s.io/mutatingwebhookconfigurations vmpool-webhook", "get patch")];
 
-const WEBHOOK_STANDALONE_CLUSTER: Grants = &[
+/// What the comparison of pools and machines with their types reads.
+const WEBHOOK_TYPES_CLUSTER: Grants = &[
     ("instancetype.kubevirt.io/virtualmachineclusterinstancetypes", "get"),
     ("instancetype.kubevirt.io/virtualmachineclusterpreferences", "get"),
 ];
 
-const WEBHOOK_STANDALONE: Grants = &[
+const WEBHOOK_TYPES: Grants = &[
     ("instancetype.kubevirt.io/virtualmachineinstancetypes", "get"),
     ("instancetype.kubevirt.io/virtualmachinepreferences", "get"),
     ("apps/controllerrevisions", "get"),
@@ -292,8 +293,8 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
                 (images, WEBHOOK_IMAGES_CLUSTER),
                 (everywhere && images, WEBHOOK_IMAGES),
                 (standalone && own_certificates, WEBHOOK_STANDALONE_BUNDLE),
-                (standalone, WEBHOOK_STANDALONE_CLUSTER),
-                (everywhere && standalone, WEBHOOK_STANDALONE),
+                (kubevirt, WEBHOOK_TYPES_CLUSTER),
+                (everywhere && kubevirt, WEBHOOK_TYPES),
             ]
         }
         ("Role", "vmpool-webhook") => {
@@ -301,7 +302,7 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
                 (dvp, WEBHOOK_NAMESPACED),
                 (kubevirt, WEBHOOK_KUBEVIRT),
                 (images, WEBHOOK_IMAGES),
-                (standalone, WEBHOOK_STANDALONE),
+                (kubevirt, WEBHOOK_TYPES),
             ]
         }
         ("ClusterRole", "vmpool-apiserver") => {

@@ -22,11 +22,18 @@ const DVP: &[Path] = &[
     ),
 ];
 
-const KUBEVIRT: &[Path] = &[(
-    "/validate-pool-kubevirt-io-v1beta1-virtualmachinepool",
-    &["CREATE", "UPDATE"],
-    ["pool.kubevirt.io", "v1beta1", "virtualmachinepools"],
-)];
+const KUBEVIRT: &[Path] = &[
+    (
+        "/validate-pool-kubevirt-io-v1beta1-virtualmachinepool",
+        &["CREATE", "UPDATE"],
+        ["pool.kubevirt.io", "v1beta1", "virtualmachinepools"],
+    ),
+    (
+        "/validate-pool-kubevirt-io-v1beta1-virtualmachinepool-instancetypes",
+        &["CREATE", "UPDATE"],
+        ["pool.kubevirt.io", "v1beta1", "virtualmachinepools"],
+    ),
+];
 
 const IMAGES: &[Path] = &[
     (
@@ -120,7 +127,11 @@ const MUTATING: &[Path] = &[
 
 /// Reviews without which requests are allowed: machines and pools do not depend on the reviews of images, and the controller
 /// does later what the other one does.
-const OPTIONAL: [&str; 2] = ["/validate-disk-image-references", "/mutate-instancetype-kubevirt-io-v1beta1"];
+const OPTIONAL: [&str; 3] = [
+    "/validate-disk-image-references",
+    "/mutate-instancetype-kubevirt-io-v1beta1",
+    "/validate-pool-kubevirt-io-v1beta1-virtualmachinepool-instancetypes",
+];
 
 /// Common checks of both registrations: the Service exists, and exactly one program maintains the CA bundle.
 fn registration(

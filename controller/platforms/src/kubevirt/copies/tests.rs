@@ -53,9 +53,13 @@ impl Cluster {
     }
 
     fn plan_with(&self, machine: &Value, owned: &[Owned]) -> Plan {
+        self.plan_by(Policy::Reference, machine, owned)
+    }
+
+    fn plan_by(&self, policy: Policy, machine: &Value, owned: &[Owned]) -> Plan {
         let mut found = Found::new();
         loop {
-            match plan(machine, owned, &found, NOW) {
+            match plan(machine, owned, &found, (policy, NOW)) {
                 Step::Done(plan) => return plan,
                 Step::Needs(reference) => {
                     let path = format!("{}/{}", reference.collection, reference.name);
@@ -251,4 +255,58 @@ fn a_machine_without_names_or_in_deletion_needs_nothing() {
     let mut deleted = machine(small());
     deleted["metadata"]["deletionTimestamp"] = json!(NOW);
     assert_eq!(Cluster::default().plan(&deleted), Plan::default());
+}
+
+#[rstest]
+#[case::reference(Policy::Reference, false, false)]
+#[case::expand(Policy::Expand, false, true)]
+#[case::expand_with_a_copy(Policy::Expand, true, false)]
+#[case::expand_all(Policy::ExpandAll, false, true)]
+#[case::expand_all_with_a_copy(Policy::ExpandAll, true, true)]
+fn the_policy_decides_whether_types_are_written_into_machines(
+    #[case] policy: Policy,
+    #[case] has_copy: bool,
+    #[case] expanded: bool,
+) {
+    let mut cluster = Cluster::default().with_type(instancetype(1, "2048Mi"));
+    let mut stored = machine(small());
+    if has_copy {
+        let planned = cluster.plan(&stored);
+        stored = cluster.apply(stored, planned);
+    }
+    let plan = cluster.plan_by(policy, &stored, &[]);
+    assert_eq!(plan.spec.is_some(), expanded, "{plan:?}");
+    let Some(patch) = plan.spec else { return };
+    assert!(plan.creates.is_empty() && plan.status.is_none(), "one write at a time");
+    json_patch::patch(&mut stored, &serde_json::from_value::<json_patch::Patch>(patch).unwrap()).unwrap();
+    assert_eq!(stored["spec"]["template"]["spec"]["domain"]["memory"]["guest"], "2048Mi");
+    assert!(stored["spec"].get("instancetype").is_none(), "{stored}");
+    // The next plan removes what the machine used before, and nothing is left to do then.
+    let own = Owned { name: STASH.to_owned(), uid: "uid-of-copy".to_owned() };
+    let owned: &[Owned] = if has_copy { std::slice::from_ref(&own) } else { &[] };
+    let cleaning = cluster.plan_by(policy, &stored, owned);
+    assert_eq!(cleaning.deletes, owned);
+    let settled = cluster.apply(stored, cleaning);
+    assert!(settled["status"].get("instancetypeRef").is_none(), "{settled}");
+    assert_eq!(cluster.plan_by(policy, &settled, &[]), Plan::default());
+}
+
+#[test]
+fn a_machine_that_names_a_revision_itself_is_never_expanded() {
+    let mut cluster = Cluster::default().with_type(instancetype(1, "2048Mi"));
+    let planned = cluster.plan(&machine(small()));
+    cluster.apply(machine(small()), planned);
+    let mut matcher = small();
+    matcher["revisionName"] = json!(STASH);
+    assert_eq!(cluster.plan_by(Policy::ExpandAll, &machine(matcher), &[]).spec, None);
+}
+
+#[test]
+fn a_machine_in_conflict_is_not_expanded() {
+    let cluster = Cluster::default().with_type(instancetype(1, "2048Mi"));
+    let mut odd = machine(small());
+    odd["spec"]["template"]["spec"]["domain"]["memory"] = json!({ "guest": "1Gi" });
+    let plan = cluster.plan_by(Policy::Expand, &odd, &[]);
+    assert!(plan.spec.is_none() && plan.is_blocked);
+    assert_eq!(plan.events[0].reason, "InstancetypeConflict");
 }
