@@ -58,7 +58,7 @@ pub fn conflict(
     (volume_use == VolumeUse::Update { preserved: false })
         .then(|| {
             conflict(
-                "exists: the machine would take it over, and the rollout would delete it. Use another name in \
+                "exists: the machine would adopt it, and the rollout would delete it. Use another name in \
                  dataVolumeTemplates, or delete it",
             )
         })
@@ -146,7 +146,7 @@ mod tests {
         let pool = ObjectId::new("herd", fixtures::POOL_UID);
         let update = VolumeUse::Update { preserved: false };
         let found = conflict("DataVolume", &metadata, "herd-0", &pool, update);
-        let expected = "machine herd-0 is not updated, because DataVolume root-0 exists: the machine would take it over, \
+        let expected = "machine herd-0 is not updated, because DataVolume root-0 exists: the machine would adopt it, \
                         and the rollout would delete it. Use another name in dataVolumeTemplates, or delete it";
         assert_eq!(found, refused.then(|| expected.to_owned()));
     }
