@@ -21,17 +21,30 @@ pub(super) enum Origin {
     Written,
 }
 
+/// Number of deleted objects whose version a table remembers. Only the response to a write can show such an object again, and
+/// it arrives within the deadline of a request.
+const REMEMBERED: usize = 1000;
+
 /// The newest known objects of one kind.
 #[derive(Debug)]
 pub(super) struct Table<T> {
     entries: BTreeMap<Key, (u64, T)>,
     /// Objects that were written since the current list began, so that the list may lack them.
     written: BTreeSet<Key>,
+    /// The versions at which objects were deleted, and the same by version. The response to an earlier write can arrive after
+    /// the watch has shown the deletion.
+    deleted: BTreeMap<Key, u64>,
+    deletions: BTreeSet<(u64, Key)>,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { entries: BTreeMap::new(), written: BTreeSet::new() }
+        Self {
+            entries: BTreeMap::new(),
+            written: BTreeSet::new(),
+            deleted: BTreeMap::new(),
+            deletions: BTreeSet::new(),
+        }
     }
 }
 
@@ -53,7 +66,7 @@ impl<T> Table<T> {
             .map(|(key, (_, object))| (key, object))
     }
 
-    /// Stores an object. Returns the former one, or `Err` if the stored one is at least as new.
+    /// Stores an object. Returns the former one, or `Err` if the stored one is at least as new, or was deleted since.
     pub(super) fn put(&mut self, origin: Origin, key: Key, version: u64, object: T) -> Result<Option<T>, T> {
         if origin == Origin::Written {
             self.written.insert(key.clone());
@@ -63,7 +76,8 @@ impl<T> Table<T> {
 
     /// Stores an object that a watch or a list shows.
     pub(super) fn set(&mut self, key: Key, version: u64, object: T) -> Result<Option<T>, T> {
-        if self.entries.get(&key).is_some_and(|(known, _)| *known >= version) {
+        let is_known = self.entries.get(&key).is_some_and(|(known, _)| *known >= version);
+        if is_known || self.deleted.get(&key).is_some_and(|deleted| *deleted >= version) {
             return Err(object);
         }
         Ok(self.entries.insert(key, (version, object)).map(|(_, former)| former))
@@ -72,7 +86,26 @@ impl<T> Table<T> {
     /// Removes an object that was deleted at this version. An object that was created later stays.
     pub(super) fn deleted(&mut self, key: &Key, version: u64) -> Option<T> {
         let newer = self.entries.get(key).is_some_and(|(known, _)| *known > version);
-        if newer { None } else { self.entries.remove(key).map(|(_, object)| object) }
+        if newer {
+            return None;
+        }
+        self.remember_deletion(key, version);
+        self.entries.remove(key).map(|(_, object)| object)
+    }
+
+    fn remember_deletion(&mut self, key: &Key, version: u64) {
+        if self.deleted.get(key).is_some_and(|known| *known >= version) {
+            return;
+        }
+        if let Some(former) = self.deleted.insert(key.clone(), version) {
+            self.deletions.remove(&(former, key.clone()));
+        }
+        self.deletions.insert((version, key.clone()));
+        if self.deletions.len() > REMEMBERED
+            && let Some((_, oldest)) = self.deletions.pop_first()
+        {
+            self.deleted.remove(&oldest);
+        }
     }
 
     /// Removes an object that a complete list lacks.
@@ -124,6 +157,28 @@ mod tests {
         assert_eq!(table.deleted(&debian(), 8), None);
         assert_eq!(table.get(&debian()), Some(&"successor"));
         assert_eq!(table.deleted(&debian(), 10), Some("successor"));
+    }
+
+    #[test]
+    fn the_response_to_a_write_does_not_bring_a_deleted_object_back() {
+        let mut table = Table::default();
+        table.set(debian(), 7, "listed").unwrap();
+        assert_eq!(table.deleted(&debian(), 9), Some("listed"));
+        // The write removed the last finalizer, or came before the deletion.
+        assert_eq!(table.put(Origin::Written, debian(), 9, "zombie"), Err("zombie"));
+        assert_eq!(table.put(Origin::Written, debian(), 8, "zombie"), Err("zombie"));
+        assert_eq!(table.put(Origin::Written, debian(), 10, "successor"), Ok(None));
+    }
+
+    #[test]
+    fn a_table_remembers_a_limited_number_of_deletions() {
+        let mut table = Table::<&str>::default();
+        for version in 0..2 * REMEMBERED {
+            table.deleted(&Key::new("images", version.to_string()), version as u64);
+        }
+        assert_eq!((table.deleted.len(), table.deletions.len()), (REMEMBERED, REMEMBERED));
+        table.deleted(&Key::new("images", "1999"), 5000);
+        assert_eq!((table.deleted.len(), table.deletions.len()), (REMEMBERED, REMEMBERED));
     }
 
     #[test]
