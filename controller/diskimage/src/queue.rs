@@ -125,9 +125,10 @@ impl Queue {
 /// The place of an image with this status. `given`: it was given a turn.
 fn place_of(image: &Image, given: bool) -> Option<Place> {
     let status = &image.status;
-    // The deletion of an image replaces the reason, and its import continues until the DataVolume is gone.
-    let is_cancelled = image.deleting && status.phase == Some(ImagePhase::Syncing);
-    if status.transfers() || is_cancelled {
+    // The deletion of an image replaces the reason, and its import continues.
+    let continues =
+        image.deleting && status.phase == Some(ImagePhase::Syncing) && status.sync_started_at.is_some();
+    if (status.transfers() && !image.deleting) || continues {
         return Some(Place::Transferring);
     }
     if image.deleting || status.phase != Some(ImagePhase::Queued) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::pass::Pass;
 use super::types::Action;
 use crate::failure::Reason;
-use crate::model::{DeletionBlocked, name_references};
+use crate::model::{DeletionBlocked, Transfer, name_references};
 
 /// How often a deletion looks at references that no event announced.
 const RECHECK: Duration = Duration::from_mins(1);
@@ -16,6 +16,7 @@ pub(super) fn plan(pass: &mut Pass<'_>) {
         // The API server deletes the image as soon as it has no finalizer, and the garbage collector its objects.
         return;
     }
+    observe_import(pass);
     pass.status.reason = Some(Reason::Terminating);
     pass.status.unreferenced_since = None;
     pass.status.expires_at = None;
@@ -41,6 +42,19 @@ pub(super) fn plan(pass: &mut Pass<'_>) {
         return pass.again(RECHECK);
     }
     clean_up(pass);
+}
+
+/// A running import continues while references block the deletion, and keeps its place in the queue: until the transfer has
+/// ended, and for the longest duration of an attempt. After that, other images are imported.
+fn observe_import(pass: &mut Pass<'_>) {
+    let Some(started) = pass.status.sync_started_at else { return };
+    let transfer = pass.world.backing.data_volume.ours().map(|volume| volume.transfer);
+    let left = pass.world.settings.max_attempt_duration.saturating_sub(pass.since(started));
+    if transfer == Some(Transfer::InProgress) && left > Duration::ZERO {
+        return pass.again(left);
+    }
+    pass.status.sync_started_at = None;
+    pass.status.progress = None;
 }
 
 /// Deletes the objects with the data, and after them the finalizer.

@@ -99,10 +99,13 @@ fn a_turn_that_is_not_used_is_free_again() {
 
 #[test]
 fn an_image_that_is_deleted_during_its_import_keeps_its_place() {
-    // The first pass over the deletion changes the reason, and the import continues until the DataVolume is gone.
+    // The first pass over the deletion changes the reason, and the import continues. Its end clears the time.
     for reason in [Reason::Syncing, Reason::Terminating] {
-        let deleted = Image { deleting: true, ..image("a", ImagePhase::Syncing, reason, 1) };
-        assert_eq!(queue(&[deleted]).transferring(), 1, "{reason:?}");
+        let mut deleted = Image { deleting: true, ..image("a", ImagePhase::Syncing, reason, 1) };
+        deleted.status.sync_started_at = Some(Timestamp::from_second(2).unwrap());
+        assert_eq!(queue(&[deleted.clone()]).transferring(), 1, "{reason:?}");
+        deleted.status.sync_started_at = None;
+        assert_eq!(queue(&[deleted]).transferring(), 0, "{reason:?}");
     }
     let waiting = Image { deleting: true, ..waiting("b", 1) };
     assert!(queue(&[waiting]).is_empty());

@@ -106,6 +106,28 @@ fn a_deletion_heals_and_imports_nothing() {
     }
 }
 
+#[rstest]
+#[case::during_the_transfer(Transfer::InProgress, MINUTE, true)]
+#[case::after_its_success(Transfer::Succeeded, MINUTE, false)]
+#[case::after_its_failure(Transfer::Failed, MINUTE, false)]
+#[case::after_the_longest_attempt(Transfer::InProgress, HOUR, false)]
+fn a_blocked_deletion_keeps_the_place_of_its_import_while_it_transfers(
+    #[case] transfer: Transfer,
+    #[case] elapsed: Duration,
+    #[case] keeps: bool,
+) {
+    let mut case = Case::syncing(volume(transfer)).after(elapsed);
+    case.image.deleting = true;
+    case.references = references(1, true);
+    let plan = case.plan();
+    assert_eq!((plan.actions.clone(), plan.status.phase), (vec![], Some(ImagePhase::Syncing)));
+    assert_eq!(plan.status.sync_started_at.is_some(), keeps);
+    case.image.status = plan.status;
+    let mut queue = crate::queue::Queue::default();
+    queue.observe(&case.image);
+    assert_eq!(queue.transferring(), usize::from(keeps));
+}
+
 #[test]
 fn a_running_import_is_canceled_by_the_clean_up() {
     let mut case = Case::syncing(volume(Transfer::InProgress));
