@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use vmpool_api::diskimage::values::ImagePhase;
-use vmpool_diskimage::failure::without_queries;
-use vmpool_diskimage::model::{Image, Key};
+use vmpool_diskimage::failure::{Reason, without_queries};
+use vmpool_diskimage::model::{Image, Key, Status};
 use vmpool_diskimage::plan::{self, Action, Event, Plan, World};
 use vmpool_diskimage::status;
 use vmpool_runtime::telemetry::with_causes;
@@ -13,6 +14,7 @@ use super::apply::{Applied, apply};
 use super::context::{Context, Facts};
 use super::permission;
 use super::writes::{difference, json};
+use crate::metrics::{HealReason, HealResult, SourceLabel};
 use crate::queue::Requeue;
 use crate::write::WriteError;
 
@@ -116,7 +118,7 @@ async fn carry_out(context: &Context, facts: &Facts, mut plan: Plan, is_live: bo
                 if matches!(action, Action::Expire { .. })
                     && let Some(metrics) = &context.metrics
                 {
-                    metrics.images.expired();
+                    metrics.images.expired(&image.key.namespace);
                 }
                 publish(context, facts, plan.events);
                 context.imports.lock().remove(&image.key);
@@ -211,14 +213,39 @@ fn count(context: &Context, facts: &Facts, plan: &Plan) {
         metrics.denied(&facts.image.key.namespace, namespace, *count);
     }
     let (before, after) = (&facts.image.status, &plan.status);
+    let source = SourceLabel::of(&facts.object.spec.source_type);
+    let now = context.now();
+    let since = |moment: Option<Timestamp>| {
+        let passed = moment.and_then(|moment| now.duration_since(moment).try_into().ok());
+        passed.unwrap_or_default()
+    };
+    if after.transfers() && !before.transfers() {
+        metrics.attempt_began(since(could_begin(context, before)));
+    }
     if after.failures > before.failures {
-        metrics.attempt_ended(after.reason);
+        metrics.attempt_ended(source, after.reason, since(before.sync_started_at));
     } else if after.is_ready() && before.ready_at.is_none() {
-        metrics.attempt_ended(None);
+        metrics.attempt_ended(source, None, since(before.sync_started_at));
     }
+    let heal =
+        |reason| if reason == Some(Reason::SnapshotLost) { HealReason::Snapshot } else { HealReason::Data };
     if after.heal_count > before.heal_count {
-        metrics.heal_began();
+        metrics.heal(heal(after.reason), HealResult::Began);
     }
+    if after.reason == Some(Reason::HealLimitExceeded) && before.reason != after.reason {
+        let has_claim = facts.backing.usable_claim().is_some();
+        metrics.heal(if has_claim { HealReason::Snapshot } else { HealReason::Data }, HealResult::Refused);
+    }
+    if plan.events.iter().any(|event| event.reason == "Healed") {
+        metrics.heal(heal(before.reason), HealResult::Healed);
+    }
+}
+
+/// When the next attempt could begin, if it does not have to wait for other images.
+fn could_begin(context: &Context, status: &Status) -> Option<Timestamp> {
+    let backoff = context.settings.limits.backoff(status.failures);
+    let after_failure = status.last_failure.and_then(|failed| failed.checked_add(backoff).ok());
+    status.queued_at.max(after_failure)
 }
 
 fn publish(context: &Context, facts: &Facts, events: Vec<Event>) {

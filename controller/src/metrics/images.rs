@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use vmpool_api::diskimage::values::ImagePhase;
+use prometheus_client::metrics::histogram::Histogram;
+use vmpool_api::diskimage::values::{ImagePhase, SourceType};
 use vmpool_diskimage::failure::Reason;
 use vmpool_runtime::metrics::{Registry, Values, Word};
 use vmpool_runtime::{label_set, words};
@@ -14,7 +16,7 @@ use vmpool_runtime::{label_set, words};
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 
 use super::followed::Followed;
-use super::labels::gauge;
+use super::labels::{each, gauge};
 use super::pool_series::label;
 
 /// The phase of an image or a wrapper.
@@ -45,17 +47,74 @@ phase!(
     ImagePhaseLabel(ImagePhase), "the phase, as `status.phase` of the image has it"
 );
 
+/// Seconds from one minute to twelve hours: how long an attempt to import an image takes.
+const SYNC_BUCKETS: [f64; 12] =
+    [60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0, 10800.0, 14400.0, 21600.0, 43200.0];
+/// Seconds from one second to twelve hours: how long an image waits for its turn.
+const WAIT_BUCKETS: [f64; 10] = [1.0, 10.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 21600.0, 43200.0];
+
 words!(
     /// The kind of the objects that refer to an image.
     pub(crate) ReferrerLabel {
         /// Machines and wrappers.
-        Machines => "machines",
+        Machines => "VirtualMachine",
         /// Pools.
-        Pools => "pools",
+        Pools => "VirtualMachinePool",
         /// Unfinished clones that belong to no counted machine.
-        Clones => "clones",
+        Clones => "DataVolume",
     }
 );
+
+words!(
+    /// The source of an image.
+    pub(crate) SourceLabel {
+        /// An object in S3 storage.
+        S3 => "s3",
+        /// A file of a web server.
+        Http => "http",
+        /// A container image.
+        Registry => "registry",
+        /// An empty disk.
+        Blank => "blank",
+        /// A source that this version does not know.
+        Unknown => "unknown",
+    }
+);
+
+words!(
+    /// What was lost.
+    pub(crate) HealReason {
+        /// The snapshot. It is taken again from the claim.
+        Snapshot => "SnapshotLost",
+        /// Snapshot and claim. The data is imported again.
+        Data => "BackingDataLost",
+    }
+);
+
+words!(
+    /// What became of a restoration.
+    pub(crate) HealResult {
+        /// It began.
+        Began => "began",
+        /// The image is ready again.
+        Healed => "healed",
+        /// Data was lost too often, so the controller does not restore it.
+        Refused => "refused",
+    }
+);
+
+impl SourceLabel {
+    /// The label for the `sourceType` of an image.
+    pub(crate) fn of(source_type: &str) -> Self {
+        match source_type.parse() {
+            Ok(SourceType::S3) => Self::S3,
+            Ok(SourceType::Http) => Self::Http,
+            Ok(SourceType::Registry) => Self::Registry,
+            Ok(SourceType::Blank) => Self::Blank,
+            Err(_) => Self::Unknown,
+        }
+    }
+}
 
 label!(
     /// The namespace of an image or a wrapper.
@@ -89,7 +148,9 @@ impl Word for AttemptResult {
 label_set!(PhaseLabels { namespace: ImageNamespace, name: ImageName, phase: ImagePhaseLabel });
 label_set!(ReferenceLabels { namespace: ImageNamespace, name: ImageName, kind: ReferrerLabel });
 label_set!(ImageLabels { namespace: ImageNamespace, name: ImageName });
-label_set!(AttemptLabels { result: AttemptResult });
+label_set!(AttemptLabels { source_type: SourceLabel, result: AttemptResult });
+label_set!(HealLabels { reason: HealReason, result: HealResult });
+label_set!(NamespaceLabels { namespace: ImageNamespace });
 label_set!(DeniedLabels { image_namespace: ImageNamespace, from_namespace: OriginNamespace });
 
 /// One image at a scrape.
@@ -124,10 +185,16 @@ pub(crate) struct ImageMetrics {
     blocked: Family<ImageLabels, Gauge>,
     waiting: Gauge,
     transferring: Gauge,
+    waited: Histogram,
+    durations: Family<AttemptLabels, Histogram>,
     attempts: Family<AttemptLabels, Counter>,
-    heals: Counter,
-    expired: Counter,
+    heals: Family<HealLabels, Counter>,
+    expired: Family<NamespaceLabels, Counter>,
     denied: Family<DeniedLabels, Counter>,
+}
+
+fn durations() -> Histogram {
+    Histogram::new(SYNC_BUCKETS)
 }
 
 impl ImageMetrics {
@@ -170,6 +237,18 @@ impl ImageMetrics {
                 "Disk images that are imported",
                 Gauge::default(),
             ),
+            waited: registry.register(
+                "vmpool_vmdi_queue_wait_seconds",
+                "seconds",
+                "Time that disk images waited for their turn, from when an attempt could begin until it began",
+                Histogram::new(WAIT_BUCKETS),
+            ),
+            durations: registry.register(
+                "vmpool_vmdi_sync_duration_seconds",
+                "seconds",
+                "Duration of the attempts to import a disk image that ended, from the turn of the image",
+                Family::new_with_constructor(durations as fn() -> Histogram),
+            ),
             attempts: registry.register(
                 "vmpool_vmdi_sync_attempts_total",
                 "attempts",
@@ -179,14 +258,17 @@ impl ImageMetrics {
             heals: registry.register(
                 "vmpool_vmdi_heals_total",
                 "restorations",
-                "Restorations of lost snapshots or data that began",
-                Counter::default(),
+                "Restorations of lost snapshots or data of disk images",
+                // The alert needs the series before the first restoration.
+                each(HealReason::ALL.iter().flat_map(|&reason| {
+                    HealResult::ALL.iter().map(move |&result| HealLabels { reason, result })
+                })),
             ),
             expired: registry.register(
                 "vmpool_vmdi_expired_total",
                 "images",
                 "Disk images that were deleted because their time to live was over",
-                Counter::default(),
+                Family::default(),
             ),
             denied: registry.register(
                 "vmpool_vmdi_references_denied_total",
@@ -202,19 +284,27 @@ impl ImageMetrics {
         self.shown.follow(source);
     }
 
-    /// Counts the end of an attempt.
-    pub(crate) fn attempt_ended(&self, failure: Option<Reason>) {
-        self.attempts.get_or_create(&AttemptLabels { result: AttemptResult(failure) }).inc();
+    /// An attempt began after the image has waited for its turn.
+    pub(crate) fn attempt_began(&self, waited: Duration) {
+        self.waited.observe(waited.as_secs_f64());
     }
 
-    /// Counts the beginning of a restoration.
-    pub(crate) fn heal_began(&self) {
-        self.heals.inc();
+    /// Counts the end of an attempt. The API server may refuse its first write, so that it took no time.
+    pub(crate) fn attempt_ended(&self, source_type: SourceLabel, failure: Option<Reason>, took: Duration) {
+        let labels = AttemptLabels { source_type, result: AttemptResult(failure) };
+        self.attempts.get_or_create(&labels).inc();
+        self.durations.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// Counts a restoration.
+    pub(crate) fn heal(&self, reason: HealReason, result: HealResult) {
+        self.heals.get_or_create(&HealLabels { reason, result }).inc();
     }
 
     /// Counts a removal by age.
-    pub(crate) fn expired(&self) {
-        self.expired.inc();
+    pub(crate) fn expired(&self, namespace: &str) {
+        let namespace = ImageNamespace(namespace.into());
+        self.expired.get_or_create(&NamespaceLabels { namespace }).inc();
     }
 
     /// Counts references that no grant permits.

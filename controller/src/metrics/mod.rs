@@ -34,7 +34,7 @@ use vmpool_runtime::metrics::{Description, FloatGauge, Page, Registry};
 
 pub use api::{ApiMetrics, RequestLayer};
 pub(crate) use disks::{DiskCounts, DiskMetrics};
-pub(crate) use images::{ImageMetrics, ShownImage, ShownImages};
+pub(crate) use images::{HealReason, HealResult, ImageMetrics, ShownImage, ShownImages, SourceLabel};
 pub use label_values::WriteKind;
 pub(crate) use label_values::{
     ClaimOutcome, LeadershipChange, LedgerResource, PassResult, PassStep, PlatformState, WatchResource,
