@@ -13,7 +13,7 @@
 //!
 //! Wrappers share the store. Their passes have a queue of their own, and run with the feature gate MachineWrapper.
 //!
-//! Layers, from the lowest: `kinds`, `settings`, `table`; `wrapped`; `store`; `feed`; `context`; `gate`, `live`, `writes`;
+//! Layers, from the lowest: `kinds`, `settings`, `table`; `wrapped`; `store`; `gate`; `context`; `feed`, `readiness`, `live`, `writes`;
 //! `permission`, `apply`, `wrapper_facts`, `wrapper_apply`; `pass`, `wrapper_pass`; `lead`. The names of the importer's and the snapshot kinds come from their types.
 
 mod apply;
@@ -25,6 +25,7 @@ mod lead;
 mod live;
 mod pass;
 mod permission;
+mod readiness;
 mod settings;
 mod store;
 mod table;
@@ -33,6 +34,9 @@ mod wrapper_apply;
 mod wrapper_facts;
 mod wrapper_pass;
 mod writes;
+
+#[cfg(test)]
+mod tests;
 
 pub(crate) use gate::ImageGate;
 pub(crate) use lead::{definitions, lead};

@@ -295,6 +295,15 @@ pub(crate) async fn reconcile_platform<P: Platform>(
         settings,
         metrics.clone(),
     ));
+    context.images.on_change({
+        let context = Arc::downgrade(&context);
+        move |pool| {
+            context.upgrade().is_some_and(|context| {
+                watches::wake_pool(&context, pool);
+                true
+            })
+        }
+    });
     let _counted = metrics.leading({
         let context = Arc::downgrade(&context);
         move || context.upgrade().map(|context| live(&context))

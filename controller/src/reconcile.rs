@@ -39,6 +39,7 @@ pub(crate) async fn reconcile<P: Platform>(context: &Context<P>, uid: &Uid) -> (
         // with an empty one.
         context.states.lock().remove(uid);
         context.pool_counts.forget(uid);
+        context.images.forget(uid);
         let again = orphans::release(context, uid).await;
         context.metrics.passes.ended(PassResult::Gone);
         return (again.map_or(Requeue::Never, Requeue::After), Duration::ZERO);

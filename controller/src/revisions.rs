@@ -133,7 +133,7 @@ pub(crate) async fn resolve<P: Platform>(
         facts.rollout.live_updates = context.live_updates.load(Ordering::Relaxed);
     }
     facts.invalid_settings.extend(unknown);
-    facts.images = context.images.blocker(&facts.namespace, &P::template(&pool.object));
+    facts.images = context.images.blocker(&facts.id.uid, &facts.namespace, &P::template(&pool.object));
     if let Some(content) = content {
         use_disks_of::<P>(facts, &content);
     }

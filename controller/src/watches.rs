@@ -187,7 +187,7 @@ fn wake_for_instances<P: Platform>(context: &Context<P>, concerned: &Concerned) 
 }
 
 /// Wakes a pool. The UID of another kind of owner is ignored.
-fn wake_pool<P: Platform>(context: &Context<P>, uid: &Uid) {
+pub(crate) fn wake_pool<P: Platform>(context: &Context<P>, uid: &Uid) {
     if context.pool(uid).is_some() {
         context.queue.wake(uid);
     }

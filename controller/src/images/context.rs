@@ -18,6 +18,7 @@ use vmpool_diskimage::wrapper;
 use vmpool_engine::ObjectId;
 use vmpool_runtime::Env;
 
+use super::gate::ImageGate;
 use super::settings::ImageSettings;
 use super::store::{Changed, Store};
 use crate::events::{Events, Subject};
@@ -48,6 +49,8 @@ pub(super) struct Context {
     pub(super) metrics: Option<Arc<Metrics>>,
     /// Number of first lists that are not complete.
     unlisted: AtomicUsize,
+    /// The pools that wait for images.
+    gate: ImageGate,
 }
 
 /// What the caches show of one image.
@@ -82,7 +85,13 @@ impl Context {
             waiting: Mutex::default(),
             metrics: None,
             unlisted: AtomicUsize::new(0),
+            gate: ImageGate::default(),
         }
+    }
+
+    /// The context whose changes wake the pools that wait at this gate.
+    pub(super) fn with_gate(self, gate: ImageGate) -> Self {
+        Self { gate, ..self }
     }
 
     /// The context with exported metrics.
@@ -154,6 +163,7 @@ impl Context {
             };
             self.wake(&all);
             self.wake_wrappers(&wrappers);
+            self.gate.all_changed();
         }
     }
 
@@ -174,6 +184,7 @@ impl Context {
         if let Some(wrappers) = wrappers {
             self.wake(&changed);
             self.wake_wrappers(&wrappers);
+            self.gate.changed(&changed);
         }
     }
 
@@ -190,6 +201,12 @@ impl Context {
         for key in wrappers {
             self.wrappers.wake(key);
         }
+    }
+
+    /// An image as the cache shows it; `None` if it does not exist.
+    pub(super) fn image(&self, key: &Key) -> Option<Image> {
+        let object = self.store.lock().images.get(key)?.clone();
+        Some(read::image::image(&object, &self.settings.allowed_urls))
     }
 
     /// What the caches show of an image; `None` if it does not exist.

@@ -1,22 +1,49 @@
 //! What pools must know of images: a pool creates no machine before the images that its template names are ready.
+//!
+//! A pool that waits is woken when what it waits for changes. It does not poll.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use vmpool_api::diskimage::values::ImagePhase;
-use vmpool_diskimage::failure::Reason;
-use vmpool_diskimage::model::{Key, ReferrerKind};
+use vmpool_diskimage::model::Key;
 use vmpool_diskimage::read::named_images;
-use vmpool_engine::condition::{IMAGE_FAILED, IMAGE_SYNCING, IMAGE_TERMINATING, REF_NOT_PERMITTED};
-use vmpool_engine::limits::shorten;
+use vmpool_engine::Uid;
+use vmpool_engine::condition::IMAGE_SYNCING;
 use vmpool_engine::model::Unresolved;
 
-use super::context::Context;
+/// What a gate must know of the images.
+pub(super) trait Images: Send + Sync {
+    /// Whether all images have been read.
+    fn is_synced(&self) -> bool;
+
+    /// Why a pool of this namespace cannot use the image. An object that is no image of this controller blocks nothing.
+    fn blocker(&self, namespace: &str, image: &Key) -> Option<Unresolved>;
+}
+
+/// Wakes a pool. Returns false when the passes of its platform have ended.
+type Wake = dyn Fn(&Uid) -> bool + Send + Sync;
 
 /// The images as pools see them. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct ImageGate(Arc<Mutex<State>>);
+pub(crate) struct ImageGate(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    /// The pools that wait for images. It is locked before the other fields, and before the store of the images.
+    waiting: Mutex<HashMap<Uid, Waiting>>,
+    state: Mutex<State>,
+    /// One for each platform.
+    wakers: Mutex<Vec<Box<Wake>>>,
+}
+
+/// What a pool waits for.
+struct Waiting {
+    namespace: String,
+    images: BTreeSet<Key>,
+    why: Unresolved,
+}
 
 #[derive(Default)]
 enum State {
@@ -26,36 +53,90 @@ enum State {
     /// It will reconcile them, and has not read them yet.
     Unknown,
     /// It reconciles them.
-    Serving(Weak<Context>),
+    Serving(Weak<dyn Images>),
 }
 
 impl ImageGate {
     /// The gate of a leader that has not read the images yet.
     pub(crate) fn unknown() -> Self {
-        Self(Arc::new(Mutex::new(State::Unknown)))
+        let gate = Self::default();
+        *gate.0.state.lock() = State::Unknown;
+        gate
     }
 
-    /// The images are in this context from now on.
-    pub(super) fn serve(&self, context: &Arc<Context>) {
-        *self.0.lock() = State::Serving(Arc::downgrade(context));
+    /// These are the images from now on.
+    pub(super) fn serve(&self, images: Weak<dyn Images>) {
+        *self.0.state.lock() = State::Serving(images);
+        self.all_changed();
     }
 
     /// The cluster has no images.
     pub(super) fn close(&self) {
-        *self.0.lock() = State::Off;
+        *self.0.state.lock() = State::Off;
+        self.all_changed();
     }
 
-    /// Why the images that the template of a pool of this namespace names cannot be cloned now.
-    pub(crate) fn blocker(&self, namespace: &str, template: &Value) -> Option<Unresolved> {
-        let context = match &*self.0.lock() {
+    /// Calls `wake` for each pool that waits for images and whose wait changes.
+    pub(crate) fn on_change(&self, wake: impl Fn(&Uid) -> bool + Send + Sync + 'static) {
+        self.0.wakers.lock().push(Box::new(wake));
+    }
+
+    /// Why the images that the template of this pool names cannot be cloned now. The pool is woken when that changes.
+    pub(crate) fn blocker(&self, pool: &Uid, namespace: &str, template: &Value) -> Option<Unresolved> {
+        let is_off = matches!(*self.0.state.lock(), State::Off);
+        let named = || named_images(namespace, &json!({ "spec": template }));
+        let images = if is_off { BTreeSet::new() } else { named() };
+        // No change may come between the look at the images and the registration of the pool.
+        let mut waiting = self.0.waiting.lock();
+        let why = self.why(namespace, &images);
+        match &why {
+            Some(why) => {
+                let entry = Waiting { namespace: namespace.to_owned(), images, why: why.clone() };
+                waiting.insert(pool.clone(), entry);
+            }
+            None => drop(waiting.remove(pool)),
+        }
+        why
+    }
+
+    /// The pool is gone.
+    pub(crate) fn forget(&self, pool: &Uid) {
+        self.0.waiting.lock().remove(pool);
+    }
+
+    /// These images changed, or what permits to use them. The caller must not lock the store of the images.
+    pub(super) fn changed(&self, images: &BTreeSet<Key>) {
+        self.wake(|waiting| !waiting.images.is_disjoint(images));
+    }
+
+    /// All images may have changed.
+    pub(super) fn all_changed(&self) {
+        self.wake(|_| true);
+    }
+
+    /// Wakes those of the selected pools that now wait for something else, or for nothing.
+    fn wake(&self, is_selected: impl Fn(&Waiting) -> bool) {
+        let pools: Vec<Uid> = {
+            let waiting = self.0.waiting.lock();
+            let differs =
+                |entry: &Waiting| self.why(&entry.namespace, &entry.images).as_ref() != Some(&entry.why);
+            let changed = waiting.iter().filter(|(_, entry)| is_selected(entry) && differs(entry));
+            changed.map(|(pool, _)| pool.clone()).collect()
+        };
+        if !pools.is_empty() {
+            self.0.wakers.lock().retain(|wake| pools.iter().all(wake));
+        }
+    }
+
+    fn why(&self, namespace: &str, images: &BTreeSet<Key>) -> Option<Unresolved> {
+        let known = match &*self.0.state.lock() {
             State::Off => return None,
             State::Unknown => None,
-            State::Serving(context) => context.upgrade(),
+            State::Serving(known) => known.upgrade(),
         };
-        let named = named_images(namespace, &json!({ "spec": template }));
-        match context.filter(|context| context.is_synced()) {
-            Some(context) => named.iter().find_map(|key| blocker(&context, namespace, key)),
-            None => (!named.is_empty()).then(|| Unresolved {
+        match known.filter(|known| known.is_synced()) {
+            Some(known) => images.iter().find_map(|key| known.blocker(namespace, key)),
+            None => (!images.is_empty()).then(|| Unresolved {
                 reason: IMAGE_SYNCING,
                 message: "the controller has not read the disk images yet".to_owned(),
             }),
@@ -63,26 +144,5 @@ impl ImageGate {
     }
 }
 
-/// Why a pool cannot use an image. An object that is no image of this controller blocks nothing.
-fn blocker(context: &Context, namespace: &str, key: &Key) -> Option<Unresolved> {
-    let facts = context.facts(key)?;
-    let status = &facts.image.status;
-    let unresolved = |reason, message| Some(Unresolved { reason, message: shorten(message) });
-    if !context.store.lock().may_use(key, namespace, ReferrerKind::Pool) {
-        let message = format!(
-            "no VMDiskImageGrant in the namespace {} permits pools of this namespace to use the image {}",
-            key.namespace, key.name
-        );
-        return unresolved(REF_NOT_PERMITTED, message);
-    }
-    if facts.image.deleting {
-        return unresolved(IMAGE_TERMINATING, format!("the image {key} is being deleted"));
-    }
-    if status.phase == Some(ImagePhase::Failed) {
-        return unresolved(IMAGE_FAILED, format!("the image {key} failed: {}", status.message));
-    }
-    if status.phase == Some(ImagePhase::Ready) && status.reason == Some(Reason::Synced) {
-        return None;
-    }
-    unresolved(IMAGE_SYNCING, format!("the image {key} is not ready: {}", status.message))
-}
+#[cfg(test)]
+mod tests;

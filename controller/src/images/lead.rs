@@ -1,7 +1,7 @@
 //! The leadership of images: the watches and the workers, while the cluster serves the kinds of images.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -109,10 +109,12 @@ async fn reconcile_images(shared: Shared, settings: ImageSettings, serves: Serve
     let queues = (queue(), queue());
     let parts = (env.clone(), shared.client().clone(), shared.writer().clone(), shared.events().clone());
     let context = Context::new(parts, namespace, settings, limits.request_deadline, queues, store)
-        .with_metrics(shared.metrics().clone());
+        .with_metrics(shared.metrics().clone())
+        .with_gate(shared.image_gate().clone());
     let context = Arc::new(context);
     let tasks = feed::begin(&context);
-    shared.image_gate().serve(&context);
+    let images: Weak<Context> = Arc::downgrade(&context);
+    shared.image_gate().serve(images);
     shared.metrics().images.follow({
         let context = Arc::downgrade(&context);
         move || context.upgrade().map(|context| context.shown())

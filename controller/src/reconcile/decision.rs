@@ -28,9 +28,6 @@ use crate::revisions::templates::Templates;
 /// several passes of about this duration, and the watch shows the deletions of one pass before the next.
 const COUNTED_FOR: Duration = Duration::from_secs(1);
 
-/// How often a pool that waits for a disk image looks at it. That needs no request.
-const IMAGES_CHECK: Duration = Duration::from_secs(2);
-
 /// The plan, and what it was made from.
 pub(super) struct Decision<P: Platform> {
     /// The pool, read live if the plan depends on its spec.
@@ -139,9 +136,10 @@ fn plan_with<P: Platform>(
     let stored = state.revisions.as_ref().map(Revisions::ids).unwrap_or_default();
     let settings = context.settings.of_plans();
     let mut plan = plan(&Observed::new(snapshot, &pool.facts, &stored, settings, &state.memory, &names));
-    // Before anything is read live for the plan: a pool that waits sends no request.
+    // Before anything is read live for the plan: a pool that waits sends no request. The change of the image wakes it, and the
+    // resync is the safety interval.
     if pool.facts.images.is_some() {
-        plan.withhold_images(IMAGES_CHECK);
+        plan.withhold_template();
     }
     plan
 }

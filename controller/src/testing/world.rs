@@ -12,6 +12,7 @@ use vmpool_runtime::lease::Fence;
 use vmpool_runtime::testing::{ManualClock, env, unfenced};
 
 use super::{Call, Server};
+use crate::images::ImageSettings;
 use crate::lead::{Dependencies, LeaderHealth, lead};
 use crate::metrics::Metrics;
 use crate::options::PlatformName;
@@ -57,6 +58,8 @@ pub(crate) struct World {
     pub(crate) leader_health: LeaderHealth,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stop: CancellationToken,
+    /// Settings of disk images, if the leader reconciles them.
+    pub(crate) images: Option<ImageSettings>,
     leader: Option<Task>,
 }
 
@@ -73,6 +76,7 @@ impl World {
             fence: unfenced(),
             settings: Settings::default(),
             stop: CancellationToken::new(),
+            images: None,
             leader: None,
         }
     }
@@ -112,7 +116,7 @@ impl World {
             instance: "test".to_owned(),
             settings: self.settings,
             metrics: self.metrics.clone(),
-            images: None,
+            images: self.images.clone(),
         }
     }
 

@@ -101,12 +101,6 @@ impl Plan {
         });
     }
 
-    /// Removes all writes that need the images of the template, and looks again after this time.
-    pub fn withhold_images(&mut self, again: Duration) {
-        self.withhold_template();
-        self.requeue_in(again);
-    }
-
     /// The machines that the plan deletes.
     pub(super) fn leaving(&self) -> impl Iterator<Item = &Uid> {
         self.actions.iter().filter_map(|action| match action {

@@ -1,0 +1,213 @@
+//! Images and pools with one leader, on a model of the API server.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::ImageSettings;
+use crate::options::PlatformName;
+use crate::testing::{NAMESPACE, World};
+
+const IMAGES: &str = "vmdiskimages.vmpool.dev";
+const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
+const MACHINES: &str = "virtualmachines.kubevirt.io";
+const VOLUMES: &str = "datavolumes.cdi.kubevirt.io";
+const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
+const CONTENTS: &str = "volumesnapshotcontents.snapshot.storage.k8s.io";
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A pool whose machines are clones of this image.
+fn pool(name: &str, image: &str) -> Value {
+    json!({
+        "metadata": { "name": name, "namespace": NAMESPACE },
+        "spec": {
+            "replicas": 2,
+            "selector": { "matchLabels": { "farm": name } },
+            "virtualMachineTemplate": {
+                "metadata": { "labels": { "farm": name } },
+                "spec": {
+                    "runStrategy": "Always",
+                    "dataVolumeTemplates": [{
+                        "metadata": { "name": "root" },
+                        "spec": { "storage": {}, "sourceRef": { "kind": "DataSource", "name": image } },
+                    }],
+                    "template": { "spec": { "domain": { "devices": {} } } },
+                },
+            },
+        },
+    })
+}
+
+fn with_images() -> World {
+    let mut world = World::new();
+    world.images = Some(ImageSettings::default());
+    world
+}
+
+impl World {
+    fn create_image(&self, name: &str) {
+        let spec = json!({ "sourceType": "blank", "diskSize": "1Gi" });
+        let metadata = json!({ "name": name, "namespace": NAMESPACE });
+        self.server.create(IMAGES, json!({ "metadata": metadata, "spec": spec }));
+    }
+
+    /// The importer and the snapshot controller finish their work on an image.
+    async fn finish_import(&self, name: &str) {
+        let volume = self.server.get(VOLUMES, name).unwrap();
+        let owner = json!({ "apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataVolume", "name": name,
+            "uid": volume["metadata"]["uid"], "controller": true });
+        let metadata = json!({ "name": name, "namespace": NAMESPACE, "ownerReferences": [owner] });
+        self.server.create(
+            "persistentvolumeclaims",
+            json!({ "metadata": metadata, "spec": {}, "status": { "phase": "Bound" } }),
+        );
+        self.server.edit(VOLUMES, name, |volume| volume["status"] = json!({ "phase": "Succeeded" }));
+        self.advance(SECOND).await;
+        let content = json!({ "metadata": { "name": "content" }, "spec": {
+            "volumeSnapshotRef": { "namespace": NAMESPACE, "name": name } } });
+        self.server.create(CONTENTS, content);
+        self.server.edit(SNAPSHOTS, name, |snapshot| {
+            snapshot["status"] = json!({ "readyToUse": true, "boundVolumeSnapshotContentName": "content" });
+        });
+        self.advance(SECOND).await;
+    }
+
+    fn images_ready(&self, pool: &str) -> Option<Value> {
+        let stored = self.server.get(POOLS, pool).unwrap();
+        let conditions = stored["status"]["conditions"].as_array()?;
+        conditions.iter().find(|condition| condition["type"] == "ImagesReady").cloned()
+    }
+
+    /// The value of a series, given by its name and labels as printed.
+    fn series(&self, series: &str) -> u64 {
+        let page = self.metrics.page();
+        let value = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no {series} in\n{page}")).parse().unwrap()
+    }
+
+    /// The passes over pools so far.
+    fn passes(&self) -> u64 {
+        let page = self.metrics.page();
+        let series = page.lines().filter(|line| line.starts_with("vmpool_passes_total{"));
+        series.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
+    }
+}
+
+#[tokio::test]
+async fn a_pool_that_waits_for_an_image_is_woken_by_its_change_and_sends_nothing_meanwhile() {
+    let mut world = with_images();
+    world.create_image("debian");
+    world.server.create(POOLS, pool("web", "debian"));
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    let waits = world.images_ready("web").unwrap();
+    assert_eq!((&waits["status"], &waits["reason"]), (&json!("False"), &json!("ImageSyncing")));
+    // For almost the whole safety interval nothing is sent, and no pass runs.
+    world.advance(10 * SECOND).await;
+    world.server.take_log();
+    let passes = world.passes();
+    world.advance(Duration::from_mins(9)).await;
+    let log = world.server.take_log();
+    assert!(log.is_empty(), "{log:?}");
+    assert_eq!(world.passes(), passes, "the pool polls");
+    assert_eq!(world.server.all(MACHINES).len(), 0);
+    // The image becomes ready, and within a second the machines exist.
+    world.finish_import("debian").await;
+    assert_eq!(world.server.get(IMAGES, "debian").unwrap()["status"]["phase"], "Ready");
+    assert_eq!(world.server.all(MACHINES).len(), 2);
+    assert_eq!(world.images_ready("web"), None);
+}
+
+#[tokio::test]
+async fn a_grant_wakes_the_pools_that_wait_for_it() {
+    let mut world = with_images();
+    world.create_image("debian");
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    world.finish_import("debian").await;
+    let mut farm = pool("farm", "debian");
+    farm["metadata"]["namespace"] = json!("team-b");
+    let source = "/spec/virtualMachineTemplate/spec/dataVolumeTemplates/0/spec/sourceRef/namespace";
+    let (parent, _) = source.rsplit_once('/').unwrap();
+    farm.pointer_mut(parent).unwrap()["namespace"] = json!(NAMESPACE);
+    world.server.create(POOLS, farm);
+    world.calm().await;
+    let stored = world.server.all(POOLS).pop().unwrap();
+    assert!(stored["status"]["conditions"].to_string().contains("RefNotPermitted"), "{stored}");
+    assert_eq!(world.server.all(MACHINES).len(), 0);
+    let grant = json!({ "metadata": { "name": "team-b", "namespace": NAMESPACE },
+        "spec": { "from": [{ "namespace": "team-b" }] } });
+    world.server.create("vmdiskimagegrants.vmpool.dev", grant);
+    world.advance(SECOND).await;
+    assert_eq!(world.server.all(MACHINES).len(), 2);
+}
+
+#[tokio::test]
+async fn metrics_describe_imports_and_restorations() {
+    let mut world = with_images();
+    world.images = world.images.map(|mut images| {
+        images.limits.max_concurrent_syncs = 1;
+        images
+    });
+    world.create_image("debian");
+    world.create_image("fedora");
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    // One is imported for a minute, and the other one waits for its turn.
+    world.advance(Duration::from_mins(1)).await;
+    assert_eq!(world.series("vmpool_vmdi_queue_length"), 1);
+    world.finish_import("debian").await;
+    let success = r#"{source_type="blank",result="success"}"#;
+    assert_eq!(world.series(&format!("vmpool_vmdi_sync_attempts_total{success}")), 1);
+    assert_eq!(world.series(&format!("vmpool_vmdi_sync_duration_seconds_count{success}")), 1);
+    let bucket = |le: &str| {
+        format!(
+            r#"vmpool_vmdi_sync_duration_seconds_bucket{{le="{le}",source_type="blank",result="success"}}"#
+        )
+    };
+    assert_eq!((world.series(&bucket("60.0")), world.series(&bucket("120.0"))), (0, 1));
+    let waited = |le: &str| format!(r#"vmpool_vmdi_queue_wait_seconds_bucket{{le="{le}"}}"#);
+    assert_eq!((world.series(&waited("1.0")), world.series(&waited("60.0"))), (1, 1));
+    assert_eq!(world.series(&waited("300.0")), 2);
+    // The second import fails, and the snapshot of the first image is lost.
+    world.server.edit(VOLUMES, "fedora", |volume| volume["status"] = json!({ "phase": "Failed" }));
+    world.advance(SECOND).await;
+    let failure = r#"{source_type="blank",result="UnknownSyncFailure"}"#;
+    assert_eq!(world.series(&format!("vmpool_vmdi_sync_attempts_total{failure}")), 1);
+    let heals =
+        |result: &str| format!(r#"vmpool_vmdi_heals_total{{reason="SnapshotLost",result="{result}"}}"#);
+    world.server.delete(SNAPSHOTS, "debian");
+    world.advance(SECOND).await;
+    assert_eq!(world.series(&heals("began")), 1);
+    world.server.edit(SNAPSHOTS, "debian", |snapshot| snapshot["status"] = json!({ "readyToUse": true }));
+    world.advance(SECOND).await;
+    assert_eq!(world.series(&heals("healed")), 1);
+}
+
+#[tokio::test]
+async fn metrics_describe_references_and_removals_by_age() {
+    let mut world = with_images();
+    world.create_image("debian");
+    world.server.edit(IMAGES, "debian", |image| image["spec"]["ttlAfterUnreferenced"] = json!("60s"));
+    world.server.create(POOLS, pool("web", "debian"));
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    world.finish_import("debian").await;
+    let references =
+        |kind: &str| format!(r#"vmpool_vmdi_references{{namespace="team-a",name="debian",kind="{kind}"}}"#);
+    assert_eq!(world.series(&references("VirtualMachine")), 2);
+    assert_eq!(world.series(&references("VirtualMachinePool")), 1);
+    assert_eq!(world.series(&references("DataVolume")), 0);
+    assert!(!world.metrics.page().contains("vmpool_vmdi_unreferenced_since_timestamp_seconds{"));
+    world.server.delete(POOLS, "web");
+    for _ in 0..3 {
+        world.server.collect_garbage();
+        world.advance(SECOND).await;
+    }
+    assert!(world.metrics.page().contains("vmpool_vmdi_unreferenced_since_timestamp_seconds{"));
+    world.advance(Duration::from_mins(2)).await;
+    assert_eq!(world.series(r#"vmpool_vmdi_expired_total{namespace="team-a"}"#), 1);
+    // Series of a deleted image disappear.
+    assert!(!world.metrics.page().contains(r#"name="debian""#), "{}", world.metrics.page());
+}
