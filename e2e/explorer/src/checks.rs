@@ -11,6 +11,7 @@ use vmpool_invariants::{
 use vmpool_model::{Call, HandledRequest, PatchKind, Verb};
 use vmpool_test_cluster::control_plane::AuditEntry;
 
+use crate::checks_images as images;
 use crate::checks_kubevirt as kubevirt;
 use crate::checks_protection as protection;
 use crate::instance::{CONTROLLER, is_tested};
@@ -41,6 +42,7 @@ pub fn invariant_violations(world: &World) -> Vec<String> {
         .chain(writes_of_former_leaders(world, &served))
         .chain(protection::restarted_machines(world, &served, &actions))
         .chain(world.shared_machines.iter().cloned())
+        .chain(world.image_violations.iter().cloned())
         .collect()
 }
 
@@ -114,9 +116,13 @@ pub fn settled_violations(world: &World) -> Vec<String> {
     violations.extend(finalizers::violations(state).iter().map(ToString::to_string));
     violations.extend(shared_disks::violations(state).iter().map(ToString::to_string));
     violations.extend(disk_collection::violations(state, world.now()).iter().map(ToString::to_string));
+    violations.extend(images::settled_violations(world));
     for pool in state.all(Kind::Pool).filter(|pool| !pool.is_terminating()) {
         let members = state.members(pool.uid());
         violations.extend(settled::status_errors(pool, &members).iter().map(ToString::to_string));
+        if images::waits_for_image(world, pool) {
+            continue;
+        }
         violations.extend(missing_machines(pool, &members, world.some_may_not_run));
         violations.extend(kubevirt::outdated_machines(world, pool, &members));
     }

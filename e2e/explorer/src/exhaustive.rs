@@ -1,12 +1,13 @@
-//! Every single fault at every position of eleven short scenarios.
+//! Every single fault at every position of short scenarios: eleven of pools, and with KubeVirt four of disk images.
 
 use serde_json::{Value, json};
 use vmpool_invariants::platform::PlatformName;
 
 use crate::claim_client::Claim;
 use crate::fault::{ReadFault, WriteFault};
-use crate::manifest::{WATCHED, resources};
+use crate::manifest::resources;
 use crate::operation::{Operation, Removal};
+use crate::operation_image::ImageOperation;
 use crate::operation_protection::ProtectionOperation;
 use crate::schedule::{Schedule, Verdict};
 use crate::webhook::WebhookState;
@@ -33,6 +34,8 @@ const UNCONFIRMED: [WriteFault; 4] =
 pub struct Scenario {
     /// The platform of the pool.
     pub platform: PlatformName,
+    /// Whether the subject is disk images. The world has no pool then.
+    pub images: bool,
     /// The subject, as printed in reports.
     pub name: &'static str,
     /// Steps that prepare the world.
@@ -49,13 +52,13 @@ pub fn scenarios(platform: PlatformName) -> Vec<Scenario> {
     };
     let scenario = |name, prelude: Vec<Operation>, op| {
         let prelude = prelude.into_iter().zip([0, PRELUDE_PAUSE]).map(|(op, pause)| (pause, op)).collect();
-        Scenario { platform, name, prelude, op }
+        Scenario { platform, images: false, name, prelude, op }
     };
     let claim = |seconds| {
         Operation::Protection(ProtectionOperation::Claim(Claim { id: "a", seconds, renew: false }, 0))
     };
     let named = Removal { targets: vec![0, 2], first: 0, pinned: true, forced: false, dry_run: false };
-    vec![
+    let mut all = vec![
         scenario("up", vec![], Operation::CreatePool(3, "NewestFirst", kept("10m"))),
         scenario("down", vec![Operation::CreatePool(3, "NewestFirst", own())], Operation::Scale(1)),
         scenario(
@@ -95,6 +98,30 @@ pub fn scenarios(platform: PlatformName) -> Vec<Scenario> {
             vec![Operation::CreatePool(2, "NewestFirst", kept("10m"))],
             Operation::DeletePool("Background"),
         ),
+    ];
+    if platform == PlatformName::KubeVirt {
+        all.extend(image_scenarios());
+    }
+    all
+}
+
+/// The scenarios of disk images: an image is held, or deleted, or both at the same time.
+fn image_scenarios() -> Vec<Scenario> {
+    let image = |ttl| Operation::Image(ImageOperation::Create("debian", ttl));
+    let wrapper = |creates| Operation::Image(ImageOperation::CreateWrapper("one", "debian", creates));
+    let scenario = |name, prelude: Vec<Operation>, op| {
+        let prelude = prelude.into_iter().zip([0, PRELUDE_PAUSE]).map(|(op, pause)| (pause, op)).collect();
+        Scenario { platform: PlatformName::KubeVirt, images: true, name, prelude, op: Operation::Image(op) }
+    };
+    vec![
+        scenario("a wrapper creates its image", vec![], ImageOperation::CreateWrapper("one", "debian", true)),
+        scenario("an image deleted", vec![image(None)], ImageOperation::Delete(0)),
+        scenario("a held image deleted", vec![image(None), wrapper(false)], ImageOperation::Delete(0)),
+        scenario(
+            "an image expires",
+            vec![image(Some("5s")), wrapper(true)],
+            ImageOperation::DeleteWrapper(0),
+        ),
     ]
 }
 
@@ -113,9 +140,15 @@ impl Scenario {
             apiservers,
             webhook: true,
             latency: 10,
+            images: self.images,
             ..Options::default()
         };
         Schedule { options, steps, ..Schedule::default() }
+    }
+
+    /// What the controllers watch.
+    fn watched(&self) -> &'static [&'static str] {
+        resources(self.platform, self.images).watched
     }
 
     /// The scenario without faults.
@@ -184,14 +217,12 @@ impl Scenario {
         for (resource, events) in plain.events.iter().enumerate() {
             for behind in 1..=*events {
                 let schedule = late(vec![(0, Operation::DelayWatch(resource, behind))]);
-                all.push((
-                    format!("{} are {behind} events behind", resources(self.platform).watched[resource]),
-                    schedule,
-                ));
+                all.push((format!("{} are {behind} events behind", self.watched()[resource]), schedule));
             }
         }
         for behind in 1..=plain.events.iter().copied().max().unwrap_or_default() {
-            let steps = (0..WATCHED).map(|resource| (0, Operation::DelayWatch(resource, behind)));
+            let steps =
+                (0..self.watched().len()).map(|resource| (0, Operation::DelayWatch(resource, behind)));
             all.push((format!("all watches are {behind} events behind"), late(steps.collect())));
         }
         all
@@ -201,8 +232,10 @@ impl Scenario {
     fn unseen(&self, before: &Verdict, plain: &Verdict) -> Named {
         let without_watch_events = |scenario: Vec<(u64, Operation)>| {
             let until = [(LONG, Operation::ReleaseWatches)];
+            // With images: what refers to them.
+            let held: &[usize] = if self.images { &[0, 1, 5, 6] } else { &[1, 2] };
             self.after_prelude(
-                vec![(0, Operation::HoldWatch(1)), (0, Operation::HoldWatch(2))],
+                held.iter().map(|resource| (0, Operation::HoldWatch(*resource))).collect(),
                 scenario.into_iter().chain(until).collect(),
             )
         };
@@ -214,7 +247,7 @@ impl Scenario {
                 all.push((format!("write {at}, {write_fault:?}, unseen"), schedule));
             }
         }
-        for op in users() {
+        for op in users(self.images) {
             for at in UNSEEN_OFFSETS {
                 let schedule = without_watch_events(vec![(0, self.op.clone()), (at, op.clone())]);
                 all.push((format!("{op:?} after {at} ms, unseen"), schedule));
@@ -229,7 +262,7 @@ impl Scenario {
     fn at_offsets(&self) -> Named {
         let mut all = Named::new();
         for at in OFFSETS {
-            for mut what in concurrent_operations() {
+            for mut what in concurrent_operations(self.watched().len(), self.images) {
                 let name = format!("{:?} after {at} ms", what[0].1);
                 what[0].0 += at;
                 let needs_two = matches!(what[0].1, Operation::PauseLeader | Operation::KillController(_));
@@ -246,9 +279,9 @@ impl Scenario {
 }
 
 /// Operations that can run in parallel with a scenario.
-fn concurrent_operations() -> Vec<Vec<(u64, Operation)>> {
+fn concurrent_operations(watched: usize, images: bool) -> Vec<Vec<(u64, Operation)>> {
     let mut all = Vec::new();
-    for resource in 0..WATCHED {
+    for resource in 0..watched {
         all.push(vec![(0, Operation::EndWatch(resource, false))]);
         all.push(vec![(0, Operation::EndWatch(resource, true))]);
         all.push(vec![(0, Operation::RepeatEvent(resource))]);
@@ -293,12 +326,15 @@ fn concurrent_operations() -> Vec<Vec<(u64, Operation)>> {
     ]);
     let jumps = [-3600, -5, 5, 3600].map(|seconds| Operation::StepWallClock(0, seconds));
     all.extend(jumps.map(|op| vec![(0, op)]));
-    all.extend(users().into_iter().map(|op| vec![(0, op)]));
+    all.extend(users(images).into_iter().map(|op| vec![(0, op)]));
     all
 }
 
 /// Operations of users that can run in parallel with a scenario.
-fn users() -> Vec<Operation> {
+fn users(images: bool) -> Vec<Operation> {
+    if images {
+        return users_of_images();
+    }
     let named =
         |targets: Vec<usize>| Removal { targets, first: 0, pinned: false, forced: false, dry_run: false };
     vec![
@@ -321,4 +357,23 @@ fn users() -> Vec<Operation> {
         Operation::DeletePool("Foreground"),
         Operation::DeletePool("Orphan"),
     ]
+}
+
+/// Operations of users that can run in parallel with a scenario of disk images.
+fn users_of_images() -> Vec<Operation> {
+    let all = [
+        ImageOperation::Create("debian", None),
+        ImageOperation::Delete(0),
+        ImageOperation::Release(0),
+        ImageOperation::SetTimeToLive(0, Some("5s")),
+        ImageOperation::LoseData(0, 0),
+        ImageOperation::LoseData(1, 0),
+        ImageOperation::LoseData(2, 0),
+        ImageOperation::CreateWrapper("two", "debian", true),
+        ImageOperation::CreateWrapper("two", "debian", false),
+        ImageOperation::DeleteWrapper(0),
+        ImageOperation::CreateMachine("own-a", "debian"),
+    ];
+    let all = all.map(Operation::Image);
+    all.into_iter().chain([Operation::DeleteMachine(0)]).collect()
 }

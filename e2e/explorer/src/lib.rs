@@ -28,6 +28,7 @@
 pub mod aggregation;
 pub mod attempt;
 pub mod checks;
+mod checks_images;
 mod checks_kubevirt;
 mod checks_protection;
 pub mod claim_client;
@@ -39,6 +40,7 @@ pub mod instance;
 pub mod manifest;
 pub mod manifest_kubevirt;
 pub mod operation;
+pub mod operation_image;
 pub mod operation_kubevirt;
 pub mod operation_protection;
 pub mod platform;

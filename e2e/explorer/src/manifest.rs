@@ -13,17 +13,14 @@ pub struct Resources {
     /// Disks.
     pub disks: &'static str,
     /// What the controllers watch.
-    pub watched: [&'static str; WATCHED],
+    pub watched: &'static [&'static str],
 }
-
-/// Number of resources that the controllers watch.
-pub const WATCHED: usize = 4;
 
 const DVP: Resources = Resources {
     pools: "virtualmachinepools.virtualization.deckhouse.io",
     machines: "virtualmachines.virtualization.deckhouse.io",
     disks: "virtualdisks.virtualization.deckhouse.io",
-    watched: [
+    watched: &[
         "virtualmachinepools.virtualization.deckhouse.io",
         "virtualmachines.virtualization.deckhouse.io",
         "virtualdisks.virtualization.deckhouse.io",
@@ -35,7 +32,7 @@ const KUBEVIRT: Resources = Resources {
     pools: "virtualmachinepools.pool.kubevirt.io",
     machines: "virtualmachines.kubevirt.io",
     disks: "datavolumes.cdi.kubevirt.io",
-    watched: [
+    watched: &[
         "virtualmachinepools.pool.kubevirt.io",
         "virtualmachines.kubevirt.io",
         "virtualmachineinstances.kubevirt.io",
@@ -43,11 +40,29 @@ const KUBEVIRT: Resources = Resources {
     ],
 };
 
-/// The resources of a platform.
-pub fn resources(platform: PlatformName) -> &'static Resources {
-    match platform {
-        PlatformName::Dvp => &DVP,
-        PlatformName::KubeVirt => &KUBEVIRT,
+/// With disk images. What pools watch comes first.
+const IMAGES: Resources = Resources {
+    watched: &[
+        "virtualmachinepools.pool.kubevirt.io",
+        "virtualmachines.kubevirt.io",
+        "virtualmachineinstances.kubevirt.io",
+        "controllerrevisions.apps",
+        "vmdiskimages.vmpool.dev",
+        "wrappedvirtualmachines.vmpool.dev",
+        "datavolumes.cdi.kubevirt.io",
+        "volumesnapshots.snapshot.storage.k8s.io",
+        "datasources.cdi.kubevirt.io",
+        "persistentvolumeclaims",
+    ],
+    ..KUBEVIRT
+};
+
+/// The resources of a platform. Only KubeVirt has disk images.
+pub fn resources(platform: PlatformName, images: bool) -> &'static Resources {
+    match (platform, images) {
+        (PlatformName::Dvp, _) => &DVP,
+        (PlatformName::KubeVirt, false) => &KUBEVIRT,
+        (PlatformName::KubeVirt, true) => &IMAGES,
     }
 }
 
@@ -56,7 +71,10 @@ pub fn group_version(platform: PlatformName, plural: &str) -> (&'static str, &'s
     match (platform, plural) {
         (PlatformName::Dvp, _) => ("virtualization.deckhouse.io", "v1alpha2"),
         (PlatformName::KubeVirt, "virtualmachinepools") => ("pool.kubevirt.io", "v1beta1"),
-        (PlatformName::KubeVirt, "datavolumes") => ("cdi.kubevirt.io", "v1beta1"),
+        (PlatformName::KubeVirt, "datavolumes" | "datasources") => ("cdi.kubevirt.io", "v1beta1"),
+        (PlatformName::KubeVirt, "volumesnapshots") => ("snapshot.storage.k8s.io", "v1"),
+        (PlatformName::KubeVirt, "persistentvolumeclaims") => ("", "v1"),
+        (PlatformName::KubeVirt, "vmdiskimages" | "wrappedvirtualmachines") => ("vmpool.dev", "v1alpha1"),
         (PlatformName::KubeVirt, _) => ("kubevirt.io", "v1"),
     }
 }

@@ -7,7 +7,8 @@ use vmpool_model::{PatchKind, Verb, WatchDelay, WatchEnd};
 use crate::attempt::Target;
 use crate::edits;
 use crate::instance::Program;
-use crate::manifest::{POOL, WATCHED};
+use crate::manifest::POOL;
+use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
 use crate::requests::{choose, delete, edit, patch_machine};
@@ -79,6 +80,8 @@ pub enum Operation {
     KubeVirt(KubeVirtOperation),
     /// An operation about protection and claims.
     Protection(ProtectionOperation),
+    /// An operation about disk images and wrappers.
+    Image(ImageOperation),
 }
 
 /// A targeted removal.
@@ -178,6 +181,7 @@ impl Operation {
             Self::SendBookmarks => world.server.bookmark(),
             Self::KubeVirt(operation) => operation.perform(world).await,
             Self::Protection(operation) => operation.perform(world).await,
+            Self::Image(operation) => operation.perform(world).await,
         }
     }
 }
@@ -206,8 +210,9 @@ fn remove(world: &mut World, removal: &Removal) {
 
 /// Applies `act` to the watches of each controller on a resource.
 fn each(world: &World, which: usize, act: impl Fn(&World, &str, &str)) {
+    let watched = world.resources().watched;
     for sender in world.controllers() {
-        act(world, &sender, world.resources().watched[which % WATCHED]);
+        act(world, &sender, watched[which % watched.len()]);
     }
 }
 

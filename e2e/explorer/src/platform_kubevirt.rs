@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use vmpool_model::{ApiError, Call, Change, ChangeKind, PatchKind, Verb};
 use vmpool_simulator::kubevirt::objects::{
-    COPY, ClaimView, DataVolumeView, Id, InstanceView, Kind, MachineView, Object, RevisionView,
+    COPY, ClaimView, ContentView, DataSourceView, DataVolumeView, Id, InstanceView, Kind, MachineView,
+    Object, RevisionView, SnapshotView,
 };
 use vmpool_simulator::kubevirt::{Action, Event, Outcome, World, Write};
 use vmpool_simulator::objects::{BindingMode, ClassView, Key};
@@ -13,7 +14,16 @@ use vmpool_simulator::world::{Settings, Violation};
 use crate::simulated::{Simulated, call, decode};
 
 /// The simulated kinds. Pods are left out, because no component here reads them.
-const KINDS: [Kind; 5] = [Kind::Machine, Kind::Instance, Kind::DataVolume, Kind::Claim, Kind::Revision];
+const KINDS: [Kind; 8] = [
+    Kind::Machine,
+    Kind::Instance,
+    Kind::DataVolume,
+    Kind::Claim,
+    Kind::DataSource,
+    Kind::Snapshot,
+    Kind::Content,
+    Kind::Revision,
+];
 
 /// KubeVirt with CDI.
 pub(crate) struct KubeVirt(World);
@@ -110,6 +120,11 @@ fn read(kind: Kind, object: &Value) -> Option<Object> {
         Kind::Claim => decode(object).map(|stored| Object::Claim(Box::new(ClaimView::read(stored)))),
         Kind::Revision if object["metadata"]["labels"][COPY].is_null() => None,
         Kind::Revision => decode(object).map(|stored| Object::Revision(Box::new(RevisionView::read(stored)))),
-        Kind::Pod | Kind::DataSource | Kind::Snapshot | Kind::Content => None,
+        Kind::DataSource => {
+            decode(object).map(|stored| Object::DataSource(Box::new(DataSourceView::read(stored))))
+        }
+        Kind::Snapshot => decode(object).map(|stored| Object::Snapshot(Box::new(SnapshotView::read(stored)))),
+        Kind::Content => decode(object).map(|stored| Object::Content(Box::new(ContentView::read(stored)))),
+        Kind::Pod => None,
     }
 }

@@ -6,6 +6,7 @@ use vmpool_runtime::testing::SeededRandom;
 
 use crate::claim_client::Claim;
 use crate::operation::{Operation, Removal};
+use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
 use crate::schedule::Schedule;
@@ -19,6 +20,8 @@ const LEADER_PAUSE: (u64, u64) = (19_000, 40_000);
 
 /// Of 1000 schedules, this many have a period in which the watches of machines, disks or both deliver no events.
 const WITHOUT_WATCH_EVENTS: u64 = 250;
+/// The same for schedules with disk images.
+const IMAGES_WITHOUT_WATCH_EVENTS: u64 = 700;
 
 const POLICIES: [&str; 3] = ["NewestFirst", "OldestFirst", "Explicit"];
 
@@ -31,6 +34,16 @@ const KUBEVIRT_OPERATIONS: u64 = 250;
 
 /// Of 1000 operations, this many are about protection and claims.
 const PROTECTION_OPERATIONS: u64 = 250;
+
+/// Of 1000 schedules of KubeVirt, this many have disk images.
+const WITH_IMAGES: u64 = 400;
+/// Of 1000 operations of such a schedule, this many are about images and wrappers.
+const IMAGE_OPERATIONS: u64 = 500;
+
+/// The names of images. There are few, so that operations meet.
+const IMAGES: [&str; 2] = ["debian", "fedora"];
+const WRAPPERS: [&str; 3] = ["one", "two", "three"];
+const MACHINES: [&str; 2] = ["own-a", "own-b"];
 
 /// The ids of the callers. There are fewer than machines, so that callers renew and release, and more than one.
 const IDS: [&str; 4] = ["a", "b", "c", "d"];
@@ -54,16 +67,22 @@ impl Schedule {
             read_faults_per_mille: if random.per_mille(300) { random.number(0..=150) } else { 0 },
             page: if random.per_mille(300) { one_or_two(&random) } else { 0 },
             old: which(&random),
+            images: has_images(platform, seed),
         };
         let mut steps = vec![(random.number(0..=2000), first(&random, platform))];
+        if options.images {
+            steps.push((pause(&random), create_image(&random)));
+            steps.push((pause(&random), create_wrapper(&random)));
+        }
         for _ in 0..random.number(1..=14) {
             steps.push((pause(&random), op(&random, &options)));
         }
         if former_leader_resumed {
             replace_leader(&random, &options, &mut steps);
         }
-        if random.per_mille(WITHOUT_WATCH_EVENTS) {
-            without_watch_events(&random, &mut steps);
+        let unseen = if options.images { IMAGES_WITHOUT_WATCH_EVENTS } else { WITHOUT_WATCH_EVENTS };
+        if random.per_mille(unseen) {
+            without_watch_events(&random, &options, &mut steps);
         }
         Self { options, steps, ..Self::default() }
     }
@@ -84,7 +103,7 @@ fn replace_leader(random: &SeededRandom, options: &Options, steps: &mut Vec<(u64
 }
 
 /// From a random step on, watches deliver no events until a random later step.
-fn without_watch_events(random: &SeededRandom, steps: &mut Vec<(u64, Operation)>) {
+fn without_watch_events(random: &SeededRandom, options: &Options, steps: &mut Vec<(u64, Operation)>) {
     let last = u64::try_from(steps.len()).unwrap_or_default();
     let from = random.number(0..=last);
     let until = random.number(from..=last);
@@ -93,6 +112,30 @@ fn without_watch_events(random: &SeededRandom, steps: &mut Vec<(u64, Operation)>
     for resource in 1..=2 {
         if random.per_mille(700) {
             steps.insert(place(from), (0, Operation::HoldWatch(resource)));
+        }
+    }
+    if options.images {
+        unseen_references(random, place(from), place(until), steps);
+    }
+}
+
+/// The watches of pools, wrappers and DataVolumes deliver no events either, and sometimes those of images. Meanwhile an object
+/// begins to refer to an image, and the image is deleted.
+fn unseen_references(random: &SeededRandom, from: usize, until: usize, steps: &mut Vec<(u64, Operation)>) {
+    let image = image(random);
+    let uses = match random.number(0..=2) {
+        0 => ImageOperation::UseInPool(Some(image)),
+        1 => ImageOperation::CreateWrapper(WRAPPERS[0], image, true),
+        _ => ImageOperation::CreateMachine(MACHINES[0], image),
+    };
+    let pause = || random.number(0..=8000);
+    let meanwhile = [(pause(), uses), (pause(), ImageOperation::Delete(which(random)))];
+    let meanwhile = meanwhile.map(|(pause, operation)| (pause, Operation::Image(operation)));
+    let at = usize::midpoint(from, until);
+    steps.splice(at..at, meanwhile);
+    for (resource, per_mille) in [(0, 700), (4, 200), (5, 700), (6, 700)] {
+        if random.per_mille(per_mille) {
+            steps.insert(from, (0, Operation::HoldWatch(resource)));
         }
     }
 }
@@ -131,6 +174,9 @@ fn one_or_two(random: &SeededRandom) -> usize {
 }
 
 fn op(random: &SeededRandom, options: &Options) -> Operation {
+    if options.images && random.per_mille(IMAGE_OPERATIONS) {
+        return image_op(random);
+    }
     if options.platform == PlatformName::KubeVirt && random.per_mille(KUBEVIRT_OPERATIONS) {
         return Operation::KubeVirt(kubevirt_op(random));
     }
@@ -173,6 +219,47 @@ fn op(random: &SeededRandom, options: &Options) -> Operation {
         137..=141 if options.webhook => webhook(random),
         _ => scale(3),
     }
+}
+
+/// Decided apart from the other decisions, so that the schedules without images stay the same.
+fn has_images(platform: PlatformName, seed: u64) -> bool {
+    platform == PlatformName::KubeVirt && SeededRandom::new(seed ^ 0x1a6e).per_mille(WITH_IMAGES)
+}
+
+fn image(random: &SeededRandom) -> &'static str {
+    random.one(&IMAGES).copied().unwrap_or(IMAGES[0])
+}
+
+fn time_to_live(random: &SeededRandom) -> Option<&'static str> {
+    *random.one(&[None, Some("5s"), Some("60s")]).unwrap_or(&None)
+}
+
+fn create_image(random: &SeededRandom) -> Operation {
+    Operation::Image(ImageOperation::Create(image(random), time_to_live(random)))
+}
+
+fn create_wrapper(random: &SeededRandom) -> Operation {
+    let name = random.one(&WRAPPERS).copied().unwrap_or(WRAPPERS[0]);
+    Operation::Image(ImageOperation::CreateWrapper(name, image(random), random.per_mille(500)))
+}
+
+fn image_op(random: &SeededRandom) -> Operation {
+    let which = || which(random);
+    Operation::Image(match random.number(0..=39) {
+        0..=6 => return create_image(random),
+        7..=13 => return create_wrapper(random),
+        14..=19 => ImageOperation::Delete(which()),
+        20 => ImageOperation::Release(which()),
+        21..=23 => ImageOperation::SetTimeToLive(which(), time_to_live(random)),
+        24..=27 => ImageOperation::LoseData(which(), which()),
+        28..=31 => ImageOperation::DeleteWrapper(which()),
+        32..=35 => {
+            let name = random.one(&MACHINES).copied().unwrap_or(MACHINES[0]);
+            ImageOperation::CreateMachine(name, image(random))
+        }
+        36..=37 => ImageOperation::UseInPool(Some(image(random))),
+        _ => ImageOperation::UseInPool(None),
+    })
 }
 
 fn kubevirt_op(random: &SeededRandom) -> KubeVirtOperation {

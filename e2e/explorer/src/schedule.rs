@@ -8,7 +8,6 @@ use vmpool_runtime::testing::Idle;
 
 use crate::checks::{SETTLED_AFTER, invariant_violations, settled_violations};
 use crate::fault::{InjectedFaults, ReadFault, WriteFault};
-use crate::manifest::WATCHED;
 use crate::operation::Operation;
 use crate::webhook::WebhookState;
 use crate::world::{Options, World};
@@ -41,7 +40,7 @@ pub struct Verdict {
     /// Number of reads of the project's processes, without leases.
     pub reads: usize,
     /// Number of changes of each resource that the controllers watch.
-    pub events: [usize; WATCHED],
+    pub events: Vec<usize>,
     /// Whether a replaced leader resumed.
     pub former_leader_resumed: bool,
     /// The injected faults, planned and random.

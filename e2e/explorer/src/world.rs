@@ -13,6 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use vmpool_invariants::UserActions;
+use vmpool_invariants::image_references::ImageReferences;
 use vmpool_invariants::object::Object;
 use vmpool_invariants::platform::PlatformName;
 use vmpool_invariants::protection;
@@ -28,7 +29,7 @@ use crate::aggregation::{self, AggregatedApi};
 use crate::attempt::{Attempt, Holding};
 use crate::fault_injector::{FaultInjector, InjectorState};
 use crate::instance::{Instance, Program};
-use crate::manifest::{POOL, Resources, WATCHED, resources};
+use crate::manifest::{POOL, Resources, resources};
 use crate::platform::Platform;
 use crate::platform_dvp::image;
 use crate::webhook::{Webhook, WebhookState};
@@ -66,6 +67,8 @@ pub struct Options {
     pub page: usize,
     /// By how many changes a list with `resourceVersion=0` is behind.
     pub old: usize,
+    /// Whether the controllers reconcile disk images and wrappers. Only with KubeVirt.
+    pub images: bool,
 }
 
 /// A cluster in memory.
@@ -116,6 +119,10 @@ pub struct World {
     attempts: Arc<Mutex<Vec<Attempt>>>,
     callers: Vec<Task>,
     history: History,
+    /// What refers to which image.
+    pub(crate) image_references: ImageReferences,
+    /// Deletions of images that are referenced.
+    pub(crate) image_violations: Vec<String>,
     changes: usize,
     /// When an object other than a lease last changed.
     changed: Timestamp,
@@ -178,6 +185,8 @@ impl World {
             attempts: Arc::default(),
             callers: Vec::new(),
             history: History::default(),
+            image_references: ImageReferences::default(),
+            image_violations: Vec::new(),
             changes: 0,
             changed: ManualClock::START,
             next_garbage: Some(ManualClock::START),
@@ -230,7 +239,7 @@ impl World {
 
     /// The resources of the platform.
     pub fn resources(&self) -> &'static Resources {
-        resources(self.options.platform)
+        resources(self.options.platform, self.options.images)
     }
 
     /// The platform of the pool.
@@ -249,11 +258,11 @@ impl World {
     }
 
     /// Number of changes so far of each watched resource.
-    pub fn events(&self) -> [usize; WATCHED] {
+    pub fn events(&self) -> Vec<usize> {
         let history = self.server.history();
-        self.resources()
-            .watched
-            .map(|resource| history.iter().filter(|change| &*change.key.resource == resource).count())
+        let count =
+            |resource: &&str| history.iter().filter(|change| *change.key.resource == **resource).count();
+        self.resources().watched.iter().map(count).collect()
     }
 
     /// The moments at which two machines had mounted the same disk, or a mounted disk was deleted other than by a user.
@@ -301,8 +310,9 @@ impl World {
         }
     }
 
-    /// When the last change happened, leases apart. It is now if a client still waits for a response, or while a machine of the
-    /// pool is protected, because the end of the protection is a change.
+    /// When the last change happened, leases apart. It is now if a client still waits for a response, while a machine of the
+    /// pool is protected, an image expires or the platform waits to start a machine again, because the end of that time is a
+    /// change.
     pub fn quiet_since(&self) -> Timestamp {
         if !self.callers.is_empty() {
             return self.now();
@@ -314,9 +324,17 @@ impl World {
         let machines = self.server.all(self.resources().machines).into_iter().map(Object::from);
         let machines = machines.filter(|one| pool.as_ref().is_some_and(|pool| one.owner_uid() == pool.uid()));
         let ends = machines.filter_map(|machine| protection::end(&machine));
+        let failed = self.server.all(self.resources().machines);
+        let retries = failed.iter().filter_map(|machine| {
+            machine["status"]["startFailure"]["retryAfterTimestamp"].as_str()?.parse().ok()
+        });
+        let images =
+            if self.options.images { self.server.all("vmdiskimages.vmpool.dev") } else { Vec::new() };
+        let expiries = images.iter().filter_map(|image| image["status"]["expiresAt"].as_str()?.parse().ok());
+        let ends: Vec<Timestamp> = ends.chain(expiries).chain(retries).collect();
         // The clock of a controller may be behind.
-        let ends = ends.map(|end| end + SignedDuration::try_from(LATEST_CLOCK).unwrap_or_default());
-        ends.fold(self.changed, Timestamp::max).min(self.now())
+        let late = SignedDuration::try_from(LATEST_CLOCK).unwrap_or_default();
+        ends.into_iter().map(|end| end + late).fold(self.changed, Timestamp::max).min(self.now())
     }
 }
 

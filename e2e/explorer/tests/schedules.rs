@@ -110,6 +110,35 @@ fn random_schedules_of_kubevirt_pools_break_no_invariant() {
     }
 }
 
+/// With disk images and wrappers. Together with the schedules above, about 100.
+#[test]
+fn random_schedules_of_disk_images_break_no_invariant() {
+    let schedules = (150..1000).map(|seed| (seed, Schedule::random(PlatformName::KubeVirt, seed)));
+    for (seed, schedule) in schedules.filter(|(_, schedule)| schedule.options.images).take(60) {
+        let verdict = schedule.run();
+        assert!(
+            verdict.violations.is_empty(),
+            "make faults PLATFORM=kubevirt SEED={seed} prints the transcript: {:?}",
+            verdict.violations
+        );
+    }
+}
+
+/// While the caches do not show who refers to an image, only a list from the API server does.
+#[test]
+fn an_image_is_held_by_references_that_no_cache_shows() {
+    let scenarios = scenarios(PlatformName::KubeVirt);
+    let scenario = scenarios.into_iter().find(|scenario| scenario.name == "an image deleted");
+    let scenario = scenario.expect("there is a scenario with this name");
+    let (before, plain) = (scenario.before().run(), without_violation("no fault", scenario.plain().run()));
+    let schedules = scenario.with_faults(&before, &plain);
+    let unseen: Vec<_> = schedules.into_iter().filter(|(name, _)| name.ends_with("unseen")).collect();
+    assert!(unseen.len() > 50, "only {}", unseen.len());
+    for (name, schedule) in unseen {
+        without_violation(&name, schedule.run());
+    }
+}
+
 #[rstest]
 #[case::a_crash(WriteFault::CrashAfter, "is killed")]
 #[case::a_replaced_leader(WriteFault::StallLate, "resumes")]

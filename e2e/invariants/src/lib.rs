@@ -14,11 +14,13 @@
 //! | I8 in a settled world the status is correct, and there are no writes | [`settled`] | state, audit log |
 //! | I9 nothing remains after a pool is deleted | [`leftovers`], [`finalizers`] | history |
 //! | I10 expired free disks are deleted, except those that are kept | [`disk_collection`] | state |
+//! | I11 an image that is referenced is never deleted | [`image_references`] | history |
 //! | I12 a protected machine is not removed by count | [`protection`] | history |
 
 pub mod disk_collection;
 pub mod finalizers;
 pub mod foreign_objects;
+pub mod image_references;
 pub mod leftovers;
 pub mod machine_count;
 pub mod object;

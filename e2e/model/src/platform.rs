@@ -27,8 +27,14 @@ static RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
 });
 
 static KUBEVIRT_RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
-    let claims = Resource::builtin("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim").with_status();
-    PLATFORM_CRDS.iter().chain([&POOL_CRD]).chain(IMAGE_CRDS).map(custom).chain([claims]).collect()
+    let roles = "rbac.authorization.k8s.io";
+    let builtin = [
+        Resource::builtin("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim").with_status(),
+        Resource::builtin("", "v1", "namespaces", "Namespace").of_cluster(),
+        Resource::builtin(roles, "v1", "roles", "Role"),
+        Resource::builtin(roles, "v1", "rolebindings", "RoleBinding"),
+    ];
+    PLATFORM_CRDS.iter().chain([&POOL_CRD]).chain(IMAGE_CRDS).map(custom).chain(builtin).collect()
 });
 
 fn custom(crd: &Crd) -> Resource {
@@ -41,7 +47,7 @@ pub fn platform_resources() -> impl Iterator<Item = Resource> {
     RESOURCES.iter().cloned()
 }
 
-/// The CRDs of KubeVirt pools, KubeVirt, CDI and disk images, and the claims of DataVolumes.
+/// The CRDs of KubeVirt pools, KubeVirt, CDI and disk images, and the Kubernetes resources that only they use.
 pub fn kubevirt_resources() -> impl Iterator<Item = Resource> {
     KUBEVIRT_RESOURCES.iter().cloned()
 }

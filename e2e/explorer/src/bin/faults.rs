@@ -27,7 +27,7 @@ struct Options {
     /// Runs only this seed and prints the transcript.
     #[arg(long, env = "SEED")]
     seed: Option<u64>,
-    /// Runs every single fault at every position of eleven short scenarios, instead of random schedules.
+    /// Runs every single fault at every position of short scenarios, instead of random schedules.
     #[arg(long, env = "EXHAUSTIVE")]
     exhaustive: bool,
     /// With `--exhaustive`: runs only schedules whose name contains this text.
@@ -122,7 +122,8 @@ fn with_faults(platform: PlatformName) -> anyhow::Result<Vec<(String, Schedule)>
             plain.violations
         );
         let with_faults = scenario.with_faults(&before, &plain);
-        let (writes, reads) = (plain.writes - before.writes, plain.reads - before.reads);
+        let (writes, reads) =
+            (plain.writes.saturating_sub(before.writes), plain.reads.saturating_sub(before.reads));
         println!("{}: {writes} writes, {reads} reads, {} schedules", scenario.name, with_faults.len());
         all.extend(with_faults);
     }

@@ -8,7 +8,7 @@ use kube::Client;
 use tokio_util::sync::CancellationToken;
 use vmpool_controller::metrics::Metrics;
 use vmpool_controller::options::PlatformName;
-use vmpool_controller::{Dependencies, LeaderHealth, Settings, serve};
+use vmpool_controller::{Dependencies, ImageSettings, LeaderHealth, Settings, serve};
 use vmpool_engine::removal::{RESERVATION_AGE, accept_within};
 use vmpool_model::WatchDelay;
 use vmpool_runtime::Env;
@@ -29,6 +29,16 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// The name of the lease.
 const LEASE: &str = "vmpool-controller";
+
+/// Short times, so that a run of some minutes contains several attempts. One import at a time, so that images wait.
+fn image_settings() -> ImageSettings {
+    let mut settings = ImageSettings { wrappers: true, ..ImageSettings::default() };
+    settings.limits.max_concurrent_syncs = 1;
+    settings.limits.backoff_unit = Duration::from_secs(1);
+    settings.limits.max_backoff = Duration::from_secs(20);
+    settings.limits.snapshot_unready_grace = Duration::from_secs(20);
+    settings
+}
 
 impl World {
     /// Starts one more process.
@@ -57,7 +67,7 @@ impl World {
             instance: name.clone(),
             settings: Settings::default(),
             metrics: Metrics::new(env),
-            images: None,
+            images: self.options.images.then(image_settings),
         };
         let leader_health = LeaderHealth::new(env);
         let platform = match self.options.platform {
@@ -156,7 +166,7 @@ impl World {
     pub fn disconnect(&mut self, which: usize) {
         let Some(place) = self.place(Program::Controller, which) else { return };
         let name = self.instances[place].name.clone();
-        for resource in self.resources().watched {
+        for &resource in self.resources().watched {
             self.server.delay_watches(&name, resource, WatchDelay::Held);
         }
         self.injector.lock().disconnected.insert(name.clone());
@@ -170,7 +180,7 @@ impl World {
         }
         let disconnected = std::mem::take(&mut self.injector.lock().disconnected);
         for name in disconnected {
-            for resource in self.resources().watched {
+            for &resource in self.resources().watched {
                 self.server.delay_watches(&name, resource, WatchDelay::None);
             }
             self.log(|| format!("{name} is reconnected"));

@@ -1,6 +1,7 @@
 //! Collects what the history, the referee, the clients and the garbage collector report.
 
 use jiff::{SignedDuration, Timestamp};
+use vmpool_invariants::image_references::ImageChange;
 use vmpool_invariants::object::{Kind, Object};
 use vmpool_invariants::recorder;
 use vmpool_model::{Change, ChangeKind, Verb};
@@ -111,8 +112,29 @@ impl World {
             if let Some(kind) = kind {
                 self.history.push(recorded(&change, kind, now));
             }
+            if self.options.images {
+                self.check_images(&change);
+            }
             self.log(|| description_of(&change));
         }
+    }
+}
+
+impl World {
+    /// Checks after every change that no image is deleted that is referenced.
+    fn check_images(&mut self, change: &Change) {
+        let object = Object::from(change.object.clone());
+        let change = ImageChange {
+            resource: &change.key.resource,
+            object: &object,
+            removed: change.kind == ChangeKind::Deleted,
+            revision: change.version,
+        };
+        let found = self.image_references.observe(change, &self.user_actions.deleted);
+        // The wrapper may have changed since the create was sent.
+        let is_late = self.user_actions.late_creates.contains(object.name());
+        let found: Vec<_> = found.into_iter().filter(|_| !is_late).collect();
+        self.image_violations.extend(found.iter().map(ToString::to_string));
     }
 }
 

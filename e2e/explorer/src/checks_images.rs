@@ -1,0 +1,82 @@
+//! The checks of disk images and wrappers in a settled world. After every change, `World` checks that no referenced image is
+//! deleted.
+
+use serde_json::Value;
+use vmpool_invariants::object::Object;
+
+use crate::world::{NAMESPACE, World};
+
+const IMAGES: &str = "vmdiskimages.vmpool.dev";
+const WRAPPERS: &str = "wrappedvirtualmachines.vmpool.dev";
+const MACHINES: &str = "virtualmachines.kubevirt.io";
+
+/// Whether an image has everything that machines clone.
+fn is_ready(image: &Value) -> bool {
+    image["status"]["phase"] == "Ready" && image["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// Whether the pool names an image that it must not use now.
+pub(crate) fn waits_for_image(world: &World, pool: &Object) -> bool {
+    let templates = pool.at("/spec/virtualMachineTemplate/spec/dataVolumeTemplates").as_array();
+    let named = templates.into_iter().flatten().filter_map(|one| one["spec"]["sourceRef"]["name"].as_str());
+    let mut images = named.map(|name| world.server.get(IMAGES, NAMESPACE, name));
+    images.any(|image| image.is_none_or(|image| !is_ready(&image)))
+}
+
+/// All violations in a settled world.
+pub(crate) fn settled_violations(world: &World) -> Vec<String> {
+    let images = world.server.all(IMAGES);
+    let mut found: Vec<String> = images.iter().filter_map(|image| of_image(world, image)).collect();
+    found.extend(world.server.all(WRAPPERS).iter().filter_map(|wrapper| of_wrapper(world, wrapper)));
+    found
+}
+
+fn of_image(world: &World, image: &Value) -> Option<String> {
+    let text = |pointer: &str| image.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (name, uid, phase) = (text("/metadata/name"), text("/metadata/uid"), text("/status/phase"));
+    let holders = world.image_references.holders(uid);
+    if image["metadata"]["deletionTimestamp"].is_null() {
+        let count = |field: &str| image["status"][field].as_u64().unwrap_or_default();
+        let counted = ["referenceCount", "poolReferenceCount", "cloneReferenceCount"].map(count);
+        let counts = counted.iter().sum::<u64>() > 0;
+        if counts == holders.is_empty() {
+            return Some(format!(
+                "I8: image {name} counts {counted:?} references, and there are {holders:?}"
+            ));
+        }
+        let is_settled = ["Ready", "Failed"].contains(&phase);
+        return (!is_settled).then(|| format!("I8: image {name} is still {phase} after settling"));
+    }
+    // The annotation of a user ends the wait.
+    let must_go = holders.is_empty() || world.image_references.is_released(uid);
+    // References that were stored after the deletion timestamp may hold it, too.
+    let blocked = image["status"]["conditions"].to_string().contains("\"InUse\"");
+    (must_go && !blocked).then(|| format!("I8: image {name} is still being deleted, and nothing holds it"))
+}
+
+fn of_wrapper(world: &World, wrapper: &Value) -> Option<String> {
+    let name = wrapper["metadata"]["name"].as_str().unwrap_or_default();
+    let image = wrapper["spec"]["vmDiskImageRef"]["name"].as_str().unwrap_or_default();
+    let stored = world.server.get(IMAGES, NAMESPACE, image);
+    if !wrapper["metadata"]["deletionTimestamp"].is_null() {
+        return Some(format!("I9: wrapper {name} is still being deleted"));
+    }
+    let Some(image) = stored else {
+        let creates = wrapper["spec"]["vmDiskImageTemplate"].is_object();
+        return creates.then(|| format!("I8: the image of wrapper {name} is missing"));
+    };
+    if !is_ready(&image) {
+        return None;
+    }
+    let mark = &wrapper["status"]["vmDiskImage"];
+    if mark["uid"] != image["metadata"]["uid"] || mark["bound"] != true {
+        return Some(format!("I8: wrapper {name} is not bound to its ready image: {mark}"));
+    }
+    let Some(machine) = world.server.get(MACHINES, NAMESPACE, name) else {
+        return Some(format!("I8: wrapper {name} of a ready image has no machine"));
+    };
+    // A user may have given the machine to the pool, or taken its owner away.
+    let is_foreign = machine["metadata"]["ownerReferences"][0]["uid"] != wrapper["metadata"]["uid"];
+    let says_so = wrapper["status"]["conditions"].to_string().contains("\"NameConflict\"");
+    (is_foreign != says_so).then(|| format!("I8: wrapper {name} does not say whose its machine is"))
+}

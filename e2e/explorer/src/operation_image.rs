@@ -1,0 +1,154 @@
+//! Operations about disk images and wrappers.
+
+use serde_json::{Value, json};
+use vmpool_model::{PatchKind, Verb};
+
+use crate::manifest_kubevirt::{self as kubevirt, LABEL};
+use crate::requests::{choose, delete, edit, stored_pool};
+use crate::world::World;
+
+const IMAGES: &str = "vmdiskimages.vmpool.dev";
+const WRAPPERS: &str = "wrappedvirtualmachines.vmpool.dev";
+
+/// The objects with the data of an image.
+const DATA: [&str; 4] = [
+    "datasources.cdi.kubevirt.io",
+    "volumesnapshots.snapshot.storage.k8s.io",
+    "datavolumes.cdi.kubevirt.io",
+    "persistentvolumeclaims",
+];
+
+/// One step. Numbers select an object among those that exist at that moment.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ImageOperation {
+    /// Creates an image with this name and this time to live.
+    Create(&'static str, Option<&'static str>),
+    /// Deletes an image.
+    Delete(usize),
+    /// Releases an image in spite of its references.
+    Release(usize),
+    /// Sets or removes the time to live of an image.
+    SetTimeToLive(usize, Option<&'static str>),
+    /// A user deletes an object with the data of an image. The first number selects the kind.
+    LoseData(usize, usize),
+    /// Creates a wrapper with this name for this image; with `true`, it creates a missing image.
+    CreateWrapper(&'static str, &'static str, bool),
+    /// Deletes a wrapper.
+    DeleteWrapper(usize),
+    /// Creates a machine with this name whose disk is a clone of this image.
+    CreateMachine(&'static str, &'static str),
+    /// Makes the disks of the pool clones of this image, or empty disks.
+    UseInPool(Option<&'static str>),
+}
+
+/// The source of a DataVolume that clones an image.
+fn of_image(image: &str) -> Value {
+    json!({ "kind": "DataSource", "name": image })
+}
+
+/// The spec of a machine whose disk is a clone of the image.
+fn machine(name: &str, image: &str) -> Value {
+    let disk = format!("{name}-root");
+    json!({
+        "runStrategy": "Always",
+        "dataVolumeTemplates": [{
+            "metadata": { "name": disk },
+            "spec": { "storage": {}, "sourceRef": of_image(image) },
+        }],
+        "template": {
+            "metadata": { "labels": { (LABEL): "own" } },
+            "spec": {
+                "domain": { "devices": { "disks": [kubevirt::device("root")] } },
+                "volumes": [{ "name": "root", "dataVolume": { "name": disk } }],
+            },
+        },
+    })
+}
+
+impl ImageOperation {
+    pub(crate) async fn perform(&self, world: &mut World) {
+        match self {
+            Self::Create(name, ttl) => {
+                let mut spec = json!({ "sourceType": "blank", "diskSize": "64Mi" });
+                if let Some(ttl) = ttl {
+                    spec["ttlAfterUnreferenced"] = json!(ttl);
+                }
+                let image = json!({
+                    "apiVersion": "vmpool.dev/v1alpha1", "kind": "VMDiskImage",
+                    "metadata": { "name": name }, "spec": spec,
+                });
+                world.create("vmdiskimages", image).await;
+            }
+            Self::Delete(which) => delete(world, IMAGES, *which).await,
+            Self::Release(which) => {
+                let released = json!({ "vmpool.dev/force-release": "true" });
+                patch(world, *which, json!({ "metadata": { "annotations": released } })).await;
+            }
+            Self::SetTimeToLive(which, ttl) => {
+                patch(world, *which, json!({ "spec": { "ttlAfterUnreferenced": ttl } })).await;
+            }
+            Self::LoseData(kind, which) => lose_data(world, DATA[kind % DATA.len()], *which).await,
+            Self::CreateWrapper(name, image, creates) => {
+                let mut spec = json!({
+                    "vmDiskImageRef": { "name": image },
+                    "virtualMachineTemplate": { "spec": {
+                        "runStrategy": "Always",
+                        "template": { "spec": { "domain": { "devices": {} } } },
+                    } },
+                });
+                if *creates {
+                    spec["vmDiskImageTemplate"] = json!({ "sourceType": "blank", "diskSize": "64Mi" });
+                }
+                let wrapper = json!({
+                    "apiVersion": "vmpool.dev/v1alpha1", "kind": "VirtualMachine",
+                    "metadata": { "name": name }, "spec": spec,
+                });
+                world.create("wrappedvirtualmachines", wrapper).await;
+            }
+            Self::DeleteWrapper(which) => delete(world, WRAPPERS, *which).await,
+            Self::CreateMachine(name, image) => {
+                let own = json!({
+                    "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+                    "metadata": { "name": name }, "spec": machine(name, image),
+                });
+                world.create("virtualmachines", own).await;
+            }
+            Self::UseInPool(image) => use_in_pool(world, *image).await,
+        }
+    }
+}
+
+/// Patches an image.
+async fn patch(world: &mut World, which: usize, patch: Value) {
+    let Some((name, _)) = choose(world, IMAGES, which) else { return };
+    let call = world.call(Verb::Patch(PatchKind::Merge), "vmdiskimages", &name, "", patch);
+    _ = world.do_as_user(&call).await;
+}
+
+/// Deletes an object that has the name of an image.
+async fn lose_data(world: &mut World, resource: &str, which: usize) {
+    let Some((name, _)) = choose(world, IMAGES, which) else { return };
+    let all = world.server.all(resource);
+    let found = all.iter().find(|object| object["metadata"]["name"] == *name);
+    let Some(uid) = found.and_then(|object| object["metadata"]["uid"].as_str()) else { return };
+    world.some_may_not_run = true;
+    world.user_actions.deleted.insert(uid.to_owned());
+    let plural = resource.split('.').next().unwrap_or_default();
+    let call = world.call(Verb::Delete, plural, &name, "", Value::Null);
+    _ = world.do_as_user(&call).await;
+}
+
+/// The disks of the pool get another source.
+async fn use_in_pool(world: &mut World, image: Option<&'static str>) {
+    let Some(pool) = stored_pool(world) else { return };
+    let pointer = "/spec/virtualMachineTemplate/spec/dataVolumeTemplates";
+    let Some(Value::Array(mut templates)) = pool.pointer(pointer).cloned() else { return };
+    world.some_may_not_run = true;
+    for template in &mut templates {
+        template["spec"] = match image {
+            Some(image) => json!({ "storage": {}, "sourceRef": of_image(image) }),
+            None => kubevirt::disk("root")["spec"].clone(),
+        };
+    }
+    edit(world, json!({ "virtualMachineTemplate": { "spec": { "dataVolumeTemplates": templates } } })).await;
+}

@@ -1,0 +1,260 @@
+//! I11: an image that is referenced is never deleted, and no wrapper gets a machine before its image was ready.
+//!
+//! The check has its own idea of a reference, and shares no code with the controller. It looks at one change after the other,
+//! in the order of the store.
+//!
+//! | reference | from | until |
+//! | --- | --- | --- |
+//! | a wrapper | its status has the UID of the image | it names another one, or is gone |
+//! | a machine, a pool, a stored revision of a pool | a DataVolume template names an object of the image | the same |
+//! | a clone | its source is the snapshot or the claim of the image | it ends, or is gone |
+//!
+//! A reference holds the image if it was stored before the deletion timestamp of the image. A bound wrapper always does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use vmpool_api::diskimage::{GROUP, WRAPPERS, annotations::FORCE_RELEASE};
+
+use super::Violation;
+use crate::object::Object;
+
+/// The groups and resources of the objects with the data of an image.
+const DATA: [&str; 3] =
+    ["datasources.cdi.kubevirt.io", "volumesnapshots.snapshot.storage.k8s.io", "datavolumes.cdi.kubevirt.io"];
+
+/// One change of one object.
+#[derive(Debug, Clone, Copy)]
+pub struct ImageChange<'c> {
+    /// The resource with its group, for example `vmdiskimages.vmpool.dev`.
+    pub resource: &'c str,
+    /// The object after the change; for a removal, its last state.
+    pub object: &'c Object,
+    /// Whether the change removed the object from the store.
+    pub removed: bool,
+    /// The revision of the store.
+    pub revision: u64,
+}
+
+/// Namespace and name of an image.
+type Key = (String, String);
+
+#[derive(Debug)]
+struct Image {
+    key: Key,
+    /// When its deletion timestamp was set.
+    marked: Option<u64>,
+    released: bool,
+    was_ready: bool,
+}
+
+/// Why an object holds an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    /// It names the image since this revision.
+    Since(u64),
+    /// It is a bound wrapper.
+    Bound,
+}
+
+/// An object that names images.
+#[derive(Debug, Default)]
+struct Referrer {
+    /// For messages.
+    title: String,
+    /// The images that it names, by their names.
+    named: BTreeMap<Key, u64>,
+    /// On wrappers: the UID of the image in its status.
+    mark: Option<(String, Hold)>,
+}
+
+/// The images and what refers to them.
+#[derive(Debug, Default)]
+pub struct ImageReferences {
+    images: BTreeMap<String, Image>,
+    /// By UID.
+    referrers: BTreeMap<String, Referrer>,
+    /// The UIDs of the wrappers.
+    wrappers: BTreeSet<String>,
+    /// Objects with the data of an image that exist and are not being deleted, by UID.
+    data: BTreeSet<String>,
+}
+
+impl ImageReferences {
+    /// Reads a change. Returns the violations that it is. Deletions of the objects in `by_users` are not the controller's.
+    pub fn observe(&mut self, change: ImageChange<'_>, by_users: &BTreeSet<String>) -> Vec<Violation> {
+        let ImageChange { resource, object, removed, revision } = change;
+        let mut found = Vec::new();
+        match resource {
+            "virtualmachines.kubevirt.io" => {
+                found.extend(self.early_machine(change));
+                self.set_referrer(change, templates(object.at("/spec")));
+            }
+            "virtualmachinepools.pool.kubevirt.io" => {
+                self.set_referrer(change, templates(object.at("/spec/virtualMachineTemplate/spec")));
+            }
+            "controllerrevisions.apps" => {
+                self.set_referrer(change, templates(object.at("/data/virtualMachineTemplate/spec")));
+            }
+            _ if resource == format!("{WRAPPERS}.{GROUP}") => self.set_wrapper(change),
+            _ if resource == format!("vmdiskimages.{GROUP}") => {
+                found.extend(self.set_image(change));
+            }
+            _ if DATA.contains(&resource) => {
+                if resource.starts_with("datavolumes.") {
+                    let ended = ["Succeeded", "Failed"].contains(&object.phase());
+                    let source = if ended { Vec::new() } else { vec![object.at("/spec")] };
+                    self.set_referrer(change, source);
+                }
+                if removed || object.is_terminating() {
+                    let was_there = self.data.remove(object.uid());
+                    if was_there && !by_users.contains(object.uid()) {
+                        let what = format!("{resource} {}", object.name());
+                        found.extend(self.loss(object.owner_uid(), &what, revision));
+                    }
+                } else {
+                    self.data.insert(object.uid().to_owned());
+                }
+            }
+            _ => {}
+        }
+        found
+    }
+
+    /// The objects that hold an image.
+    pub fn holders(&self, image: &str) -> Vec<&str> {
+        let Some(Image { key, marked, .. }) = self.images.get(image) else { return Vec::new() };
+        let holds = |hold: Hold| match hold {
+            Hold::Bound => true,
+            Hold::Since(revision) => marked.is_none_or(|marked| revision < marked),
+        };
+        let all = self.referrers.values().filter(|referrer| {
+            let by_name = referrer.named.get(key).is_some_and(|since| holds(Hold::Since(*since)));
+            by_name || referrer.mark.as_ref().is_some_and(|(uid, hold)| uid == image && holds(*hold))
+        });
+        all.map(|referrer| referrer.title.as_str()).collect()
+    }
+
+    /// Whether a user has released the image in spite of its references.
+    pub fn is_released(&self, image: &str) -> bool {
+        self.images.get(image).is_some_and(|image| image.released)
+    }
+
+    fn set_image(&mut self, change: ImageChange<'_>) -> Option<Violation> {
+        let object = change.object;
+        let known = self.images.get(object.uid());
+        let image = Image {
+            key: (object.namespace().to_owned(), object.name().to_owned()),
+            marked: known
+                .and_then(|known| known.marked)
+                .or(object.is_terminating().then_some(change.revision)),
+            released: object.annotation(FORCE_RELEASE) == Some("true"),
+            was_ready: known.is_some_and(|known| known.was_ready) || object.phase() == "Ready",
+        };
+        self.images.insert(object.uid().to_owned(), image);
+        if !change.removed {
+            return None;
+        }
+        let found = self.loss(object.uid(), "the image", change.revision);
+        self.images.remove(object.uid());
+        found
+    }
+
+    /// The image loses an object with its data, or itself. Before its deletion it may: its data is imported again.
+    fn loss(&self, image: &str, what: &str, revision: u64) -> Option<Violation> {
+        let Image { key: (_, name), marked, released, .. } = self.images.get(image)?;
+        let holders = self.holders(image);
+        (marked.is_some() && !released && !holders.is_empty()).then(|| Violation {
+            invariant: "I11",
+            what: format!(
+                "{what} of image {name} was deleted at revision {revision}, and these refer to the image: {}",
+                holders.join(", ")
+            ),
+        })
+    }
+
+    fn set_referrer(&mut self, change: ImageChange<'_>, sources: Vec<&Value>) {
+        let uid = change.object.uid();
+        let former = self.referrers.remove(uid).unwrap_or_default();
+        let namespace = change.object.namespace();
+        let names = sources.into_iter().filter_map(|source| image_of(source, namespace));
+        let since = |key: Key| {
+            let revision = former.named.get(&key).copied().unwrap_or(change.revision);
+            (key, revision)
+        };
+        let named: BTreeMap<Key, u64> = names.map(since).collect();
+        if !change.removed && !named.is_empty() {
+            let title = title(change);
+            self.referrers.insert(uid.to_owned(), Referrer { title, named, mark: None });
+        }
+    }
+
+    fn set_wrapper(&mut self, change: ImageChange<'_>) {
+        let object = change.object;
+        let former = self.referrers.remove(object.uid()).and_then(|former| former.mark);
+        if change.removed {
+            self.wrappers.remove(object.uid());
+        } else {
+            self.wrappers.insert(object.uid().to_owned());
+        }
+        let uid = object.text("/status/vmDiskImage/uid");
+        if change.removed || uid.is_empty() {
+            return;
+        }
+        let hold = match former {
+            _ if object.at("/status/vmDiskImage/bound") == true => Hold::Bound,
+            Some((known, Hold::Since(revision))) if known == uid => Hold::Since(revision),
+            _ => Hold::Since(change.revision),
+        };
+        let mark = Some((uid.to_owned(), hold));
+        let referrer = Referrer { title: title(change), named: BTreeMap::new(), mark };
+        self.referrers.insert(object.uid().to_owned(), referrer);
+    }
+
+    /// A machine whose wrapper is not bound to an image that was ready. The garbage collector deletes one without its wrapper,
+    /// whose create arrived late.
+    fn early_machine(&self, change: ImageChange<'_>) -> Option<Violation> {
+        let object = change.object;
+        let is_new = !change.removed && !self.referrers.contains_key(object.uid());
+        let owner = object.at("/metadata/ownerReferences/0");
+        let is_wrapped = owner["controller"] == true
+            && owner["apiVersion"].as_str().is_some_and(|version| version.starts_with(GROUP));
+        if !is_new || !is_wrapped || !self.wrappers.contains(object.owner_uid()) {
+            return None;
+        }
+        let wrapper = self.referrers.get(object.owner_uid());
+        let image = wrapper.and_then(|wrapper| match &wrapper.mark {
+            Some((image, Hold::Bound)) => Some(image),
+            _ => None,
+        });
+        let was_ready = |image: &String| self.images.get(image).is_none_or(|image| image.was_ready);
+        (!image.is_some_and(was_ready)).then(|| Violation {
+            invariant: "I11",
+            what: format!(
+                "machine {} was created at revision {} before its wrapper was bound to a ready image",
+                object.name(),
+                change.revision
+            ),
+        })
+    }
+}
+
+fn title(change: ImageChange<'_>) -> String {
+    format!("{} {}", change.resource, change.object.name())
+}
+
+/// The specs of the DataVolume templates.
+fn templates(spec: &Value) -> Vec<&Value> {
+    spec["dataVolumeTemplates"].as_array().into_iter().flatten().map(|template| &template["spec"]).collect()
+}
+
+/// The image whose DataSource, snapshot or claim a DataVolume clones.
+fn image_of(spec: &Value, namespace: &str) -> Option<Key> {
+    let sources = [&spec["sourceRef"], &spec["source"]["snapshot"], &spec["source"]["pvc"]];
+    let source = sources.into_iter().find(|source| source.is_object())?;
+    let namespace = source["namespace"].as_str().unwrap_or(namespace);
+    Some((namespace.to_owned(), source["name"].as_str()?.to_owned()))
+}
+
+#[cfg(test)]
+mod tests;
