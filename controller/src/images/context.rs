@@ -45,6 +45,8 @@ pub(super) struct Context {
     pub(super) imports: Mutex<Imports>,
     /// UIDs of the images for which an event says that they wait for their turn.
     pub(super) waiting: Mutex<HashSet<String>>,
+    /// UIDs of the images whose deletion may proceed: a list that began after the deletion timestamp contained no reference.
+    pub(super) released: Mutex<HashSet<String>>,
     /// The metrics, if they are exported.
     pub(super) metrics: Option<Arc<Metrics>>,
     /// Number of first lists that are not complete.
@@ -83,6 +85,7 @@ impl Context {
             store: Mutex::new(store),
             imports: Mutex::default(),
             waiting: Mutex::default(),
+            released: Mutex::default(),
             metrics: None,
             unlisted: AtomicUsize::new(0),
             gate: ImageGate::default(),

@@ -47,6 +47,7 @@ async fn pass(context: &Context, key: &Key) -> Requeue {
         context.imports.lock().remove(key);
         return Requeue::Never;
     };
+    recall_release(context, &mut facts);
     let turn = turn(context, &facts.image);
     let mut plan = plan_of(context, &facts, turn, false);
     let mut is_live = false;
@@ -57,7 +58,10 @@ async fn pass(context: &Context, key: &Key) -> Requeue {
         }
         if plan.reads.references {
             match context.read_references(&facts.image).await {
-                Ok(counted) => facts.counted = counted,
+                Ok(counted) => {
+                    facts.counted = counted;
+                    note_release(context, &facts);
+                }
                 Err(error) => {
                     let error = with_causes(&error);
                     tracing::warn!(image = %key, error, "references cannot be counted, so nothing is removed");
@@ -78,6 +82,24 @@ async fn pass(context: &Context, key: &Key) -> Requeue {
         plan = plan_of(context, &facts, turn, is_live);
     }
     carry_out(context, &facts, plan, is_live, turn).await
+}
+
+/// One list decides about a deletion. While the objects of the image disappear, its passes do not list again, unless the
+/// caches show a reference.
+fn recall_release(context: &Context, facts: &mut Facts) {
+    let mut released = context.released.lock();
+    let uid = &facts.image.uid;
+    if !facts.image.deleting || !facts.counted.references.counts.is_zero() {
+        released.remove(uid);
+    } else if released.contains(uid) {
+        facts.counted.references.live = true;
+    }
+}
+
+fn note_release(context: &Context, facts: &Facts) {
+    if facts.image.deleting && facts.counted.references.counts.is_zero() {
+        context.released.lock().insert(facts.image.uid.clone());
+    }
 }
 
 /// Whether the queue lets the image start its import.
@@ -122,6 +144,7 @@ async fn carry_out(context: &Context, facts: &Facts, mut plan: Plan, is_live: bo
                 }
                 publish(context, facts, plan.events);
                 context.imports.lock().remove(&image.key);
+                context.released.lock().remove(&image.uid);
                 return Requeue::After(context.settings.resync);
             }
             Applied::Outdated => return Requeue::After(AGAIN),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::ImageSettings;
 use crate::options::PlatformName;
-use crate::testing::{NAMESPACE, World};
+use crate::testing::{NAMESPACE, Verb, World};
 
 const IMAGES: &str = "vmdiskimages.vmpool.dev";
 const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
@@ -64,11 +64,12 @@ impl World {
         );
         self.server.edit(VOLUMES, name, |volume| volume["status"] = json!({ "phase": "Succeeded" }));
         self.advance(SECOND).await;
-        let content = json!({ "metadata": { "name": "content" }, "spec": {
-            "volumeSnapshotRef": { "namespace": NAMESPACE, "name": name } } });
-        self.server.create(CONTENTS, content);
+        let content = format!("content-{name}");
+        let reference = json!({ "namespace": NAMESPACE, "name": name });
+        let object = json!({ "metadata": { "name": content }, "spec": { "volumeSnapshotRef": reference } });
+        self.server.create(CONTENTS, object);
         self.server.edit(SNAPSHOTS, name, |snapshot| {
-            snapshot["status"] = json!({ "readyToUse": true, "boundVolumeSnapshotContentName": "content" });
+            snapshot["status"] = json!({ "readyToUse": true, "boundVolumeSnapshotContentName": content });
         });
         self.advance(SECOND).await;
     }
@@ -143,6 +144,82 @@ async fn a_grant_wakes_the_pools_that_wait_for_it() {
     assert_eq!(world.server.all(MACHINES).len(), 2);
 }
 
+/// A stopped machine whose disk is a clone of this image.
+fn machine(name: &str, image: &str) -> Value {
+    let template = json!({ "metadata": { "name": format!("{name}-root") },
+        "spec": { "storage": {}, "sourceRef": { "kind": "DataSource", "name": image } } });
+    json!({
+        "metadata": { "name": name, "namespace": NAMESPACE },
+        "spec": { "runStrategy": "Halted", "dataVolumeTemplates": [template],
+            "template": { "spec": { "domain": { "devices": {} } } } },
+    })
+}
+
+/// The kinds that can refer to an image, and those that permit references.
+const LISTED: [&str; 6] = [
+    "wrappedvirtualmachines",
+    "virtualmachines",
+    "virtualmachinepools",
+    "controllerrevisions",
+    "datavolumes",
+    "vmdiskimagegrants",
+];
+
+#[tokio::test]
+async fn references_are_counted_without_requests_and_listed_once_before_a_deletion() {
+    const COUNT: usize = 30;
+    let mut world = with_images();
+    world.images.as_mut().unwrap().limits.max_concurrent_syncs = COUNT;
+    let names: Vec<String> = (0..COUNT).map(|number| format!("image-{number:02}")).collect();
+    for name in &names {
+        world.create_image(name);
+    }
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    for name in &names {
+        world.finish_import(name).await;
+    }
+    world.advance(10 * SECOND).await;
+    // Counting reads nothing: it writes the status of the images whose counts have changed.
+    world.server.take_log();
+    for name in &names {
+        for number in 0..10 {
+            world.server.create(MACHINES, machine(&format!("{name}-{number}"), name));
+        }
+    }
+    world.advance(10 * SECOND).await;
+    let log = world.server.take_log();
+    let requests: Vec<String> = log.iter().map(ToString::to_string).collect();
+    assert!(
+        log.iter().all(|call| call.resource == "vmdiskimages" && call.subresource == "status"),
+        "{requests:?}"
+    );
+    assert!(log.len() <= 2 * COUNT, "{} writes for {COUNT} images", log.len());
+    for name in &names {
+        assert_eq!(world.server.get(IMAGES, name).unwrap()["status"]["referenceCount"], 10);
+    }
+    world.advance(Duration::from_mins(4)).await;
+    assert_eq!(world.server.take_log().len(), 0, "a settled world causes requests");
+    // While the caches show a reference, a deletion lists nothing.
+    world.server.delete(IMAGES, &names[0]);
+    world.advance(10 * SECOND).await;
+    let log = world.server.take_log();
+    assert!(log.iter().all(|call| call.verb != Verb::List));
+    // When they show none, each kind is listed once, although the image gets several passes until its objects are gone.
+    for number in 0..10 {
+        world.server.delete(MACHINES, &format!("{}-{number}", names[0]));
+    }
+    for _ in 0..5 {
+        world.advance(SECOND).await;
+        world.server.collect_garbage();
+    }
+    assert_eq!(world.server.get(IMAGES, &names[0]), None);
+    let log = world.server.take_log();
+    let lists: Vec<&str> =
+        log.iter().filter(|call| call.verb == Verb::List).map(|call| &*call.resource).collect();
+    assert_eq!(lists, LISTED);
+}
+
 #[tokio::test]
 async fn metrics_describe_imports_and_restorations() {
     let mut world = with_images();
@@ -196,9 +273,9 @@ async fn metrics_describe_references_and_removals_by_age() {
     world.finish_import("debian").await;
     let references =
         |kind: &str| format!(r#"vmpool_vmdi_references{{namespace="team-a",name="debian",kind="{kind}"}}"#);
-    assert_eq!(world.series(&references("VirtualMachine")), 2);
-    assert_eq!(world.series(&references("VirtualMachinePool")), 1);
-    assert_eq!(world.series(&references("DataVolume")), 0);
+    assert_eq!(world.series(&references("machines")), 2);
+    assert_eq!(world.series(&references("pools")), 1);
+    assert_eq!(world.series(&references("clones")), 0);
     assert!(!world.metrics.page().contains("vmpool_vmdi_unreferenced_since_timestamp_seconds{"));
     world.server.delete(POOLS, "web");
     for _ in 0..3 {

@@ -57,11 +57,11 @@ words!(
     /// The kind of the objects that refer to an image.
     pub(crate) ReferrerLabel {
         /// Machines and wrappers.
-        Machines => "VirtualMachine",
+        Machines => "machines",
         /// Pools.
-        Pools => "VirtualMachinePool",
+        Pools => "pools",
         /// Unfinished clones that belong to no counted machine.
-        Clones => "DataVolume",
+        Clones => "clones",
     }
 );
 

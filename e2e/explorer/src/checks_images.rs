@@ -10,7 +10,7 @@ const IMAGES: &str = "vmdiskimages.vmpool.dev";
 const WRAPPERS: &str = "wrappedvirtualmachines.vmpool.dev";
 const MACHINES: &str = "virtualmachines.kubevirt.io";
 
-/// Whether an image has everything that machines clone.
+/// Whether machines can clone an image, and may begin to.
 fn is_ready(image: &Value) -> bool {
     image["status"]["phase"] == "Ready" && image["metadata"]["deletionTimestamp"].is_null()
 }

@@ -107,9 +107,13 @@ fn a_corrupt_image_fails_and_a_new_value_of_the_annotation_starts_it_again() {
 fn images_are_imported_in_their_order_and_no_more_than_the_limit_at_a_time() {
     with_images("image-queue", &["--disk-image-max-concurrent-syncs=2"], async |world| {
         let names = ["a", "b", "c", "d", "e"];
+        // No import ends before the last image waits.
+        world.hold(Some("never")).await?;
         for name in names {
             world.place.put(blank(name)).await?;
         }
+        world.until_reasons("e", &["WaitingToSync"]).await?;
+        world.hold(None).await?;
         let mut most = 0;
         loop {
             let mut phases = Vec::new();
@@ -124,7 +128,6 @@ fn images_are_imported_in_their_order_and_no_more_than_the_limit_at_a_time() {
                 break;
             }
         }
-        world.until_reasons("e", &["WaitingToSync"]).await?;
         ensure!(world.count("create datavolumes")? == names.len());
         world.is_settled().await
     });

@@ -128,15 +128,22 @@ fn machines_pools_and_clones_hold_an_image_until_the_last_of_them_is_gone() {
         world.delete(VOLUME.0, VOLUME.1, "copy").await?;
         world.until_counts("debian", (1, 0, 0)).await?;
         ensure!(place.object(SNAPSHOT_API_VERSION, "VolumeSnapshot", "debian").await?.is_some());
+        let kinds = [
+            "wrappedvirtualmachines",
+            "virtualmachines",
+            "virtualmachinepools",
+            "controllerrevisions",
+            "datavolumes",
+        ];
+        let lists =
+            || kinds.iter().map(|kind| world.count(&format!("list {kind}"))).collect::<Result<Vec<_>>>();
+        let before = lists()?;
         world.delete(MACHINE.0, MACHINE.1, "web").await?;
-        // then the image is deleted with all its objects, after a list of every kind that can refer to it.
+        // then the image is deleted with all its objects, after one list of every kind that can refer to it.
         world.until_nothing_is_left("debian").await?;
         world.until_reasons("debian", &["DeletionUnblocked"]).await?;
-        for kind in
-            ["wrappedvirtualmachines", "virtualmachines", "virtualmachinepools", "controllerrevisions"]
-        {
-            ensure!(world.count(&format!("list {kind}"))? > 0, "{kind}");
-        }
+        let since: Vec<usize> = lists()?.iter().zip(before).map(|(now, before)| now - before).collect();
+        ensure!(since == [1; 5], "{kinds:?} were listed {since:?} times");
         // A successor of the same name meets no leftovers.
         place.put(blank("debian")).await?;
         world.until_ready("debian").await.map(drop)
