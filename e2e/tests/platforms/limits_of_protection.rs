@@ -7,7 +7,7 @@ use vmpool_e2e::world::condition::{Condition, has_machine, not, ready_replicas};
 use vmpool_e2e::world::{Deletion, Policy, SETTLE};
 use vmpool_engine::protection::RESTARTING;
 use vmpool_installation::programs::Accounts;
-use vmpool_invariants::object::Kind;
+use vmpool_invariants::object::{Kind, Object};
 use vmpool_invariants::platform::PlatformName;
 
 use crate::on;
@@ -134,8 +134,26 @@ fn a_machine_cannot_be_claimed_while_it_restarts() {
         let claimed = pool.claim("a").with("waitSeconds", json!(20)).send().await?;
         ensure!(claimed.code == 201, "{claimed}");
         ensure!(machine(&pool, &uid_in(&claimed)?).await?.uid() == only.uid(), "{claimed}");
+        ensure!(pool.release("a", only.uid(), "Keep").send().await?.is_success());
+        // A controller that has marked the machine and is killed before the restart leaves a machine that is ready. It cannot be
+        // claimed either, until the next leader has completed the restart.
+        world.controller()?.kill();
+        let revision = only_revision(&world.get(Kind::Machine, only.name()).await?)?;
+        annotate(world, &only, RESTARTING, json!(revision)).await?;
+        pool.until(ready_replicas(1)).await?;
+        let refused = pool.claim("b").send().await?;
+        ensure!(refused.code == 409 && refused.body["reason"] == "NoMachineAvailable", "{refused}");
+        world.controller()?.restart().await?;
+        pool.until(marked(only.uid(), false)).await?;
+        let claimed = pool.claim("b").with("waitSeconds", json!(20)).send().await?;
+        ensure!(claimed.code == 201, "{claimed}");
         Ok(())
     });
+}
+
+fn only_revision(machine: &Object) -> anyhow::Result<String> {
+    let revision = machine.label("kubevirt.io/vm-pool-revision-name").context("no revision")?;
+    Ok(revision.to_owned())
 }
 
 fn instance(name: &str) -> [&str; 5] {
