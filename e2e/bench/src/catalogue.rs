@@ -168,7 +168,57 @@ pub(crate) const MANY: &[Entry] = &[
     entry("status_writes", "", "Writes of the pools' statuses during that time."),
 ];
 
+/// Figures of many disk images.
+pub(crate) const IMAGES: &[Entry] = &[
+    entry("images", "", "Disk images."),
+    entry("references_per_image", "", "Stopped machines that clone each image."),
+    entry(
+        "synced_seconds",
+        "s",
+        "With the simulator: from the first image's creation until all images are ready.",
+    ),
+    entry(
+        "images_rss_mib",
+        "MiB",
+        "Resident memory of the controller's process with all images ready, and without references.",
+    ),
+    entry("reference_creates_seconds", "s", "Until the benchmark has created all machines."),
+    entry(
+        "counted_seconds",
+        "s",
+        "From the last machine's creation until the status of each image shows its count.",
+    ),
+    entry(
+        "count_cpu_seconds_per_1000",
+        "s",
+        "Processor time of the controller's process per 1000 references, until requests stop.",
+    ),
+    entry(
+        "status_writes_per_reference",
+        "",
+        "Writes of the images' statuses during that time, per reference.",
+    ),
+    entry("count_reads", "", "Reads and lists of kinds that can refer to an image, during that time."),
+    entry(
+        "images_referenced_rss_mib",
+        "MiB",
+        "Resident memory of the controller's process with all references.",
+    ),
+    entry("images_peak_rss_mib", "MiB", "Its maximum until then."),
+    entry(
+        "images_settled_requests",
+        "",
+        "Requests for images, their objects, machines and events during SETTLE in the settled state, from all clients, without watches and leases.",
+    ),
+    entry("lists_while_referenced", "", "Lists after the deletion of an image to which machines refer."),
+    entry(
+        "lists_of_deletion",
+        "",
+        "Lists after the last reference to it is gone: one for each of six kinds.",
+    ),
+];
+
 /// The figure with this name.
 pub(crate) fn find(key: &str) -> Option<&'static Entry> {
-    ONE.iter().chain(MANY).find(|entry| entry.key == key)
+    ONE.iter().chain(MANY).chain(IMAGES).find(|entry| entry.key == key)
 }

@@ -27,7 +27,7 @@ const PROGRESS: i64 = 1000;
 pub(crate) async fn measure(lab: &Lab, options: &Options, report: &mut Report) -> anyhow::Result<()> {
     let members = options.members();
     lab.step(&format!("with the simulator on, 0 -> {members} ready"));
-    let platform = format!("--platform={}", options.platform);
+    let platform = format!("--platform={}", options.platform());
     let simulator = Simulator::start_with(lab.cluster(), &[&platform]).await?;
     lab.namespace(NAMESPACE).await?;
     let controller = lab.controller(NAMESPACE, "first").await?;
@@ -63,7 +63,7 @@ pub(crate) async fn measure(lab: &Lab, options: &Options, report: &mut Report) -
 
 /// The limit of the memory for machines with their instances, which exist on KubeVirt only.
 fn rss_limit(options: &Options) -> Option<Limit> {
-    match (options.platform, options.members()) {
+    match (options.platform(), options.members()) {
         (PlatformName::KubeVirt, ..=1_000) => Some(Limit::AtMost(36.0)),
         (PlatformName::KubeVirt, ..=10_000) => Some(Limit::AtMost(160.0)),
         _ => None,

@@ -10,6 +10,7 @@ use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use vmpool_installation::installation::{cluster_options, install_without_simulator, kubevirt_definitions};
 use vmpool_installation::programs::{Accounts, Chart, Controller, ControllerOptions};
+use vmpool_installation::workspace_root;
 use vmpool_invariants::object::Kind;
 use vmpool_invariants::platform::PlatformName;
 use vmpool_test_cluster::control_plane::{
@@ -48,14 +49,23 @@ impl Lab {
         let begin = Instant::now();
         println!("[  0.0 s] starting the control plane");
         let mut cluster = ClusterOptions { audit: AuditLog::Off, ..cluster_options("bench") };
-        if options.platform == PlatformName::KubeVirt {
+        let platform = options.platform();
+        if platform == PlatformName::KubeVirt {
             cluster.manifests.extend(kubevirt_definitions());
         }
+        let mut controller_args = vec![format!("--platforms={platform}")];
+        let mut chart = Chart::stored()?;
+        if let Some(images) = options.images {
+            cluster.manifests.push(workspace_root().join("api/crds/diskimage"));
+            let values = ["platforms.kubevirt.enabled=true", "featureGates.DiskImages=true"];
+            chart = Chart::render(&values.map(str::to_owned)).await?;
+            controller_args.push("--feature-gates=VirtualMachinePool=true,DiskImages=true".to_owned());
+            controller_args.push(format!("--disk-image-max-concurrent-syncs={images}"));
+        }
         let cluster = ControlPlane::start(cluster).await?;
-        let accounts = install_without_simulator(&Chart::stored()?, &cluster).await?;
-        let mut controller_args = vec![format!("--platforms={}", options.platform)];
+        let accounts = install_without_simulator(&chart, &cluster).await?;
         controller_args.extend(options.controller_args());
-        let (platform, disks) = (options.platform, options.disks());
+        let disks = options.disks();
         Ok(Self { cluster, accounts, platform, disks, controller_args, begin })
     }
 
@@ -204,10 +214,15 @@ pub(crate) fn is_write_of_controller(key: &RequestKey) -> bool {
     key.is_write() && is_of_platform(key) && !is_scale_request(key)
 }
 
-/// Whether a request is for a kind of a platform, or for stored revisions.
+/// The groups of disk images and their snapshots.
+const IMAGE_GROUPS: [&str; 2] = ["vmpool.dev", "snapshot.storage.k8s.io"];
+
+/// Whether a request is for a kind of a platform, for disk images, or for stored revisions.
 fn is_of_platform(key: &RequestKey) -> bool {
     let groups = [PlatformName::Dvp, PlatformName::KubeVirt].map(PlatformName::groups);
-    groups.concat().contains(&&*key.group) || key.resource == "controllerrevisions"
+    groups.concat().contains(&&*key.group)
+        || IMAGE_GROUPS.contains(&&*key.group)
+        || key.resource == "controllerrevisions"
 }
 
 /// Whether the request comes from the benchmark itself.

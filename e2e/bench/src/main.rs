@@ -4,6 +4,7 @@ mod bare;
 mod catalogue;
 mod converge;
 mod failover;
+mod images;
 mod lab;
 mod load;
 mod manifest;
@@ -55,16 +56,17 @@ async fn main() -> ExitCode {
 }
 
 async fn bench(options: &Options, report: &mut Report) -> anyhow::Result<()> {
-    let is_kubevirt = options.platform == PlatformName::KubeVirt;
+    let is_kubevirt = options.platform() == PlatformName::KubeVirt;
     anyhow::ensure!(
         !is_kubevirt || options.pools.is_none(),
         "many pools are measured with PLATFORM=dvp only"
     );
     let lab = Lab::start(options).await?;
-    let measured = match options.pools {
-        None if is_kubevirt => one::measure::<KubeVirt>(&lab, options, report).await,
-        None => one::measure::<Dvp>(&lab, options, report).await,
-        Some(pools) => many::measure(&lab, pools, options, report).await,
+    let measured = match (options.images, options.pools) {
+        (Some(count), _) => images::measure(&lab, count, options, report).await,
+        (None, None) if is_kubevirt => one::measure::<KubeVirt>(&lab, options, report).await,
+        (None, None) => one::measure::<Dvp>(&lab, options, report).await,
+        (None, Some(pools)) => many::measure(&lab, pools, options, report).await,
     };
     if measured.is_err() {
         lab.keep_logs();

@@ -16,6 +16,8 @@ use vmpool_invariants::platform::PlatformName;
 /// With --pools: many pools, with changes at a steady rate. The benchmark measures how long each change takes to show
 /// in its pool's status. The figures are written to target/bench/pools.json.
 ///
+/// With --images: many disk images, each with some references. The figures are written to target/bench/images.json.
+///
 /// With --platform=kubevirt: one large pool of KubeVirt, whose figures are written to target/bench/kubevirt.json.
 ///
 /// docs/benchmarks.md explains every figure.
@@ -24,7 +26,7 @@ use vmpool_invariants::platform::PlatformName;
 pub(crate) struct Options {
     /// The platform of the pools: dvp or kubevirt
     #[arg(long, env = "PLATFORM", value_name = "NAME", default_value_t)]
-    pub(crate) platform: PlatformName,
+    platform: PlatformName,
 
     /// Machines of the pool, or of each pool with --pools. Default: 1000, or 100 with --pools
     #[arg(long, env = "MEMBERS", value_name = "COUNT", value_parser = positive)]
@@ -65,6 +67,14 @@ pub(crate) struct Options {
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rate: u32,
 
+    /// Measure this many disk images instead of pools
+    #[arg(long, env = "IMAGES", value_name = "COUNT", value_parser = positive, conflicts_with = "pools")]
+    pub(crate) images: Option<usize>,
+
+    /// With --images: machines that refer to each image
+    #[arg(long, env = "REFERENCES", value_name = "COUNT", default_value_t = 10, requires = "images")]
+    pub(crate) references: usize,
+
     /// Additional flags for the controller, separated by spaces
     #[arg(
         long,
@@ -81,6 +91,11 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// The platform of the pools. Only KubeVirt has disk images.
+    pub(crate) fn platform(&self) -> PlatformName {
+        if self.images.is_some() { PlatformName::KubeVirt } else { self.platform }
+    }
+
     /// Machines per pool.
     pub(crate) fn members(&self) -> usize {
         self.members.unwrap_or(if self.pools.is_some() { 100 } else { 1000 })
@@ -88,11 +103,14 @@ impl Options {
 
     /// Disks of each machine.
     pub(crate) fn disks(&self) -> usize {
-        self.disks.unwrap_or(usize::from(self.platform == PlatformName::Dvp))
+        self.disks.unwrap_or(usize::from(self.platform() == PlatformName::Dvp))
     }
 
     /// The name of the file with the figures.
     pub(crate) fn file(&self) -> &'static str {
+        if self.images.is_some() {
+            return "images.json";
+        }
         match (self.platform, self.pools) {
             (PlatformName::Dvp, None) => "latest.json",
             (PlatformName::Dvp, Some(_)) => "pools.json",

@@ -26,6 +26,7 @@ fn the_page_has_the_same_tables() {
     let expected: Vec<String> = ONE
         .iter()
         .chain(MANY)
+        .chain(IMAGES)
         .map(|entry| format!("| `{}` | {} | {} |", entry.key, unit(entry), entry.meaning))
         .collect();
     assert_eq!(rows(&page, "| Figure | Unit | Meaning |"), expected);
@@ -33,8 +34,8 @@ fn the_page_has_the_same_tables() {
 
 #[test]
 fn names_of_figures_are_unique() {
-    let names: BTreeSet<&str> = ONE.iter().chain(MANY).map(|entry| entry.key).collect();
-    assert_eq!(names.len(), ONE.len() + MANY.len());
+    let names: BTreeSet<&str> = ONE.iter().chain(MANY).chain(IMAGES).map(|entry| entry.key).collect();
+    assert_eq!(names.len(), ONE.len() + MANY.len() + IMAGES.len());
 }
 
 #[test]

@@ -110,7 +110,7 @@ pub(super) fn add(options: &Options, raw: &[Run], ups: &[Up], downs: &[Down], re
 
 /// The disks of each machine that the controller creates.
 fn created_disks(options: &Options) -> usize {
-    match options.platform {
+    match options.platform() {
         PlatformName::Dvp => options.disks(),
         PlatformName::KubeVirt => 0,
     }
