@@ -18,7 +18,8 @@ pub(super) struct Wrapped {
     machines: Table<StoredMachine>,
     /// The DataVolumes of the machines of wrappers.
     disks: Table<StoredDisk>,
-    /// The disk and the claim of each wrapper, by their UIDs, as the last pass saw them.
+    /// The disk and the claim of each wrapper, by their UIDs, as the last pass saw them. A new leader knows none, so it does not
+    /// report a disk that was lost before. That is enough, because only an event and a counter depend on it.
     known_disks: BTreeMap<Key, (String, Option<String>)>,
     touched: BTreeSet<Key>,
 }

@@ -254,6 +254,18 @@ async fn refusal(place: &Place<'_>, (meaning, user, method, path, body, _): &Att
     Ok(format!("{} {causes:?}", status.message))
 }
 
+/// The guide has a row for each attack.
+pub(crate) fn documented<'a>(attacks: impl Iterator<Item = &'a str>) -> Result<()> {
+    let guide = std::fs::read_to_string(workspace_root().join("docs/disk-images.md"))?;
+    for meaning in attacks {
+        ensure!(
+            guide.contains(&format!("| {meaning} | ")),
+            "docs/disk-images.md lacks the attack: {meaning}"
+        );
+    }
+    Ok(())
+}
+
 #[test]
 fn every_attack_on_images_of_another_namespace_is_refused() {
     run_to_end(async {
@@ -288,6 +300,7 @@ fn every_attack_on_images_of_another_namespace_is_refused() {
         let mut accepted = Vec::new();
         let attacks: Vec<Attack> = creations().into_iter().chain(changes()).collect();
         ensure!(attacks.len() >= 20, "only {} attacks", attacks.len());
+        documented(attacks.iter().map(|attack| attack.0))?;
         for attack in &attacks {
             match refusal(&place, attack).await {
                 Ok(text) if text.contains(attack.5) && !text.contains("hunter2") => {}

@@ -17,6 +17,7 @@ use vmpool_installation::workspace_root;
 use vmpool_test_cluster::control_plane::ControlPlane;
 use vmpool_test_cluster::deadline::Deadline;
 
+use crate::image_attacks::documented;
 use crate::{Place, run_to_end};
 
 const IMAGE: (&str, &str) = (API_VERSION, "VMDiskImage");
@@ -200,6 +201,7 @@ fn without_a_grant_no_object_of_another_namespace_counts_clones_or_creates() {
         until_counted(&images, 0).await?;
         let attacks = attacks();
         ensure!(attacks.len() >= 12);
+        documented(attacks.iter().map(|(meaning, _)| *meaning))?;
         for (meaning, object) in &attacks {
             evil.put(object.clone()).await.with_context(|| (*meaning).to_owned())?;
         }
