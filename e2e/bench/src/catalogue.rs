@@ -214,7 +214,7 @@ pub(crate) const IMAGES: &[Entry] = &[
     entry(
         "lists_of_deletion",
         "",
-        "Lists after the last reference to it is gone: one for each of six kinds.",
+        "Requests of the lists after the last reference to it is gone: one for each of six kinds, and one for each further 500 machines.",
     ),
 ];
 

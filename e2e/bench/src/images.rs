@@ -32,6 +32,8 @@ const LISTED: [&str; 6] = [
     "vmdiskimagegrants",
 ];
 
+/// Objects in one page of a list.
+const PAGE: usize = 500;
 /// Number of concurrent requests of the benchmark.
 const CREATES: usize = 8;
 /// Interval at which the benchmark looks at the images.
@@ -105,7 +107,9 @@ pub(crate) async fn measure(
         tokio::time::sleep(POLL).await;
     }
     let deleted = lab.quiet().await?;
-    let once = Some(Limit::AtMost(as_f64(LISTED.len())));
+    // One list of each kind, and machines in pages.
+    let pages = (images * references).div_ceil(PAGE).max(1);
+    let once = Some(Limit::AtMost(as_f64(LISTED.len() - 1 + pages)));
     report.demand("lists_of_deletion", whole(lists(&deleted.since(&blocked))), once, once);
     controller.stop().await?;
     Ok(())
