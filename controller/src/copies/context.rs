@@ -20,6 +20,7 @@ use vmpool_runtime::env::Elapsed;
 use super::store::{Key, Table};
 use super::types::{TypeKey, Types};
 use crate::events::{Events, Subject};
+use crate::metrics::Metrics;
 use crate::queue::Queue;
 use crate::rejection;
 use crate::write::Writer;
@@ -41,6 +42,7 @@ pub(super) struct Context {
     pub(super) events: Events,
     /// Deadline of a request.
     pub(super) deadline: Duration,
+    pub(super) metrics: Arc<Metrics>,
     /// What happens to machines that name an instance type or a preference.
     pub(super) policy: Policy,
     /// The only namespace that is watched; `None` for all.
@@ -70,7 +72,7 @@ pub(super) enum ReadFailed {
 
 impl Context {
     pub(super) fn new(
-        (env, client, writer, events): (Env, Client, Writer, Events),
+        (env, client, writer, events, metrics): (Env, Client, Writer, Events, Arc<Metrics>),
         deadline: Duration,
         (namespace, policy): (Option<&str>, Policy),
         (queue, type_queue): (Queue<Key>, Queue<TypeKey>),
@@ -82,6 +84,7 @@ impl Context {
             writer,
             events,
             deadline,
+            metrics,
             policy,
             namespace: namespace.map(str::to_owned),
             queue,

@@ -23,6 +23,7 @@ use super::context::Context;
 use super::pass::reconcile;
 use super::protection;
 use super::store::{Key, Table, TableSink};
+use super::types::TypeKey;
 use crate::definitions::{Definitions, Known, name};
 use crate::lead::{Shared, oversee};
 use crate::queue::{Queue, Requeue};
@@ -149,12 +150,22 @@ async fn make_copies(shared: Shared, stop: CancellationToken) {
     let limits = shared.settings();
     let env = shared.env().clone();
     let queue = Queue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
-    let parts = (env.clone(), shared.client().clone(), shared.writer().clone(), shared.events().clone());
+    let (client, writer, events) = (shared.client(), shared.writer(), shared.events());
+    let parts = (env.clone(), client.clone(), writer.clone(), events.clone(), shared.metrics().clone());
     let type_queue = Queue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
     let queues = (queue, type_queue);
     let scope = (shared.namespace(), limits.copies.unwrap_or_default());
     let context = Context::new(parts, limits.request_deadline, scope, queues, WATCHES);
     let context = Arc::new(context);
+    shared.metrics().types.follow({
+        let context = Arc::downgrade(&context);
+        move || {
+            let context = context.upgrade()?;
+            let blocked = context.blocked_types.lock();
+            let named = |(kind, (namespace, name)): &TypeKey| (*kind, namespace.clone(), name.clone());
+            Some(blocked.keys().map(named).collect())
+        }
+    });
     let tasks = begin(&context, shared.namespace());
     let _listing = shared.leader_health().listing({
         let context = Arc::downgrade(&context);

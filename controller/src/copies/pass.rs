@@ -103,7 +103,12 @@ async fn apply(context: &Context, key: &Key, machine: &Machine, plan: Plan) -> R
                     }
                 }
             }
-            created => drop(created?),
+            created => {
+                created?;
+                if let Some(kind) = copies::kind(&copy) {
+                    context.metrics.types.copied(kind);
+                }
+            }
         }
     }
     if !is_foreign && let Some(patch) = plan.status {

@@ -19,6 +19,7 @@ mod pool_series;
 mod pools;
 pub mod reference;
 mod removals;
+mod types;
 mod wrappers;
 mod writes;
 
@@ -43,6 +44,7 @@ pub(crate) use label_values::{
 pub(crate) use live::{Live, QueueState};
 pub(crate) use passes::{PassMetrics, PassTimer, QueueMetrics};
 pub(crate) use pools::{PoolCounts, PoolReport};
+pub(crate) use types::TypeMetrics;
 pub(crate) use wrappers::{ShownWrappers, WrapperMetrics};
 pub use writes::WriteMetrics;
 
@@ -72,6 +74,8 @@ pub struct Metrics {
     pub(crate) images: ImageMetrics,
     /// Wrappers of machines.
     pub(crate) wrappers: WrapperMetrics,
+    /// Instance types and preferences.
+    pub(crate) types: TypeMetrics,
     ledger_overdue: Family<LedgerLabels, Counter>,
     leadership_changes: Family<LeadershipLabels, Counter>,
     watch_restarts: Family<WatchLabels, Counter>,
@@ -123,6 +127,7 @@ impl Metrics {
             ),
             images: ImageMetrics::new(registry),
             wrappers: WrapperMetrics::new(registry),
+            types: TypeMetrics::new(registry),
             ledger_overdue: registry.register(
                 "vmpool_ledger_overdue_total",
                 "entries",
@@ -196,6 +201,7 @@ impl Metrics {
             self.live.refresh();
             self.images.refresh();
             self.wrappers.refresh();
+            self.types.refresh();
         })
     }
 

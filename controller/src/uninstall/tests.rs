@@ -118,3 +118,20 @@ async fn disk_images_lose_the_protection_that_no_controller_would_remove() {
     assert_eq!(remove(&world).await.unwrap(), 3);
     assert_eq!(world.finalizers(IMAGES), ["example.com/mine"]);
 }
+
+#[tokio::test]
+async fn instance_types_lose_the_finalizer_that_no_controller_would_remove() {
+    const TYPES: &str = "virtualmachineinstancetypes.instancetype.kubevirt.io";
+    const CLUSTER_TYPES: &str = "virtualmachineclusterinstancetypes.instancetype.kubevirt.io";
+    let world = world();
+    let finalizers = json!(["example.com/mine", "vmpool.dev/instancetype-protection"]);
+    let spec = json!({ "cpu": { "guest": 1 }, "memory": { "guest": "1Gi" } });
+    let metadata = json!({ "name": "web", "namespace": NAMESPACE, "finalizers": finalizers });
+    world.server.create(TYPES, json!({ "metadata": metadata, "spec": spec }));
+    let metadata = json!({ "name": "web", "finalizers": finalizers });
+    world.server.create(CLUSTER_TYPES, json!({ "metadata": metadata, "spec": spec }));
+    assert_eq!(remove(&world).await.unwrap(), 4);
+    for resource in [TYPES, CLUSTER_TYPES] {
+        assert_eq!(world.finalizers(resource), ["example.com/mine"], "{resource}");
+    }
+}

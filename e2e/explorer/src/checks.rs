@@ -41,6 +41,7 @@ pub fn invariant_violations(world: &World) -> Vec<String> {
         .chain(old)
         .chain(writes_of_former_leaders(world, &served))
         .chain(protection::restarted_machines(world, &served, &actions))
+        .chain(kubevirt::copies(world, &served))
         .chain(world.shared_machines.iter().cloned())
         .chain(world.image_violations.iter().cloned())
         .collect()

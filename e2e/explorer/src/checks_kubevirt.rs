@@ -1,8 +1,12 @@
 //! Checks of settled KubeVirt pools that need instances.
 
-use serde_json::Value;
-use vmpool_invariants::object::Object;
+use std::collections::{BTreeMap, BTreeSet};
 
+use serde_json::Value;
+use vmpool_invariants::object::{Kind, Object};
+use vmpool_model::{HandledRequest, Verb};
+
+use crate::instance::is_tested;
 use crate::world::{NAMESPACE, World};
 
 const CORES: &str = "/template/spec/domain/cpu/cores";
@@ -33,4 +37,51 @@ pub(crate) fn outdated_machines(world: &World, pool: &Object, members: &[&Object
         }
     }
     found
+}
+
+/// The copies of instance types and preferences: all machines that a controller made from one revision use the same ones, and no
+/// machine is created before its copies.
+pub(crate) fn copies(world: &World, served: &[HandledRequest]) -> Vec<String> {
+    let (mut found, mut made) = (Vec::new(), BTreeSet::new());
+    for HandledRequest { call, code, .. } in served {
+        if call.verb != Verb::Create || *code >= 300 || !is_tested(&call.sender) {
+            continue;
+        }
+        let name = call.body["metadata"]["name"].as_str().unwrap_or_default();
+        match &*call.resource {
+            "controllerrevisions" => drop(made.insert(name)),
+            "virtualmachines" => {
+                for copy in used(&call.body).filter(|copy| !made.contains(copy)) {
+                    found.push(format!("I13: machine {name} was created before its copy {copy}"));
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut copies: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    for change in world.history().changes().iter().filter(|change| change.kind == Kind::Machine) {
+        let machine = &change.object;
+        let (pool, revision) = (machine.text("/metadata/ownerReferences/0/uid"), machine.text(REVISION));
+        if pool.is_empty() || revision.is_empty() {
+            continue;
+        }
+        let used: Vec<String> = used(machine.value()).map(str::to_owned).collect();
+        let first = copies.entry((pool.to_owned(), revision.to_owned())).or_insert_with(|| used.clone());
+        if *first != used {
+            found.push(format!(
+                "I13: machines of revision {revision} use {first:?}, and {} uses {used:?}",
+                machine.name()
+            ));
+        }
+    }
+    found
+}
+
+/// The label of a machine with its revision.
+const REVISION: &str = "/metadata/labels/kubevirt.io~1vm-pool-revision-name";
+
+/// The copies that a machine names.
+fn used(machine: &Value) -> impl Iterator<Item = &str> {
+    let of = |family: &str| machine["spec"][family]["revisionName"].as_str();
+    ["instancetype", "preference"].into_iter().filter_map(of)
 }

@@ -75,6 +75,8 @@ pub fn group_version(platform: PlatformName, plural: &str) -> (&'static str, &'s
         (PlatformName::KubeVirt, "volumesnapshots") => ("snapshot.storage.k8s.io", "v1"),
         (PlatformName::KubeVirt, "persistentvolumeclaims") => ("", "v1"),
         (PlatformName::KubeVirt, "vmdiskimages" | "wrappedvirtualmachines") => ("vmpool.dev", "v1alpha1"),
+        (PlatformName::KubeVirt, "controllerrevisions") => ("apps", "v1"),
+        (PlatformName::KubeVirt, "virtualmachinepreferences") => ("instancetype.kubevirt.io", "v1beta1"),
         (PlatformName::KubeVirt, _) => ("kubevirt.io", "v1"),
     }
 }

@@ -7,6 +7,18 @@ use crate::manifest::{LONGEST_PROTECTION, MAX_PROTECTION, POOL};
 /// The label that the pool selects.
 pub const LABEL: &str = "farm";
 
+/// The preference that templates may name.
+pub const PREFERENCE: &str = "linux";
+
+/// The preference that templates may name. Machines keep their cores and their memory, which schedules change.
+pub fn preference() -> Value {
+    json!({
+        "apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": "VirtualMachinePreference",
+        "metadata": { "name": PREFERENCE },
+        "spec": { "devices": { "preferredRng": {} } },
+    })
+}
+
 /// A DataVolume template.
 pub fn disk(name: &str) -> Value {
     json!({

@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 use vmpool_model::{PatchKind, Verb};
+use vmpool_simulator::kubevirt::objects::COPY;
 
 use crate::manifest::POOL;
+use crate::manifest_kubevirt::PREFERENCE;
 use crate::requests::{choose, edit, patch_machine, stored_pool};
 use crate::world::World;
 
@@ -26,6 +28,14 @@ pub enum KubeVirtOperation {
     SetRunStrategy(usize, &'static str),
     /// A user gives a machine back to the pool.
     ReturnOwner(usize),
+    /// The template names a preference, or none.
+    SetPreference(bool),
+    /// A user edits the preference. The pool takes it over with its next template.
+    EditPreference(i64),
+    /// The template changes, so that the pool takes the preference as it is now.
+    RefreshPreference(i64),
+    /// A user deletes a copy of the preference.
+    DeleteCopy(usize),
 }
 
 impl KubeVirtOperation {
@@ -50,6 +60,45 @@ impl KubeVirtOperation {
             Self::SetRunStrategy(which, strategy) => {
                 world.some_may_not_run = true;
                 patch_machine(world, *which, json!({ "spec": { "runStrategy": strategy } })).await;
+            }
+            Self::SetPreference(names) => {
+                let matcher = if *names {
+                    json!({ "name": PREFERENCE, "kind": "VirtualMachinePreference" })
+                } else {
+                    Value::Null
+                };
+                edit(world, json!({ "virtualMachineTemplate": { "spec": { "preference": matcher } } })).await;
+            }
+            Self::EditPreference(number) => {
+                let annotations = json!({ "edit": number.to_string() });
+                let patch = json!({ "spec": { "annotations": annotations } });
+                let call = world.call(
+                    Verb::Patch(PatchKind::Merge),
+                    "virtualmachinepreferences",
+                    PREFERENCE,
+                    "",
+                    patch,
+                );
+                _ = world.do_as_user(&call).await;
+            }
+            Self::RefreshPreference(number) => {
+                let annotations = json!({ "vmpool.dev/refresh-instancetype": number.to_string() });
+                edit(
+                    world,
+                    json!({ "virtualMachineTemplate": { "metadata": { "annotations": annotations } } }),
+                )
+                .await;
+            }
+            Self::DeleteCopy(which) => {
+                let all = world.server.all("controllerrevisions.apps");
+                let is_copy = |revision: &&Value| !revision["metadata"]["labels"][COPY].is_null();
+                let copies: Vec<&Value> = all.iter().map(|revision| &**revision).filter(is_copy).collect();
+                let Some(index) = which.checked_rem(copies.len()) else { return };
+                let name = copies[index]["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+                // A machine of an older revision starts no more without its copy.
+                world.some_may_not_run = true;
+                let call = world.call(Verb::Delete, "controllerrevisions", &name, "", Value::Null);
+                _ = world.do_as_user(&call).await;
             }
             Self::ReturnOwner(which) => {
                 let Some(pool) = stored_pool(world) else { return };

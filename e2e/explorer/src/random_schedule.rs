@@ -264,7 +264,7 @@ fn image_op(random: &SeededRandom) -> Operation {
 
 fn kubevirt_op(random: &SeededRandom) -> KubeVirtOperation {
     let which = || which(random);
-    match random.number(0..=29) {
+    match random.number(0..=44) {
         0..=3 => KubeVirtOperation::SetPaused(true),
         4..=8 => KubeVirtOperation::SetPaused(false),
         9..=11 => KubeVirtOperation::SetMaxUnavailable(random.number(1..=3).cast_signed()),
@@ -273,6 +273,10 @@ fn kubevirt_op(random: &SeededRandom) -> KubeVirtOperation {
         18..=20 => KubeVirtOperation::FailStarts(which(), random.number(1..=2)),
         21..=24 => KubeVirtOperation::DeleteInstance(which()),
         25..=27 => KubeVirtOperation::ReturnOwner(which()),
+        30..=34 => KubeVirtOperation::SetPreference(random.per_mille(800)),
+        35..=38 => KubeVirtOperation::EditPreference(random.number(1..=3).cast_signed()),
+        39..=42 => KubeVirtOperation::RefreshPreference(random.number(1..=3).cast_signed()),
+        43..=44 => KubeVirtOperation::DeleteCopy(which()),
         _ => KubeVirtOperation::SetRunStrategy(
             which(),
             random.one(&RUN_STRATEGIES).copied().unwrap_or(RUN_STRATEGIES[0]),

@@ -214,7 +214,9 @@ impl World {
             PlatformName::Dvp => {
                 vec![("clustervirtualimages", "", image()), ("virtualmachineclasses", "", class)]
             }
-            PlatformName::KubeVirt => Vec::new(),
+            PlatformName::KubeVirt => {
+                vec![("virtualmachinepreferences", NAMESPACE, crate::manifest_kubevirt::preference())]
+            }
         };
         if self.options.apiservers > 0 {
             all.push(("configmaps", "kube-system", FRONT_PROXY.clone()));

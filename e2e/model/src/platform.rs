@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use vmpool_api::crds::{ALL_CRDS, Crd};
 use vmpool_api::diskimage::crds::ALL_CRDS as IMAGE_CRDS;
+use vmpool_api::instancetype::crds::CRDS as TYPE_CRDS;
 use vmpool_api::kubevirt::crds::{PLATFORM_CRDS, POOL_CRD};
 
 use crate::resource::Resource;
@@ -34,7 +35,14 @@ static KUBEVIRT_RESOURCES: LazyLock<Vec<Resource>> = LazyLock::new(|| {
         Resource::builtin(roles, "v1", "roles", "Role"),
         Resource::builtin(roles, "v1", "rolebindings", "RoleBinding"),
     ];
-    PLATFORM_CRDS.iter().chain([&POOL_CRD]).chain(IMAGE_CRDS).map(custom).chain(builtin).collect()
+    PLATFORM_CRDS
+        .iter()
+        .chain([&POOL_CRD])
+        .chain(IMAGE_CRDS)
+        .chain(TYPE_CRDS)
+        .map(custom)
+        .chain(builtin)
+        .collect()
 });
 
 fn custom(crd: &Crd) -> Resource {
@@ -47,7 +55,7 @@ pub fn platform_resources() -> impl Iterator<Item = Resource> {
     RESOURCES.iter().cloned()
 }
 
-/// The CRDs of KubeVirt pools, KubeVirt, CDI and disk images, and the Kubernetes resources that only they use.
+/// The CRDs of KubeVirt pools, KubeVirt, CDI, instance types and disk images, and the Kubernetes resources that only they use.
 pub fn kubevirt_resources() -> impl Iterator<Item = Resource> {
     KUBEVIRT_RESOURCES.iter().cloned()
 }

@@ -16,9 +16,10 @@ use vmpool_installation::fault_proxy::{DropPoint, FaultProxy, RequestLine, Watch
 use vmpool_installation::programs::{CONTROLLER_ACCOUNT, ControllerOptions, SYSTEM_NAMESPACE};
 use vmpool_test_cluster::control_plane::AuditEntry;
 
+use crate::pins::{small, write};
 use crate::pools::spec;
 use crate::with_namespace_within;
-use crate::world::{INSTALLED, World, accounts, run_with_options};
+use crate::world::{INSTALLED, World, accounts, run_with_options, text};
 
 const POOL: &str = "p";
 /// A controller without further writes is quiet for this long. It is several times the period for which it collects changes.
@@ -55,10 +56,14 @@ const WATCH_FAULTS: [WatchFault; 12] = [
 enum Step {
     /// The pool is created with two machines.
     Create,
+    /// As `Create`, with a template that names an instance type and a preference.
+    CreateTyped,
     /// Two of three machines are removed, and their storage is preserved.
     ScaleIn,
     /// Both machines get more memory and restart one after the other.
     Update,
+    /// The instance type changes, and both machines get it.
+    UpdateTyped,
     /// A user deletes a machine, and the next one with its name uses its storage.
     LoseMachine,
     /// The pool is deleted.
@@ -70,31 +75,60 @@ impl Step {
         let mut spec = spec(if self == Self::ScaleIn { 3 } else { 2 });
         spec["maxUnavailable"] = json!(1);
         spec["scaleInStrategy"]["proactive"]["statePreservation"] = json!("Offline");
+        if self.is_typed() {
+            let machine = &mut spec["virtualMachineTemplate"]["spec"];
+            machine["instancetype"] = json!({ "name": "small", "kind": "VirtualMachineInstancetype" });
+            machine["preference"] = json!({ "name": "linux", "kind": "VirtualMachinePreference" });
+            for size in ["cpu", "memory"] {
+                machine["template"]["spec"]["domain"][size] = Value::Null;
+            }
+        }
         spec
     }
 
     /// The watch fault of the default run.
     fn watch_fault(self) -> WatchFault {
         match self {
-            Self::Create => WatchFault::Behind(3),
+            Self::Create | Self::CreateTyped => WatchFault::Behind(3),
             Self::ScaleIn => WatchFault::Lost(2),
-            Self::Update => WatchFault::Silent,
+            Self::Update | Self::UpdateTyped => WatchFault::Silent,
             Self::LoseMachine => WatchFault::Expired(1),
             Self::Delete => WatchFault::Refused,
+        }
+    }
+
+    /// Whether the template names an instance type and a preference.
+    fn is_typed(self) -> bool {
+        matches!(self, Self::CreateTyped | Self::UpdateTyped)
+    }
+
+    /// The memory of the instances after the step, if it is checked.
+    fn memory(self) -> Option<&'static str> {
+        match self {
+            Self::CreateTyped => Some("1Gi"),
+            Self::Update => Some("2Gi"),
+            Self::UpdateTyped => Some("3Gi"),
+            Self::Create | Self::ScaleIn | Self::LoseMachine | Self::Delete => None,
         }
     }
 
     /// The machines after the step.
     fn names(self) -> &'static [&'static str] {
         match self {
-            Self::Create | Self::Update | Self::LoseMachine => &["p-0", "p-1"],
+            Self::Create | Self::CreateTyped | Self::Update | Self::UpdateTyped | Self::LoseMachine => {
+                &["p-0", "p-1"]
+            }
             Self::ScaleIn => &["p-0"],
             Self::Delete => &[],
         }
     }
 
     async fn prepare(self, world: &World<'_>) -> Result<()> {
-        if self == Self::Create {
+        if self.is_typed() {
+            small(world, "1Gi").await?;
+            write(world, "VirtualMachinePreference", "linux", json!({})).await?;
+        }
+        if matches!(self, Self::Create | Self::CreateTyped) {
             return Ok(());
         }
         world.create(POOL, &self.spec()).await?;
@@ -105,12 +139,18 @@ impl Step {
 
     async fn begin(self, world: &World<'_>) -> Result<()> {
         match self {
-            Self::Create => world.create(POOL, &self.spec()).await,
+            Self::Create | Self::CreateTyped => world.create(POOL, &self.spec()).await,
             Self::ScaleIn => world.patch(POOL, &json!({ "spec": { "replicas": 1 } })).await.map(drop),
             Self::Update => {
                 let memory =
                     json!({ "template": { "spec": { "domain": { "memory": { "guest": "2Gi" } } } } });
                 let patch = json!({ "spec": { "virtualMachineTemplate": { "spec": memory } } });
+                world.patch(POOL, &patch).await.map(drop)
+            }
+            Self::UpdateTyped => {
+                small(world, "3Gi").await?;
+                let annotations = json!({ "vmpool.dev/refresh-instancetype": "1" });
+                let patch = json!({ "spec": { "virtualMachineTemplate": { "metadata": { "annotations": annotations } } } });
                 world.patch(POOL, &patch).await.map(drop)
             }
             Self::LoseMachine => world.delete_machine("p-1").await,
@@ -128,7 +168,7 @@ impl Step {
                 let instances = world.instances().await?;
                 let updated = |name: &str| {
                     let memory = &instances[name]["spec"]["domain"]["memory"]["guest"];
-                    self != Self::Update || memory == "2Gi"
+                    self.memory().is_none_or(|expected| memory == expected)
                 };
                 let machines = world.machines().await?;
                 let replaced = self != Self::LoseMachine
@@ -141,6 +181,9 @@ impl Step {
             })
             .await?;
         world.until_status(POOL, self.names().len()).await?;
+        if self.is_typed() {
+            have_the_same_copies(world).await?;
+        }
         let after = State::of(world).await?;
         for (name, uid) in &before.machines {
             let stays = self.names().contains(&&**name) && !(self == Self::LoseMachine && name == "p-1");
@@ -151,6 +194,42 @@ impl Step {
         }
         Ok(())
     }
+}
+
+/// All machines of a revision use the same copies.
+async fn have_the_same_copies(world: &World<'_>) -> Result<()> {
+    let mut copies = BTreeMap::new();
+    for machine in world.machines().await?.values() {
+        let revision = machine["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"].to_string();
+        let used =
+            ["instancetype", "preference"].map(|family| machine["spec"][family]["revisionName"].clone());
+        ensure!(used.iter().all(Value::is_string), "{machine}");
+        let first = copies.entry(revision).or_insert_with(|| used.clone());
+        ensure!(*first == used, "machines of one revision use {first:?} and {used:?}");
+    }
+    Ok(())
+}
+
+/// No machine is created before its copies exist.
+async fn copies_come_first(world: &World<'_>, writes: &[AuditEntry]) -> Result<()> {
+    let place = |resource: &str, name: &str| {
+        let is = |entry: &AuditEntry| {
+            entry.verb == "create" && entry.resource == resource && entry.name == name && entry.is_success()
+        };
+        writes.iter().position(is)
+    };
+    for (name, machine) in world.machines().await? {
+        let Some(created) = place("virtualmachines", &name) else { continue };
+        for family in ["instancetype", "preference"] {
+            let copy = text(&machine, &format!("/spec/{family}/revisionName")).to_owned();
+            let copied = place("controllerrevisions", &copy);
+            ensure!(
+                copied.is_some_and(|copied| copied < created),
+                "{name} was created before {copy}: {writes:#?}"
+            );
+        }
+    }
+    Ok(())
 }
 
 fn uid(object: &Value) -> String {
@@ -293,6 +372,9 @@ impl Trial<'_, '_> {
         let writes = self.world.writes()?.split_off(audited);
         let (created, names) = machines_of(&writes, "create");
         ensure!(created == names.len(), "a machine was created twice: {writes:#?}");
+        if self.step == Step::CreateTyped {
+            copies_come_first(self.world, &writes).await?;
+        }
         let (_, deleted) = machines_of(&writes, "delete");
         let expected = if self.step == Step::ScaleIn { 2 } else { 0 };
         ensure!(deleted.len() == expected, "{expected} deletions of machines expected: {deleted:?}");
@@ -346,6 +428,16 @@ fn crash(namespace: &str, step: Step) {
 #[test]
 fn a_pool_is_created_although_the_controller_is_killed() {
     crash("kubevirt-crash-create", Step::Create);
+}
+
+#[test]
+fn a_pool_with_an_instance_type_is_created_although_the_controller_is_killed() {
+    crash("kubevirt-crash-create-typed", Step::CreateTyped);
+}
+
+#[test]
+fn a_changed_instance_type_reaches_all_machines_although_the_controller_is_killed() {
+    crash("kubevirt-crash-update-typed", Step::UpdateTyped);
 }
 
 #[test]

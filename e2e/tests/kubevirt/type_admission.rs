@@ -111,7 +111,9 @@ impl World<'_> {
         let sound = json!({ "cpu": { "guest": 2 }, "memory": { "guest": "2Gi" } });
         let (_, text) = self.refused(Method::POST, TYPES, &instancetype(&"n".repeat(64), &sound)).await?;
         ensure!(text.contains("at most 63"), "{text}");
-        self.accepted(Method::POST, TYPES, &instancetype("small", &sound)).await?;
+        let small = self.accepted(Method::POST, TYPES, &instancetype("small", &sound)).await?;
+        // No controller runs: the webhook protects the object.
+        ensure!(small["metadata"]["finalizers"] == json!(["vmpool.dev/instancetype-protection"]), "{small}");
         let path = format!("{TYPES}/small");
         let patch = json!({ "spec": { "cpu": { "guest": 0 } } });
         self.refused(Method::PATCH, &path, &patch).await?;

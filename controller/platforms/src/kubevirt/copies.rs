@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use vmpool_instancetype::defaults::Defaults;
 use vmpool_instancetype::expand;
 use vmpool_instancetype::fields::Location;
-use vmpool_instancetype::model::{Family, Matcher, Object, Types};
+use vmpool_instancetype::model::{Family, Kind, Matcher, Object, Types};
 use vmpool_instancetype::start::{Binding, Settings};
 use vmpool_instancetype::stash::{self, Acceptance, Owner, Stash, Upgrade, Wanted};
 use vmpool_instancetype::status_ref::{self, Record, StatusRef};
@@ -127,6 +127,11 @@ pub fn owned(copy: &Revision) -> Option<Owned> {
 /// Where a planned copy is.
 pub fn place(namespace: &str, copy: &Value) -> Reference {
     pins::revision_at(namespace, copy["metadata"]["name"].as_str().unwrap_or_default())
+}
+
+/// The kind of the object that a planned copy is of.
+pub fn kind(copy: &Value) -> Option<Kind> {
+    Kind::of_object(copy["data"]["kind"].as_str()?)
 }
 
 /// How an existing ControllerRevision compares with a planned copy of the same name.
