@@ -214,7 +214,7 @@ pub(crate) const IMAGES: &[Entry] = &[
     entry(
         "lists_of_deletion",
         "",
-        "Requests of the lists after the last reference to it is gone: one for each of six kinds, and one for each further 500 machines.",
+        "Requests of the lists after the last reference to it is gone: one for each of six kinds, and one for each further page of 500 objects.",
     ),
 ];
 

@@ -107,9 +107,10 @@ pub(crate) async fn measure(
         tokio::time::sleep(POLL).await;
     }
     let deleted = lab.quiet().await?;
-    // One list of each kind, and machines in pages.
-    let pages = (images * references).div_ceil(PAGE).max(1);
-    let once = Some(Limit::AtMost(as_f64(LISTED.len() - 1 + pages)));
+    // One list of each kind: machines and the DataVolumes of images in pages.
+    let pages = |objects: usize| objects.div_ceil(PAGE).max(1);
+    let once = LISTED.len() - 2 + pages(images * references) + pages(images);
+    let once = Some(Limit::AtMost(as_f64(once)));
     report.demand("lists_of_deletion", whole(lists(&deleted.since(&blocked))), once, once);
     controller.stop().await?;
     Ok(())
