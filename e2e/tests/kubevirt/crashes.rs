@@ -210,7 +210,7 @@ async fn have_the_same_copies(world: &World<'_>) -> Result<()> {
     Ok(())
 }
 
-/// No machine is created before its copies exist.
+/// No machine is created before its copies exist. A copy of the former pool can exist already, and gets the new pool as its owner.
 async fn copies_come_first(world: &World<'_>, writes: &[AuditEntry]) -> Result<()> {
     let place = |resource: &str, name: &str| {
         let is = |entry: &AuditEntry| {
@@ -224,7 +224,7 @@ async fn copies_come_first(world: &World<'_>, writes: &[AuditEntry]) -> Result<(
             let copy = text(&machine, &format!("/spec/{family}/revisionName")).to_owned();
             let copied = place("controllerrevisions", &copy);
             ensure!(
-                copied.is_some_and(|copied| copied < created),
+                copied.is_none_or(|copied| copied < created),
                 "{name} was created before {copy}: {writes:#?}"
             );
         }
