@@ -52,8 +52,10 @@ pub(super) enum Effect {
     Healed(ObjectId),
     /// A revision was sent to a machine.
     Update(Uid, RevisionId, UpdateOutcome),
-    /// A restart of an instance was requested, or may have been.
+    /// A restart of an instance was requested.
     Restart(Uid),
+    /// A restart of an instance may have been requested.
+    UnconfirmedRestart(Uid),
     /// A disk was written, or read live.
     Disk(Seen<Disk>),
     /// The create of a disk is unconfirmed.

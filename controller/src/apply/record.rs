@@ -42,6 +42,7 @@ pub(super) fn record<P: Platform>(
                 memory.rollout_attempts.record(&machine, &to, outcome, uptime);
             }
             Effect::Restart(instance) => memory.restarts.request(&instance, uptime),
+            Effect::UnconfirmedRestart(instance) => memory.restarts.request_unconfirmed(&instance, uptime),
             Effect::Disk(seen) => memory.disks.written(seen, uptime),
             // If its machine is deleted, another machine waits for the disk instead of getting a new one.
             Effect::DiskUnconfirmed(name) => memory.disks.create_unconfirmed(&name, 0, uptime),

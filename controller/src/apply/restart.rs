@@ -62,9 +62,13 @@ pub(super) async fn restart<P: Platform>(
         RestartRequest::InProgress => return Outcome::done().with(Effect::Restart(instance.clone())),
         RestartRequest::Impossible => return Outcome::changed(facts),
     };
-    // The platform may carry out an unconfirmed request, so that it uses budget.
-    if matches!(written, Ok(()) | Err(WriteError::Unconfirmed(_))) {
-        outcome = outcome.with(Effect::Restart(instance.clone()));
+    match &written {
+        Ok(()) => outcome = outcome.with(Effect::Restart(instance.clone())),
+        // The platform may carry it out, so that it uses budget.
+        Err(WriteError::Unconfirmed(_)) => {
+            outcome = outcome.with(Effect::UnconfirmedRestart(instance.clone()));
+        }
+        Err(_) => {}
     }
     match written {
         Ok(()) => {

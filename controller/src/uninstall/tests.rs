@@ -37,7 +37,8 @@ async fn remove(world: &World) -> Result<usize, UninstallError> {
 
 impl World {
     fn finalizers(&self, resource: &str) -> Vec<String> {
-        let object = self.server.get(resource, "web").unwrap();
+        let objects = self.server.all(resource);
+        let object = objects.iter().find(|object| object["metadata"]["name"] == "web").unwrap();
         serde_json::from_value(object["metadata"]["finalizers"].clone()).unwrap()
     }
 }

@@ -74,7 +74,9 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     };
     let mut budget = RolloutProgress::of(observed).remaining_budget();
     waiting.sort_by(|(a, one, _), (b, other, _)| {
-        one.ready.cmp(&other.ready).then_with(|| order(observed, a, b))
+        // A lost request is repeated before another machine uses the budget.
+        let marked = b.is_restarting().cmp(&a.is_restarting());
+        one.ready.cmp(&other.ready).then(marked).then_with(|| order(observed, a, b))
     });
     let mut chosen = Vec::new();
     for (machine, instance, transition) in waiting {

@@ -94,7 +94,7 @@ fn with_finalizers(object: &Value, finalizers: &[&str]) -> Value {
     } })
 }
 
-/// An object that is being deleted, for [`Protected::needed_by_machine`] and [`Protected::needed_by_pool`].
+/// An object that is being deleted, for [`Protected::needed_by_machine`] and [`Protected::may_be_needed_by_pool`].
 #[derive(Clone, Debug)]
 pub struct Protected(Object);
 

@@ -118,6 +118,24 @@ fn a_requested_restart_uses_budget_until_the_cache_shows_another_instance() {
     assert_eq!(restarted(&world.plan()), [name(1)]);
 }
 
+#[rstest]
+#[case::it_may_be_carried_out(59, &[])]
+#[case::it_was_lost(60, &[2])]
+fn a_lost_request_is_repeated_before_another_machine_uses_the_budget(
+    #[case] seconds: u64,
+    #[case] expected: &[u64],
+) {
+    let marked = name(2);
+    let world = world(4, Budget::Machines(1), parts(2, 1)).edit(&marked, protected(0, Some("new")));
+    // The world has an uptime of 100 seconds.
+    let sent = std::time::Duration::from_secs(100 - seconds);
+    let world = world.memory(|memory| {
+        memory.restarts.request_unconfirmed(&format!("instance-of-{marked}").as_str().into(), sent);
+    });
+    let expected: Vec<String> = expected.iter().map(|number| name(*number)).collect();
+    assert_eq!(restarted(&world.plan()), expected);
+}
+
 #[test]
 fn an_instance_that_is_not_ready_is_restarted_without_budget() {
     let world = world(3, Budget::Machines(1), parts(2, 1));
