@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use futures::{AsyncBufRead, TryStreamExt};
+use futures::{AsyncBufRead, AsyncReadExt, TryStreamExt};
 use http::{Request, header};
 use http_body_util::BodyExt;
 use kube::Client;
+use kube::api::GetParams;
 use kube::core::Status;
 use kube::core::response::StatusDetails;
+use serde::de::DeserializeOwned;
 
 /// Size up to which the body of a rejection is read, in bytes.
 const LONGEST: usize = 64 * 1024;
@@ -40,6 +42,25 @@ pub(crate) fn status(parts: &http::response::Parts, body: &[u8]) -> Status {
 pub(crate) fn retry_after(status: &Status) -> Option<Duration> {
     let seconds = status.details.as_ref()?.retry_after_seconds;
     (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+}
+
+/// Reads an object. `None` if it does not exist, or if the cluster does not serve its kind.
+pub(crate) async fn get<T: DeserializeOwned>(
+    client: &Client,
+    collection: String,
+    name: &str,
+) -> kube::Result<Option<T>> {
+    let request = kube::core::Request::new(collection).get(name, &GetParams::default());
+    let mut request = request.map_err(kube::Error::BuildRequest)?;
+    request.extensions_mut().insert("get");
+    let mut body = match read(client, request).await {
+        Ok(body) => std::pin::pin!(body),
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut text = Vec::new();
+    body.read_to_end(&mut text).await.map_err(kube::Error::ReadEvents)?;
+    serde_json::from_slice(&text).map(Some).map_err(kube::Error::SerdeError)
 }
 
 /// Sends a read, and returns the body of the response. In contrast to the method of the client, an error contains the

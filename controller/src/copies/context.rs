@@ -5,10 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures::AsyncReadExt;
 use kube::Client;
-use kube::api::GetParams;
-use kube::core::Request;
 use parking_lot::Mutex;
 use serde_json::Value;
 use vmpool_engine::ObjectId;
@@ -131,8 +128,7 @@ impl Context {
     pub(super) fn note_type(&self, key: &TypeKey, message: &str) -> (Duration, bool) {
         let mut blocked = self.blocked_types.lock();
         let (checks, known) = blocked.entry(key.clone()).or_default();
-        let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(*checks)).min(LONGEST_CHECK);
-        *checks = checks.saturating_add(1);
+        let pause = next_pause(checks, LONGEST_CHECK);
         let is_new = known != message;
         message.clone_into(known);
         (pause, is_new)
@@ -153,10 +149,7 @@ impl Context {
             blocked.remove(key);
             return None;
         }
-        let failures = blocked.entry(key.clone()).or_default();
-        let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(*failures)).min(LONGEST_PAUSE);
-        *failures = failures.saturating_add(1);
-        Some(pause)
+        Some(next_pause(blocked.entry(key.clone()).or_default(), LONGEST_PAUSE))
     }
 
     /// The object at this place: a known copy, or what the API server returns.
@@ -175,19 +168,7 @@ impl Context {
 
     /// What the API server returns for this place.
     pub(super) async fn read_live(&self, reference: &Reference) -> Result<Option<Value>, ReadFailed> {
-        let request = Request::new(reference.collection.clone()).get(&reference.name, &GetParams::default());
-        let mut request = request.map_err(kube::Error::BuildRequest)?;
-        request.extensions_mut().insert("get");
-        let read = async {
-            let mut body = match rejection::read(&self.client, request).await {
-                Ok(body) => std::pin::pin!(body),
-                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
-                Err(error) => return Err(error),
-            };
-            let mut text = Vec::new();
-            body.read_to_end(&mut text).await.map_err(kube::Error::ReadEvents)?;
-            serde_json::from_slice(&text).map(Some).map_err(kube::Error::SerdeError)
-        };
+        let read = rejection::get(&self.client, reference.collection.clone(), &reference.name);
         Ok(self.env.timeout(self.deadline, read).await??)
     }
 
@@ -203,4 +184,11 @@ impl Context {
             id: ObjectId::new(&text(&metadata.name), &text(&metadata.uid)),
         }
     }
+}
+
+/// The pause after this number of attempts, which it increments.
+fn next_pause(attempts: &mut u32, longest: Duration) -> Duration {
+    let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(*attempts)).min(longest);
+    *attempts = attempts.saturating_add(1);
+    pause
 }

@@ -11,7 +11,7 @@ use vmpool_platforms::kubevirt::copies::{Document, Machine, Pool, Revision};
 use vmpool_platforms::kubevirt::protection::{self, Next, Protected};
 
 use super::context::Context;
-use super::store::Key;
+use super::store::key as object_key;
 use super::types::{TypeKey, path};
 use crate::events::Subject;
 use crate::metrics::WriteKind;
@@ -95,7 +95,7 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
     let namespace = if kind.is_cluster() { context.namespace.as_deref() } else { Some(namespace.as_str()) };
     let mut needed_by = Vec::new();
     visit::<Machine>(context, namespace, |machine| {
-        let (namespace, name) = names(&machine);
+        let (namespace, name) = object_key(&machine);
         let exists =
             |revision: &str| context.revisions.get(&(namespace.clone(), revision.to_owned())).is_some();
         if protected.needed_by_machine(&machine.document(), exists) {
@@ -106,7 +106,7 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
     let mut pools: HashMap<String, Vec<Pool>> = HashMap::new();
     visit::<Pool>(context, namespace, |pool| {
         if protected.may_be_needed_by_pool(&pool.document()) {
-            pools.entry(names(&pool).0).or_default().push(pool);
+            pools.entry(object_key(&pool).0).or_default().push(pool);
         }
     })
     .await?;
@@ -121,15 +121,10 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
             });
         })
         .await?;
-        needed_by.extend(pools.iter().map(|pool| format!("pool {namespace}/{}", names(pool).1)));
+        needed_by.extend(pools.iter().map(|pool| format!("pool {namespace}/{}", object_key(pool).1)));
     }
     needed_by.sort();
     Ok(needed_by)
-}
-
-fn names(object: &impl Document) -> Key {
-    let metadata = object.meta();
-    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }
 
 /// Reads all objects of a kind from the API server. A kind that the cluster does not have has none.

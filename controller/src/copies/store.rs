@@ -102,7 +102,8 @@ impl<K: Watched + Document, F: FnMut(&Key, &K)> Sink<K> for TableSink<K, F> {
     }
 }
 
-fn key<K: kube::Resource>(object: &K) -> Key {
+/// Namespace and name of an object.
+pub(super) fn key<K: kube::Resource>(object: &K) -> Key {
     let metadata = object.meta();
     (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }

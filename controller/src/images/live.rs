@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use futures::AsyncReadExt;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim};
 use kube::Api;
-use kube::api::GetParams;
-use kube::core::{PartialObjectMeta, Request};
+use kube::core::PartialObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImageGrant};
@@ -52,21 +50,7 @@ impl Context {
     }
 
     async fn get_as<K: ApiObject, T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, ReadFailed> {
-        let request = Request::new(collection::<K>(&key.namespace));
-        let mut request = request
-            .get(&key.name, &GetParams::default())
-            .map_err(|error| ReadFailed::Get(kube::Error::BuildRequest(error)))?;
-        request.extensions_mut().insert("get");
-        let read = async {
-            let mut body = match rejection::read(&self.client, request).await {
-                Ok(body) => std::pin::pin!(body),
-                Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
-                Err(error) => return Err(error),
-            };
-            let mut text = Vec::new();
-            body.read_to_end(&mut text).await.map_err(kube::Error::ReadEvents)?;
-            serde_json::from_slice(&text).map(Some).map_err(kube::Error::SerdeError)
-        };
+        let read = rejection::get(&self.client, collection::<K>(&key.namespace), &key.name);
         self.env.timeout(self.deadline, read).await?.map_err(ReadFailed::Get)
     }
 

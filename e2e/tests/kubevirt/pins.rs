@@ -49,22 +49,6 @@ async fn copy(world: &World<'_>, machine: &Value) -> Result<Value> {
     world.place.ask(Method::GET, &path, &Value::Null).await
 }
 
-/// Waits until an event of the pool with this reason names `what`.
-async fn has_event(world: &World<'_>, reason: &str, what: &str) -> Result<()> {
-    world
-        .until(&format!("event {reason} names {what}"), async || {
-            let events = world.all("events.k8s.io/v1", "Event").await?;
-            let is = |event: &Value| {
-                let regarding = &event["regarding"];
-                event["reason"] == reason
-                    && regarding["kind"] == "VirtualMachinePool"
-                    && text(event, "/note").contains(what)
-            };
-            Ok(events.values().any(is).then_some(()))
-        })
-        .await
-}
-
 #[test]
 fn all_machines_of_a_revision_use_one_copy_of_their_instance_type() {
     with_world("kubevirt-pins", async |world| {
@@ -127,7 +111,7 @@ fn all_machines_of_a_revision_use_one_copy_of_their_instance_type() {
             .await?;
         ensure!(restored["metadata"]["uid"] != stored["metadata"]["uid"], "{restored}");
         ensure!(restored["data"] == stored["data"], "{restored}");
-        has_event(&world, "PinRepaired", name).await?;
+        world.until_event("PinRepaired", name).await?;
         world.is_settled().await?;
 
         // When a user detaches a machine, then it becomes an owner of its copies.

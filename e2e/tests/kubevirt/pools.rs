@@ -388,15 +388,7 @@ fn a_pool_says_why_a_machine_does_not_start() {
                 Ok(message.filter(|message| message.contains(expected)))
             })
             .await?;
-        world
-            .until("the event says why", async || {
-                let events = world.all("events.k8s.io/v1", "Event").await?;
-                let is = |event: &Value| {
-                    event["reason"] == "MachineNotStarted" && text(event, "/note").contains(expected)
-                };
-                Ok(events.values().any(is).then_some(()))
-            })
-            .await?;
+        world.until_event("MachineNotStarted", expected).await?;
         world.is_settled().await?;
         // and no longer when the machine can start.
         let knob = json!({ "metadata": { "annotations": { "simulator.vmpool.dev/unschedulable": null } } });

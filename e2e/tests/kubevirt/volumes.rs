@@ -159,12 +159,7 @@ fn a_volume_that_a_user_removed_is_reported_and_its_data_survives() {
             text(&found, "/message").starts_with("volume data was removed from machine p-1 by hand"),
             "{found}"
         );
-        world
-            .until("the event names the volume", async || {
-                let events = world.all("events.k8s.io/v1", "Event").await?;
-                Ok(events.values().any(|event| event["reason"] == "DiskDetachedByHand").then_some(()))
-            })
-            .await?;
+        world.until_event("DiskDetachedByHand", "volume data was removed from machine p-1").await?;
         // and neither the volume returns with a change of the template, nor is its storage deleted.
         let label =
             json!({ "spec": { "virtualMachineTemplate": { "metadata": { "labels": { "tier": "one" } } } } });

@@ -230,6 +230,21 @@ impl World<'_> {
         self.until(&format!("no {kind} is left"), gone).await
     }
 
+    /// Waits until an event of a pool with this reason names `what`.
+    pub(crate) async fn until_event(&self, reason: &str, what: &str) -> Result<()> {
+        self.until(&format!("event {reason} names {what}"), async || {
+            let events = self.all("events.k8s.io/v1", "Event").await?;
+            let is = |event: &Value| {
+                let regarding = &event["regarding"];
+                event["reason"] == reason
+                    && regarding["kind"] == "VirtualMachinePool"
+                    && text(event, "/note").contains(what)
+            };
+            Ok(events.values().any(is).then_some(()))
+        })
+        .await
+    }
+
     /// Patches a machine.
     pub(crate) async fn patch_machine(&self, name: &str, patch: &Value) -> Result<()> {
         let path = format!("{}/{name}", self.place.path(API_VERSION, "VirtualMachine")?);

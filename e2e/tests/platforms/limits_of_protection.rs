@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use rstest::rstest;
-use serde_json::{Value, json};
+use serde_json::json;
 use vmpool_e2e::world::condition::{Condition, has_machine, not, ready_replicas};
 use vmpool_e2e::world::{Deletion, Policy, SETTLE};
 use vmpool_engine::protection::RESTARTING;
@@ -11,7 +11,8 @@ use vmpool_invariants::object::{Kind, Object};
 use vmpool_invariants::platform::PlatformName;
 
 use crate::on;
-use crate::protected::{annotate, blocked, exactly, from_now, machine, protect, uid_in};
+use crate::protected::{annotate, blocked, exactly, from_now, machine, protect, uid_in, unprotect};
+use crate::rollout::{guest, more_memory};
 
 #[rstest]
 #[case::dvp(PlatformName::Dvp)]
@@ -105,32 +106,21 @@ fn a_machine_cannot_be_claimed_while_it_restarts() {
         let only = pool.machine(0).await?;
         // Given a machine whose guest takes its time to stop for a rollout,
         world.knob("stop-delay", "8s").await?;
-        let memory = json!({ "spec": { "virtualMachineTemplate": { "spec": { "template": { "spec": {
-            "domain": { "memory": { "guest": "1Gi" } },
-        } } } } } });
-        pool.edit(&memory).await?;
+        pool.edit(&more_memory(PlatformName::KubeVirt)).await?;
         pool.until(marked(only.uid(), true)).await?;
         // when a client claims one, then there is none.
         let refused = pool.claim("a").send().await?;
         ensure!(refused.code == 409 && refused.body["reason"] == "NoMachineAvailable", "{refused}");
         // A user may protect it meanwhile. The restart is completed, and the protection applies afterwards.
-        let guest = world.kubectl(&instance(only.name())).await?;
+        let before = guest(world, only.name()).await?;
         protect(world, &only, &from_now(3600)).await?;
         world.reset_knob("stop-delay").await?;
         pool.until(marked(only.uid(), false).and(ready_replicas(1))).await?;
-        ensure!(world.kubectl(&instance(only.name())).await? != guest, "the guest was not restarted");
+        ensure!(guest(world, only.name()).await? != before, "the guest was not restarted");
         let refused = pool.claim("a").send().await?;
         ensure!(refused.code == 409, "{refused}");
         // Without the protection, it can be claimed.
-        world
-            .patch(
-                Kind::Machine,
-                only.name(),
-                &json!({ "metadata": { "annotations": {
-                "vmpool.dev/protected-until": Value::Null,
-            } } }),
-            )
-            .await?;
+        unprotect(world, &only).await?;
         let claimed = pool.claim("a").with("waitSeconds", json!(20)).send().await?;
         ensure!(claimed.code == 201, "{claimed}");
         ensure!(machine(&pool, &uid_in(&claimed)?).await?.uid() == only.uid(), "{claimed}");
@@ -154,8 +144,4 @@ fn a_machine_cannot_be_claimed_while_it_restarts() {
 fn only_revision(machine: &Object) -> anyhow::Result<String> {
     let revision = machine.label("kubevirt.io/vm-pool-revision-name").context("no revision")?;
     Ok(revision.to_owned())
-}
-
-fn instance(name: &str) -> [&str; 5] {
-    ["get", "virtualmachineinstances.kubevirt.io", name, "-o", "jsonpath={.metadata.uid}"]
 }

@@ -12,7 +12,7 @@ use crate::on;
 use crate::protected::{blocked, ends_in, from_now, not_blocked, protect};
 
 /// A change of the template that needs a restart, which the controller makes by itself.
-fn more_memory(platform: PlatformName) -> Value {
+pub(crate) fn more_memory(platform: PlatformName) -> Value {
     let spec = match platform {
         PlatformName::Dvp => json!({ "memory": { "size": "1Gi" } }),
         PlatformName::KubeVirt => {
@@ -33,7 +33,7 @@ fn automatic(platform: PlatformName) -> Value {
 }
 
 /// What changes when the guest of a machine restarts: how often it has stopped, or the UID of its instance.
-async fn guest(world: &World, name: &str) -> Result<String> {
+pub(crate) async fn guest(world: &World, name: &str) -> Result<String> {
     if world.platform() == PlatformName::KubeVirt {
         let instance = ["get", "virtualmachineinstances.kubevirt.io", name, "-o", "jsonpath={.metadata.uid}"];
         return Ok(world.kubectl(&instance).await?);

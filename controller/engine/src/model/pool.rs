@@ -134,6 +134,13 @@ pub struct StorageTemplate {
     pub volume: Option<Arc<str>>,
 }
 
+impl StorageTemplate {
+    /// Name of the storage of this machine of the pool; `None` if its name contains no ordinal.
+    pub(crate) fn storage_of(&self, pool: &str, machine: &str) -> Option<Arc<str>> {
+        Some(ordinal_name(&self.name, ordinal_of(pool, machine)?).into())
+    }
+}
+
 /// One disk template of the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskTemplate {
@@ -453,8 +460,8 @@ impl<R> Pool<R> {
 
     /// Names of the storage that the platform creates for a machine with this name.
     pub fn storage_of(&self, machine: &str) -> Vec<Arc<str>> {
-        let Some(ordinal) = ordinal_of(&self.id.name, machine) else { return Vec::new() };
-        self.storage_templates.iter().map(|template| ordinal_name(&template.name, ordinal).into()).collect()
+        let storage = |template: &StorageTemplate| template.storage_of(&self.id.name, machine);
+        self.storage_templates.iter().filter_map(storage).collect()
     }
 
     /// Whether the pool has a disk template of this name.

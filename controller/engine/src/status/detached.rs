@@ -91,9 +91,9 @@ fn devices<'a>(observed: &'a Observed<'_>, machine: &'a Machine) -> impl Iterato
 fn volumes<'a>(pool: &'a Pool, machine: &'a Machine) -> impl Iterator<Item = Detached> + 'a {
     let is_current = machine.written.as_ref() == Some(&pool.revision.id);
     let templates = if is_current { &pool.storage_templates[..] } else { &[] };
-    let names = pool.storage_of(&machine.id.name);
-    templates.iter().zip(names).filter_map(|(template, disk)| {
+    templates.iter().filter_map(|template| {
         let volume = template.volume.as_ref().filter(|volume| !machine.volumes.contains(volume))?;
+        let disk = template.storage_of(&pool.id.name, &machine.id.name)?;
         Some(Detached {
             machine: machine.id.clone(),
             template: template.name.clone(),

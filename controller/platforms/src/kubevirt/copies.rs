@@ -269,9 +269,7 @@ impl Copies<'_> {
         let object = self.live(family, matcher)?;
         let stash = self.stash(family, &object)?;
         let reference = reference.with_revision(&stash.name);
-        planned.add(family, object)?;
-        planned.events.push(stashed(family, &stash.name));
-        planned.creates.push(stash.to_json());
+        planned.create(family, object, &stash)?;
         Ok(reference)
     }
 
@@ -348,9 +346,7 @@ impl Copies<'_> {
             );
             return Err(failed(find(family), message));
         }
-        planned.add(family, object)?;
-        planned.events.push(stashed(family, &stash.name));
-        planned.creates.push(stash.to_json());
+        planned.create(family, object, &stash)?;
         Ok(reference)
     }
 
@@ -373,6 +369,14 @@ impl Copies<'_> {
 impl Planned {
     fn add(&mut self, family: Family, object: Object) -> Result<(), Stop> {
         self.types.insert(object).map_err(|error| failed(find(family), error.to_string()))
+    }
+
+    /// Plans the creation of a copy.
+    fn create(&mut self, family: Family, object: Object, stash: &Stash) -> Result<(), Stop> {
+        self.add(family, object)?;
+        self.events.push(stashed(family, &stash.name));
+        self.creates.push(stash.to_json());
+        Ok(())
     }
 }
 

@@ -260,10 +260,10 @@ impl Storage<MachineObject> for KubeVirt {
     type Claim = ClaimObject;
 
     fn volumes(machine: &MachineObject) -> Vec<Arc<str>> {
-        read::machine(machine).data_volumes
+        read::data_volumes(machine)
     }
     fn claims(machine: &MachineObject) -> Vec<Arc<str>> {
-        read::machine(machine).claims
+        read::claims(machine)
     }
     fn new_volumes(spec: &Value, machine: &str) -> Vec<String> {
         // A machine without an ordinal is never updated.

@@ -12,7 +12,7 @@ use vmpool_engine::model::{ObjectId, Uid};
 use crate::{controller_reference, intern};
 
 pub use instance::{InstanceFacts, instance};
-pub use machine::{MachineFacts, Readiness, machine};
+pub use machine::{MachineFacts, Readiness, claims, data_volumes, machine};
 pub use pool::{PoolFacts, Settings, pool, settings};
 pub use strategy::{Autohealing, NameGeneration, ScaleIn, ScaleInMode, Selection, Update};
 

@@ -4,6 +4,7 @@
 //! name would therefore use the same DataVolumes.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
 use vmpool_engine::model::ObjectId;
 
 use super::keys::{MACHINE_KIND, PRESERVED_POOL};
@@ -12,7 +13,11 @@ use crate::{VolumeUse, controller_reference};
 
 /// Names of the DataVolumes that KubeVirt creates for the machine with this ordinal.
 pub fn data_volumes(template: Template<'_>, ordinal: u64) -> Vec<String> {
-    let spec = numbered(template, ordinal);
+    data_volumes_of(&numbered(template, ordinal))
+}
+
+/// Names of the DataVolumes that KubeVirt creates for a machine with this spec.
+pub fn data_volumes_of(spec: &Value) -> Vec<String> {
     let templates = spec["dataVolumeTemplates"].as_array().into_iter().flatten();
     let names = templates.filter_map(|template| template["metadata"]["name"].as_str());
     names.map(str::to_owned).collect()
@@ -68,7 +73,7 @@ pub fn conflict(
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::super::fixtures;
     use super::super::read::NameGeneration;

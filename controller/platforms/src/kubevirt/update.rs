@@ -13,7 +13,7 @@ use vmpool_api::kubevirt::annotations::FORMER_STORAGE;
 use super::former_storage;
 use super::keys::REVISION_LABEL;
 use super::machine::{self, Template};
-use super::storage::data_volumes;
+use super::storage::data_volumes_of;
 use super::template;
 use crate::merge::Schema;
 
@@ -53,8 +53,9 @@ pub fn update(
     revision: &str,
 ) -> Option<Value> {
     let mut metadata = metadata(live, from, to, revision);
-    let spec = spec(&live["spec"], from, to, ordinal, revision);
-    let expected = from.map_or_else(Vec::new, |from| data_volumes(from, ordinal));
+    let base = from.map(|from| machine::numbered(from, ordinal));
+    let expected = base.as_ref().map(data_volumes_of).unwrap_or_default();
+    let spec = spec(&live["spec"], from.zip(base), to, ordinal, revision);
     if let Some(names) = former_storage::annotation(live, spec.as_ref(), expected) {
         let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
         annotations[FORMER_STORAGE] = names;
@@ -105,17 +106,17 @@ fn metadata(
 
 fn spec(
     live: &Value,
-    from: Option<Template<'_>>,
+    from: Option<(Template<'_>, Value)>,
     to: Template<'_>,
     ordinal: u64,
     revision: &str,
 ) -> Option<Value> {
-    let numbered = |template: Template<'_>| {
-        let mut spec = machine::numbered(template, ordinal);
-        run_strategy::remove(&mut spec);
-        spec
-    };
-    let (mut base, to_spec) = (from.map_or(json!({}), numbered), numbered(to));
+    let (from, base) = from.unzip();
+    let mut base = base.unwrap_or_else(|| json!({}));
+    let mut to_spec = machine::numbered(to, ordinal);
+    for spec in [&mut base, &mut to_spec] {
+        run_strategy::remove(spec);
+    }
     let mut wanted = match from {
         Some(_) => SPEC.keep_live(live, &base, &to_spec, template::is_same),
         None => to_spec.clone(),

@@ -10,6 +10,7 @@ use vmpool_api::v1alpha2::API_VERSION;
 use vmpool_e2e::world::{Deletion, World};
 use vmpool_invariants::object::{Kind, Object};
 use vmpool_invariants::platform::PlatformName;
+use vmpool_invariants::recorder::State;
 use vmpool_runtime::testing::SeededRandom;
 use vmpool_test_cluster::error::{Error, Result};
 
@@ -105,7 +106,6 @@ impl Operation {
         let spelling = spelling(world.platform());
         let state = world.recorder().state();
         let pool = state.named(Kind::Pool, design.name);
-        let references: BTreeSet<&str> = state.all(Kind::Machine).flat_map(Object::disk_references).collect();
         if let Self::Create(replicas) = self {
             return match pool {
                 None => {
@@ -141,6 +141,7 @@ impl Operation {
             Self::Restart => restart(world, member()).await,
             Self::DeleteMachine => delete(world, Kind::Machine, member()).await,
             Self::DeleteDisk => {
+                let references = referenced_disks(&state);
                 let free: Vec<&Object> = state
                     .all(Kind::Disk)
                     .filter(|disk| spelling.is_free(disk) && !references.contains(disk.name()))
@@ -159,6 +160,11 @@ impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:?}")
     }
+}
+
+/// Names of the disks that machines refer to.
+pub(crate) fn referenced_disks(state: &State) -> BTreeSet<&str> {
+    state.all(Kind::Machine).flat_map(Object::disk_references).collect()
 }
 
 /// A random pool.

@@ -120,7 +120,7 @@ async fn tidy(
             operation::operate(world, "Start", machine).await;
         }
     }
-    let mounted: BTreeSet<&str> = state.all(Kind::Machine).flat_map(Object::disk_references).collect();
+    let mounted = operation::referenced_disks(&state);
     for kind in [Kind::Machine, Kind::Disk] {
         for object in state.all(kind).filter(|object| object.owner_uid().is_empty()) {
             let waits = kind == Kind::Disk && mounted.contains(object.name());
@@ -203,7 +203,7 @@ fn strays(world: &World) -> Unsettled {
 /// Free disks that disk garbage collection should have deleted (I10): all disks of a removed template, and of other
 /// templates those beyond `keep` that are older than `ttl`.
 fn uncollected(design: &Design, pool: &Object, state: &State) -> Option<String> {
-    let used: BTreeSet<&str> = state.all(Kind::Machine).flat_map(Object::disk_references).collect();
+    let used = operation::referenced_disks(state);
     let free = |template: &str| {
         let of_template = state
             .owned_by(Kind::Disk, pool.uid())

@@ -12,7 +12,7 @@ use vmpool_engine::model::{ObjectId, Uid};
 use super::super::former_storage;
 use super::super::keys::{REVISION_LABEL, ordinal};
 use super::super::labels::Labels;
-use super::super::objects::{FAILURE, Finalizers, MachineCondition, MachineObject, MachineStatus, Storage};
+use super::super::objects::{FAILURE, Finalizers, MachineCondition, MachineObject, MachineStatus};
 use crate::intern;
 
 /// The condition `Ready` of a machine.
@@ -68,10 +68,6 @@ pub struct MachineFacts {
     pub run_strategy: Option<RunStrategy>,
     /// Whether a requested start or stop is not done yet.
     pub state_change_requested: bool,
-    /// Names of its DataVolumes: those of its templates, and those that its volumes refer to.
-    pub data_volumes: Vec<Arc<str>>,
-    /// Names of its claims: those of its DataVolume templates, and those that its volumes refer to.
-    pub claims: Vec<Arc<str>>,
 }
 
 impl MachineFacts {
@@ -88,10 +84,6 @@ pub fn machine(object: &MachineObject) -> MachineFacts {
     let name = metadata.name.as_deref().unwrap_or_default();
     let condition = |kind: &str| status.conditions.iter().find(|condition| condition.kind == kind);
     let revision = object.labels.as_ref().and_then(|labels| labels.get(REVISION_LABEL));
-    let former = metadata.annotations.as_ref().and_then(|annotations| annotations.get(FORMER_STORAGE));
-    let former: Vec<String> =
-        former.into_iter().flat_map(|text| former_storage::recorded(text)).map(str::to_owned).collect();
-    let Storage { templates, data_volumes, claims, volumes: _ } = &object.storage;
     MachineFacts {
         id: super::id(metadata),
         ordinal: ordinal(name),
@@ -115,8 +107,6 @@ pub fn machine(object: &MachineObject) -> MachineFacts {
             (None, None) => None,
         },
         state_change_requested: !status.state_change_requests.is_empty(),
-        data_volumes: union([templates, data_volumes, &former]),
-        claims: union([templates, claims, &former]),
     }
 }
 
@@ -138,8 +128,23 @@ fn readiness(condition: Option<&MachineCondition>) -> Readiness {
     }
 }
 
-/// The names of all lists, each once.
-fn union(lists: [&[String]; 3]) -> Vec<Arc<str>> {
+/// Names of the DataVolumes of a machine: those of its templates, those that its volumes refer to, and those that an update took
+/// out of it.
+pub fn data_volumes(object: &MachineObject) -> Vec<Arc<str>> {
+    storage(object, &object.storage.data_volumes)
+}
+
+/// Names of the claims of a machine: those of its DataVolume templates, those that its volumes refer to, and those that an
+/// update took out of it.
+pub fn claims(object: &MachineObject) -> Vec<Arc<str>> {
+    storage(object, &object.storage.claims)
+}
+
+fn storage(object: &MachineObject, of_volumes: &[String]) -> Vec<Arc<str>> {
+    let annotations = object.metadata.annotations.as_ref();
+    let former = annotations.and_then(|annotations| annotations.get(FORMER_STORAGE));
+    let former = former.into_iter().flat_map(|text| former_storage::recorded(text));
+    let names = object.storage.templates.iter().chain(of_volumes).map(String::as_str).chain(former);
     let mut known = BTreeSet::new();
-    lists.into_iter().flatten().filter(|name| known.insert(*name)).map(|name| name.as_str().into()).collect()
+    names.filter(|name| known.insert(*name)).map(Arc::from).collect()
 }

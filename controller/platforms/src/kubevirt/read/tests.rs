@@ -9,6 +9,7 @@ use vmpool_api::kubevirt::values::{
 use vmpool_engine::model::{Budget, StorageTemplate};
 
 use super::super::fixtures;
+use super::super::objects::MachineObject;
 use super::super::selectors::MachineSelector;
 use super::*;
 
@@ -211,10 +212,14 @@ fn a_spec_of_another_type_is_a_validation_error(#[case] spec: Value) {
     assert!(!pool.validation_errors.is_empty());
 }
 
-fn machine_with(edit: &Value) -> MachineFacts {
+fn stored_machine(edit: &Value) -> MachineObject {
     let mut object = fixtures::machine();
     json_patch::merge(&mut object, edit);
-    machine(&serde_json::from_value(object).unwrap())
+    serde_json::from_value(object).unwrap()
+}
+
+fn machine_with(edit: &Value) -> MachineFacts {
+    machine(&stored_machine(edit))
 }
 
 #[test]
@@ -233,8 +238,9 @@ fn a_machine_in_a_cluster_is_read() {
     assert!(!machine.restart_required && !machine.state_change_requested && !machine.is_halted());
     assert_eq!(machine.printable_status, Some(PrintableStatus::Running));
     assert_eq!((machine.start_failures, machine.run_strategy), (0, Some(RunStrategy::Always)));
-    assert_eq!(machine.data_volumes, [std::sync::Arc::from("root-0")]);
-    assert_eq!(machine.claims, [std::sync::Arc::from("root-0")]);
+    let stored = stored_machine(&json!({}));
+    assert_eq!(data_volumes(&stored), [Arc::from("root-0")]);
+    assert_eq!(claims(&stored), [Arc::from("root-0")]);
 }
 
 #[rstest]
@@ -293,15 +299,15 @@ fn storage_of_templates_and_of_volumes_is_listed_once() {
         { "name": "b", "dataVolume": { "name": "extra" } },
         { "name": "c", "persistentVolumeClaim": { "claimName": "claim" } },
     ]);
-    let machine = machine_with(&json!({ "spec": { "template": { "spec": { "volumes": volumes } } } }));
+    let machine = stored_machine(&json!({ "spec": { "template": { "spec": { "volumes": volumes } } } }));
     let texts = |list: &[std::sync::Arc<str>]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
-    assert_eq!(texts(&machine.data_volumes), ["root-0", "extra"]);
-    assert_eq!(texts(&machine.claims), ["root-0", "claim"]);
+    assert_eq!(texts(&data_volumes(&machine)), ["root-0", "extra"]);
+    assert_eq!(texts(&claims(&machine)), ["root-0", "claim"]);
     // The storage that an update took out of the machine comes last.
     let former = json!({ "metadata": { "annotations": { "vmpool.dev/former-storage": "logs-0,extra" } } });
-    let former = machine_with(&former);
-    assert_eq!(texts(&former.data_volumes), ["root-0", "logs-0", "extra"]);
-    assert_eq!(texts(&former.claims), ["root-0", "logs-0", "extra"]);
+    let former = stored_machine(&former);
+    assert_eq!(texts(&data_volumes(&former)), ["root-0", "logs-0", "extra"]);
+    assert_eq!(texts(&claims(&former)), ["root-0", "logs-0", "extra"]);
 }
 
 #[test]
