@@ -6,6 +6,7 @@ mod claims;
 mod healing;
 mod limits_of_protection;
 mod lost_replica;
+mod paused;
 mod plugin;
 mod policy;
 mod protected;
