@@ -41,6 +41,7 @@ mod object;
 mod observe;
 pub mod options;
 mod other_controller;
+mod passes;
 mod platform_state;
 mod platforms;
 mod pool_entry;

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kube::Client;
@@ -18,6 +17,7 @@ use super::store::{Key, Table};
 use super::types::{TypeKey, Types};
 use crate::events::{Events, Subject};
 use crate::metrics::Metrics;
+use crate::passes::FirstLists;
 use crate::queue::Queue;
 use crate::rejection;
 use crate::write::Writer;
@@ -54,8 +54,7 @@ pub(super) struct Context {
     pub(super) revisions: Arc<Table<Revision>>,
     /// The machines that cannot get their copies, with the number of failures.
     blocked: Mutex<HashMap<Key, u32>>,
-    /// Number of first lists that are not complete.
-    unlisted: AtomicUsize,
+    lists: FirstLists,
 }
 
 /// Why a read failed.
@@ -91,13 +90,13 @@ impl Context {
             machines: Arc::default(),
             revisions: Arc::default(),
             blocked: Mutex::default(),
-            unlisted: AtomicUsize::new(lists),
+            lists: FirstLists::new(lists),
         }
     }
 
     /// A first list is complete. After the last one, all machines get a pass.
     pub(super) fn list_ended(&self) {
-        if self.unlisted.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if self.lists.ended() {
             for key in self.machines.keys() {
                 self.queue.wake(&key);
             }
@@ -106,7 +105,7 @@ impl Context {
 
     /// Whether all first lists are complete.
     pub(super) fn is_synced(&self) -> bool {
-        self.unlisted.load(Ordering::Relaxed) == 0
+        self.lists.are_complete()
     }
 
     /// Wakes a machine.

@@ -1,14 +1,11 @@
 //! The leadership: the watches and the workers, while the cluster serves the kinds and has no installation of the platform's
 //! own controller.
 
-use std::fmt::Debug;
-use std::hash::Hash;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, Either, ready, select};
+use futures::future::{Either, ready, select};
 use kube::Api;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -26,12 +23,11 @@ use super::store::{Key, Table, TableSink};
 use super::types::TypeKey;
 use crate::definitions::{Definitions, Known, name};
 use crate::lead::{Shared, oversee};
+use crate::passes;
 use crate::queue::{Queue, Requeue};
 use crate::watch::{MapSink, Scope, watch as follow};
 use crate::watches::api;
 
-/// Time until the next pass of a machine whose pass panicked.
-const AFTER_PANIC: Duration = Duration::from_secs(10);
 /// The wait of the passes of finalizers for the first lists.
 const UNSYNCED: Duration = Duration::from_millis(200);
 /// The number of watches whose first lists passes wait for.
@@ -233,11 +229,11 @@ fn watched<K: Document + crate::watch::Watched>(
 }
 
 async fn work(context: Arc<Context>, stop: CancellationToken) {
-    passes(&context, &context.queue, &stop, |context, key| reconcile(context, key).boxed()).await;
+    passes::work(&*context, &context.queue, &stop, |context, key| reconcile(context, key).boxed()).await;
 }
 
 async fn protect(context: Arc<Context>, stop: CancellationToken) {
-    passes(&context, &context.type_queue, &stop, |context, key| {
+    passes::work(&*context, &context.type_queue, &stop, |context, key| {
         // Without all copies, every machine would seem to need its objects.
         if context.is_synced() {
             protection::reconcile(context, key).boxed()
@@ -246,29 +242,4 @@ async fn protect(context: Arc<Context>, stop: CancellationToken) {
         }
     })
     .await;
-}
-
-/// Runs passes until `stop`.
-async fn passes<K: Clone + Eq + Hash + Ord + Debug>(
-    context: &Context,
-    queue: &Queue<K>,
-    stop: &CancellationToken,
-    pass: for<'a> fn(&'a Context, &'a K) -> BoxFuture<'a, Requeue>,
-) {
-    loop {
-        let next = std::pin::pin!(queue.next());
-        let key = match select(next, std::pin::pin!(stop.cancelled())).await {
-            Either::Left((key, _)) => key,
-            Either::Right(_) => return,
-        };
-        let again = AssertUnwindSafe(pass(context, &key)).catch_unwind().await.unwrap_or_else(|_| {
-            tracing::error!(object = ?key, "a pass panicked; the controller retries the object later");
-            Requeue::After(AFTER_PANIC)
-        });
-        queue.done(&key, again, Duration::ZERO);
-        if again == Requeue::Never {
-            queue.forget(&key);
-        }
-        tokio::task::yield_now().await;
-    }
 }

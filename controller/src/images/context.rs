@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::{Timestamp, Unit};
@@ -23,6 +22,7 @@ use super::settings::ImageSettings;
 use super::store::{Changed, Store};
 use crate::events::{Events, Subject};
 use crate::metrics::{Metrics, ShownImage, ShownImages, ShownWrappers};
+use crate::passes::FirstLists;
 use crate::queue::Queue;
 use crate::write::Writer;
 
@@ -49,8 +49,7 @@ pub(super) struct Context {
     pub(super) released: Mutex<HashSet<String>>,
     /// The metrics, if they are exported.
     pub(super) metrics: Option<Arc<Metrics>>,
-    /// Number of first lists that are not complete.
-    unlisted: AtomicUsize,
+    lists: FirstLists,
     /// The pools that wait for images.
     gate: ImageGate,
 }
@@ -87,7 +86,7 @@ impl Context {
             waiting: Mutex::default(),
             released: Mutex::default(),
             metrics: None,
-            unlisted: AtomicUsize::new(0),
+            lists: FirstLists::default(),
             gate: ImageGate::default(),
         }
     }
@@ -150,12 +149,12 @@ impl Context {
 
     /// Another list must be complete before the first pass.
     pub(super) fn list_expected(&self) {
-        self.unlisted.fetch_add(1, Ordering::Relaxed);
+        self.lists.expect();
     }
 
     /// A first list is complete. After the last one, all images get a pass.
     pub(super) fn list_ended(&self) {
-        if self.unlisted.fetch_sub(1, Ordering::Relaxed) == 1 {
+        if self.lists.ended() {
             let (all, wrappers) = {
                 let mut store = self.store.lock();
                 let mut imports = self.imports.lock();
@@ -172,7 +171,7 @@ impl Context {
 
     /// Whether all first lists are complete.
     pub(super) fn is_synced(&self) -> bool {
-        self.unlisted.load(Ordering::Relaxed) == 0
+        self.lists.are_complete()
     }
 
     /// Changes the store, and wakes the images that this concerns.

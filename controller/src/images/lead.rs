@@ -1,6 +1,5 @@
 //! The leadership of images: the watches and the workers, while the cluster serves the kinds of images.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -9,7 +8,6 @@ use futures::future::{Either, select};
 use tokio_util::sync::CancellationToken;
 use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImage, VmDiskImageGrant};
 use vmpool_api::kubevirt;
-use vmpool_diskimage::model::Key;
 use vmpool_runtime::env::Task;
 
 use super::context::Context;
@@ -20,10 +18,8 @@ use super::store::{Served, Store};
 use super::wrapper_pass;
 use crate::definitions::{Definitions, Known, name};
 use crate::lead::{Shared, oversee};
-use crate::queue::{Queue, Requeue};
-
-/// Time until the next pass of an image whose pass panicked.
-const AFTER_PANIC: Duration = Duration::from_secs(10);
+use crate::passes;
+use crate::queue::Queue;
 
 /// The definitions without which there are no images.
 fn required() -> [String; 3] {
@@ -128,66 +124,33 @@ async fn reconcile_images(shared: Shared, settings: ImageSettings, serves: Serve
         move || context.upgrade().is_none_or(|context| context.is_synced())
     });
     let mut workers: Vec<Task> = (0..limits.workers)
-        .map(|_| env.spawn("worker of images", work(context.clone(), Subjects::Images, stop.clone())))
+        .map(|_| env.spawn("worker of images", work(context.clone(), stop.clone())))
         .collect();
     if reconciles_wrappers {
-        workers.extend((0..limits.workers).map(|_| {
-            env.spawn("worker of wrappers", work(context.clone(), Subjects::Wrappers, stop.clone()))
-        }));
+        workers.extend(
+            (0..limits.workers)
+                .map(|_| env.spawn("worker of wrappers", work_on_wrappers(context.clone(), stop.clone()))),
+        );
     }
     oversee(workers, tasks, &stop).await;
 }
 
-/// What a worker reconciles.
-#[derive(Clone, Copy, Debug)]
-enum Subjects {
-    Images,
-    Wrappers,
+async fn work(context: Arc<Context>, stop: CancellationToken) {
+    until_synced(&context, &stop).await;
+    passes::work(&*context, &context.queue, &stop, |context, key| reconcile(context, key).boxed()).await;
 }
 
-impl Subjects {
-    fn queue(self, context: &Context) -> &Queue<Key> {
-        match self {
-            Self::Images => &context.queue,
-            Self::Wrappers => &context.wrappers,
-        }
-    }
-
-    async fn reconcile(self, context: &Context, key: &Key) -> Requeue {
-        match self {
-            Self::Images => reconcile(context, key).await,
-            Self::Wrappers => wrapper_pass::reconcile(context, key).await,
-        }
-    }
+async fn work_on_wrappers(context: Arc<Context>, stop: CancellationToken) {
+    until_synced(&context, &stop).await;
+    passes::work(&*context, &context.wrappers, &stop, |context, key| {
+        wrapper_pass::reconcile(context, key).boxed()
+    })
+    .await;
 }
 
-async fn work(context: Arc<Context>, subjects: Subjects, stop: CancellationToken) {
-    let queue = subjects.queue(&context);
-    while !context.is_synced() {
+async fn until_synced(context: &Context, stop: &CancellationToken) {
+    while !context.is_synced() && !stop.is_cancelled() {
         let pause = context.env.sleep(Duration::from_millis(20));
         select(pause, std::pin::pin!(stop.cancelled())).await;
-        if stop.is_cancelled() {
-            return;
-        }
-    }
-    loop {
-        let next = std::pin::pin!(queue.next());
-        let key = match select(next, std::pin::pin!(stop.cancelled())).await {
-            Either::Left((key, _)) => key,
-            Either::Right(_) => return,
-        };
-        let began = context.env.uptime();
-        let pass = AssertUnwindSafe(subjects.reconcile(&context, &key)).catch_unwind();
-        let again = pass.await.unwrap_or_else(|_| {
-            tracing::error!(?subjects, object = %key, "a pass panicked; the controller repeats it later");
-            Requeue::After(AFTER_PANIC)
-        });
-        let took = context.env.uptime().saturating_sub(began);
-        tracing::debug!(?subjects, object = %key, ?took, "ended a pass");
-        queue.done(&key, again, Duration::ZERO);
-        if again == Requeue::Never {
-            queue.forget(&key);
-        }
-        tokio::task::yield_now().await;
     }
 }
