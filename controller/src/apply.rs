@@ -229,6 +229,7 @@ async fn perform<P: Platform>(
         }
         Action::RecordRevision { machine, to } => update::record_revision(context, pool, machine, to).await,
         Action::StoreRevision { revision } => revision::store(context, pool, basis, revision).await,
+        Action::RestoreCopies { revision } => revision::restore(context, pool, basis, revision).await,
         Action::PruneRevision { revision } => revision::prune(context, pool, basis, revision).await,
         Action::DeleteCopy { copy } => pin::delete(context, pool, copy).await,
         Action::OpenNameBlock { block } => pool::open_name_block(context, pool, *block).await,

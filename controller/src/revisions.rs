@@ -124,6 +124,10 @@ pub(crate) async fn resolve<P: Platform>(
         current.references = revisions.references();
         current.unused_copies = unused_copies(context, pool, revisions);
         current.copies_lost = !is_pinned && users.any(|id| revisions.lost_copies(id));
+        // What is stored again with the current template is restored with it.
+        let is_other = |id: &RevisionId| is_pinned || !current.is_current(id);
+        let lost = revisions.ids().into_iter().filter(|id| is_other(id) && revisions.lost_copies(id));
+        current.others_lost = lost.collect();
     }
     current.pins_unavailable =
         !is_pinned && context.expands_references() && resolve::wanted(context, pool).pins_unavailable;
@@ -191,10 +195,12 @@ pub(crate) async fn templates<P: Platform>(
     let mut templates = Templates::default();
     let (mut makes, mut writes) = (false, false);
     let mut bases: Vec<RevisionId> = Vec::new();
+    let mut restored: Vec<RevisionId> = Vec::new();
     for action in actions {
         match action {
             Action::Create { .. } => makes = true,
             Action::StoreRevision { .. } | Action::PruneRevision { .. } => writes = true,
+            Action::RestoreCopies { revision } => restored.push(revision.clone()),
             Action::Update { base, .. } => {
                 makes = true;
                 let earlier = base.as_ref().filter(|base| **base != pool.facts.revision.id);
@@ -208,6 +214,11 @@ pub(crate) async fn templates<P: Platform>(
     let current = &pool.facts.revision.id;
     let pinned = pool.facts.revision.pinned.then_some(current);
     revisions.contents.retain(|id, _| id == current || bases.contains(id));
+    for id in restored {
+        if let Some(content) = content(context, pool, revisions, &id).await? {
+            templates.restored.insert(id, content);
+        }
+    }
     if !makes && !writes {
         return Ok(templates);
     }

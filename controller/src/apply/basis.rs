@@ -78,6 +78,7 @@ impl Basis {
                 | Action::ShortenProtection { .. }
                 | Action::OpenNameBlock { .. }
                 | Action::StoreRevision { .. }
+                | Action::RestoreCopies { .. }
                 | Action::PruneRevision { .. }
                 | Action::DeleteCopy { .. }
                 | Action::PruneRecord { .. } => {}

@@ -32,7 +32,7 @@ pub(super) async fn store<P: Platform>(
     for pin in P::Pins::objects(&template) {
         match pin::store(context, pool, &pin).await {
             Ok(is_written) => {
-                let repaired = repaired(pool, &pin).filter(|_| is_written);
+                let repaired = repaired(&pin).filter(|_| is_written && pool.facts.revision.copies_lost);
                 context.metrics.pin_repairs.inc_by(u64::from(repaired.is_some()));
                 events.extend(repaired);
             }
@@ -42,11 +42,33 @@ pub(super) async fn store<P: Platform>(
     store_object(context, pool, basis, (id, &template)).await.reporting(events)
 }
 
+/// Restores the copies that a stored revision contains.
+pub(super) async fn restore<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    basis: &Basis,
+    id: &RevisionId,
+) -> Outcome {
+    let Some(content) = basis.templates.restored.get(id) else { return Outcome::outdated() };
+    let mut events = Vec::new();
+    for pin in P::Pins::objects(&content.value()) {
+        match pin::store(context, pool, &pin).await {
+            Ok(is_written) => {
+                let repaired = repaired(&pin).filter(|_| is_written);
+                context.metrics.pin_repairs.inc_by(u64::from(repaired.is_some()));
+                events.extend(repaired);
+            }
+            Err(error) => return failed(pool, id, "restoring the copies of", error).reporting(events),
+        }
+    }
+    Outcome::done().reporting(events)
+}
+
 /// The event about a copy that the pool had lost.
-fn repaired<P: Platform>(pool: &PoolEntry<P>, pin: &Value) -> Option<PoolEvent> {
-    let name = pin["metadata"]["name"].as_str().filter(|_| pool.facts.revision.copies_lost)?;
+fn repaired(pin: &Value) -> Option<PoolEvent> {
+    let name = pin["metadata"]["name"].as_str()?;
     let note = format!(
-        "restored ControllerRevision {name}, the copy of an object that the template names; machines cannot start without it"
+        "restored ControllerRevision {name}, the copy of an object that a template names; machines cannot start without it"
     );
     Some(PoolEvent { reason: Reason::PinRepaired, name: name.to_owned(), note })
 }

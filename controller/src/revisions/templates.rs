@@ -18,6 +18,8 @@ pub(crate) struct Templates {
     pub(crate) fingerprint: Option<Fingerprint>,
     /// The templates of earlier revisions that are merge bases.
     pub(crate) earlier: HashMap<RevisionId, Text>,
+    /// The contents of revisions whose copies are restored.
+    pub(crate) restored: HashMap<RevisionId, Text>,
     /// The objects of all stored revisions.
     pub(crate) stored: HashMap<RevisionId, ObjectId>,
     /// The number of the next revision.

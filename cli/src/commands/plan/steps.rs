@@ -96,6 +96,7 @@ fn step(preview: &Preview, action: &Action) -> Option<Step> {
         | Action::AnnotateDisk { .. }
         | Action::OpenNameBlock { .. }
         | Action::StoreRevision { .. }
+        | Action::RestoreCopies { .. }
         | Action::PruneRevision { .. }
         | Action::DeleteCopy { .. }
         | Action::PruneRecord { .. } => return None,

@@ -311,6 +311,8 @@ pub struct CurrentRevision {
     /// Whether the pool lost a copy of an object that the template refers to, because a client deleted the copy, or
     /// removed the pool from its owners. Storing the revision again restores the copy.
     pub copies_lost: bool,
+    /// The stored revisions of other templates that lost a copy. Their machines cannot start without it.
+    pub others_lost: Vec<RevisionId>,
     /// Whether the cluster does not let machines share copies of objects, so that the controller writes the objects into the
     /// machines.
     pub pins_unavailable: bool,
@@ -335,6 +337,7 @@ impl CurrentRevision {
             held: false,
             same_template: Vec::new(),
             copies_lost: false,
+            others_lost: Vec::new(),
             pins_unavailable: false,
             pins_outdated: None,
             references: BTreeMap::new(),

@@ -159,6 +159,11 @@ pub enum Action {
         /// The identity.
         revision: RevisionId,
     },
+    /// Restore the copies of objects that machines of a stored revision use, from the content of that revision.
+    RestoreCopies {
+        /// The identity.
+        revision: RevisionId,
+    },
     /// Delete a stored revision that is no longer needed.
     PruneRevision {
         /// The identity.
@@ -276,9 +281,10 @@ impl Action {
             | Self::Repoint { .. }
             | Self::Detach { .. } => Stage::Repair,
             Self::Delete { .. } => Stage::Remove,
-            Self::OpenNameBlock { .. } | Self::StoreRevision { .. } | Self::AddPoolFinalizer => {
-                Stage::Prepare
-            }
+            Self::OpenNameBlock { .. }
+            | Self::StoreRevision { .. }
+            | Self::RestoreCopies { .. }
+            | Self::AddPoolFinalizer => Stage::Prepare,
             Self::Create { .. } => Stage::Create,
             Self::Update { .. } | Self::Restart { .. } => Stage::Update,
             Self::RecordRevision { .. } | Self::EndRestart { .. } => Stage::RecordRevision,
@@ -315,6 +321,7 @@ impl Action {
             Self::DeleteCopy { copy } => &copy.name,
             Self::OpenNameBlock { .. }
             | Self::StoreRevision { .. }
+            | Self::RestoreCopies { .. }
             | Self::AddPoolFinalizer
             | Self::RemovePoolFinalizer
             | Self::PruneRevision { .. }
@@ -345,6 +352,7 @@ impl Action {
             Self::Delete { .. } => FailureReason::FailedDelete,
             Self::OpenNameBlock { .. }
             | Self::StoreRevision { .. }
+            | Self::RestoreCopies { .. }
             | Self::AddPoolFinalizer
             | Self::Create { .. } => FailureReason::FailedCreate,
         }

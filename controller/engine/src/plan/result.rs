@@ -66,6 +66,7 @@ impl Plan {
             | Action::AnnotateDisk { .. }
             | Action::ExpandDisk { .. }
             | Action::StoreRevision { .. }
+            | Action::RestoreCopies { .. }
             | Action::PruneRevision { .. }
             | Action::DeleteCopy { .. } => false,
         })

@@ -12,6 +12,7 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         return;
     }
     store(observed, plan);
+    restore(observed, plan);
     prune(observed, plan);
     delete_copies(observed, plan);
 }
@@ -40,6 +41,24 @@ fn store(observed: &Observed<'_>, plan: &mut Plan) {
     }
     let store = Action::StoreRevision { revision: pool.revision.id.clone() };
     plan.actions.insert(first.unwrap_or(plan.actions.len()), store);
+}
+
+/// Restores the copies of objects that machines with other templates use. The current template need not be known for this.
+fn restore(observed: &Observed<'_>, plan: &mut Plan) {
+    let is_used = |id: &RevisionId| {
+        observed.pool_machines().any(|machine| {
+            [&machine.written, &machine.revision].into_iter().flatten().any(|written| written == id)
+        })
+    };
+    let lost: Vec<&RevisionId> = observed.pool.revision.others_lost.iter().filter(|id| is_used(id)).collect();
+    if lost.is_empty() {
+        return;
+    }
+    if let Err(left) = observed.memory.creating.batch_size(observed.uptime) {
+        return plan.back_off(Stage::Prepare, left);
+    }
+    let restores = lost.into_iter().map(|id| Action::RestoreCopies { revision: id.clone() });
+    plan.actions.splice(0..0, restores);
 }
 
 /// Deletes the oldest revisions beyond the limit, but not the current one and none that a machine refers to.

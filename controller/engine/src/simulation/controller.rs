@@ -294,7 +294,7 @@ impl Controller {
                 Ok(())
             }
             // The model has no copies.
-            Action::DeleteCopy { .. } => Ok(()),
+            Action::RestoreCopies { .. } | Action::DeleteCopy { .. } => Ok(()),
             Action::PruneRevision { revision } => {
                 api.prune(revision, false)?;
                 Ok(())

@@ -102,7 +102,7 @@ pub(super) fn commit(
             .is_ok(),
         Action::RecordRevision { machine, to } => api.advance(machine, to, read).is_ok(),
         Action::StoreRevision { revision } => api.store(revision),
-        Action::DeleteCopy { .. } => false,
+        Action::RestoreCopies { .. } | Action::DeleteCopy { .. } => false,
         Action::PruneRevision { revision } => api.prune(revision, late)?,
         Action::OpenNameBlock { block } => api.open_block(*block, basis)?.is_ok(),
         Action::Create { draft } => api.create(draft, basis)?.is_ok(),

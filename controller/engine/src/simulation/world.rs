@@ -354,6 +354,7 @@ fn action_text(action: &Action) -> String {
         Action::ExpandDisk { disk, to } => format!("let {disk} grow to {to}"),
         Action::DeleteDisk { disk, reason } => format!("delete disk {disk}: {reason:?}"),
         Action::StoreRevision { revision } => format!("store {revision}"),
+        Action::RestoreCopies { revision } => format!("restore copies of {revision}"),
         Action::DeleteCopy { copy } => format!("delete copy {copy}"),
         Action::PruneRevision { revision } => format!("prune {revision}"),
         Action::OpenNameBlock { block } => format!("open block {block}"),

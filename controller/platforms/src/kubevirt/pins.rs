@@ -125,12 +125,24 @@ pub fn existing(pool: &ObjectId, pin: &Value, live: &Value) -> Existing {
         return Existing::Same;
     }
     let mut owner = owner(&pool.name, pool.uid.as_str());
+    // A namespace has one pool of a name, so another one with this name is gone, and the garbage collector has not
+    // deleted its copy yet. Its copy has the same content and becomes that of this pool.
+    let is_former =
+        |other: &Value| ["apiVersion", "kind", "name"].iter().all(|field| other[field] == owner[field]);
+    owners.retain(|other| !is_former(other));
     // An object has one controller at most.
     if owners.iter().any(|owner| owner["controller"] == true) {
         owner["controller"] = false.into();
     }
     owners.push(owner);
-    Existing::Unowned(with_owners(live, &owners))
+    let mut patch = with_owners(live, &owners);
+    if live["metadata"]["labels"][POOL_UID].is_string()
+        && let Some(operations) = patch.as_array_mut()
+    {
+        let path = format!("/metadata/labels/{}", POOL_UID.replace('/', "~1"));
+        operations.push(json!({ "op": "add", "path": path, "value": pool.uid.as_str() }));
+    }
+    Existing::Unowned(patch)
 }
 
 /// The JSON patch that makes a machine a further owner of a pin; `None` if the object is no pin or has this owner.
@@ -215,6 +227,20 @@ pub fn references_of(content: &Value) -> Option<References> {
     let mut spec = content[TEMPLATE]["spec"].clone();
     apply(&mut spec, pins);
     Some(references(&spec))
+}
+
+/// What the machines from the content of a revision use, for people: each object with the name of its copy, or without one if it is
+/// written into the machines.
+pub fn described(content: &Value) -> Vec<String> {
+    let described = FAMILIES.iter().filter_map(|family| {
+        let pin = &content[FIELD][family.field()];
+        let object = copied(content, *family);
+        let name = object["metadata"]["name"].as_str().or_else(|| pin["matcher"]["name"].as_str())?;
+        let revision = pin["matcher"]["revisionName"].as_str();
+        let copy = revision.map_or_else(|| "written out".to_owned(), |revision| format!("copy {revision}"));
+        Some(format!("{} {name} ({copy})", family.noun()))
+    });
+    described.collect()
 }
 
 /// The copy of an object that a template names, in the content of a revision: apiVersion, kind, metadata and spec. Null if

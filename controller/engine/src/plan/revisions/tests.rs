@@ -54,6 +54,16 @@ fn is_stored_when(#[case] world: World, #[case] expected: bool) {
     assert_eq!(stores(&world), expected);
 }
 
+#[rstest]
+#[case::machines_have_it(unstored(1, 1), 1)]
+#[case::no_machine_has_it(unstored(0, 0), 0)]
+fn copies_of_an_older_revision_are_restored_if(#[case] world: World, #[case] expected: usize) {
+    let world = world.pool(|pool| pool.revision.others_lost = vec!["r1".into()]);
+    let is_it =
+        |action: &&Action| matches!(action, Action::RestoreCopies { revision } if *revision == "r1".into());
+    assert_eq!(world.plan().actions.iter().filter(is_it).count(), expected);
+}
+
 #[test]
 fn a_revision_is_stored_before_any_machine_has_it() {
     // The two missing machines also use the budget.

@@ -105,6 +105,16 @@ fn machines_get_the_pinned_matchers_and_the_revision_contains_the_copies() {
 }
 
 #[test]
+fn people_see_the_objects_and_their_copies() {
+    let content = resolved(&both(), &cluster());
+    let small = "instance type small (copy farm-small-v1beta1-uid-of-small-3)";
+    assert_eq!(described(&content), [small, "preference linux (copy farm-linux-v1beta1-uid-of-linux-1)"]);
+    let content = resolved(&with_policy("Expand"), &cluster());
+    assert_eq!(described(&content), ["instance type small (written out)", "preference linux (written out)"]);
+    assert_eq!(described(&both()), [""; 0]);
+}
+
+#[test]
 fn a_later_revision_with_the_same_template_has_the_same_pins() {
     let stored = resolved(&both(), &[(SMALL, instancetype(3, "2Gi")), (LINUX, preference(&json!({})))]);
     let mut scaled = both();
@@ -231,12 +241,26 @@ fn an_existing_object_is_compared_by_what_it_stores() {
 
     let mut live = pin.clone();
     live["metadata"]["ownerReferences"][0]["uid"] = json!("of-a-machine");
+    live["metadata"]["ownerReferences"][0]["kind"] = json!("VirtualMachine");
     let Existing::Unowned(patch) = existing(&pool(), &pin, &live) else { panic!() };
     let owners = patch[2]["value"].as_array().unwrap();
     assert_eq!(
         (owners.len(), &owners[1]["uid"], &owners[1]["controller"]),
         (2, &json!("uid-of-farm"), &json!(false))
     );
+
+    // The pool of the same name whose copy the garbage collector has not deleted yet
+    let mut live = pin.clone();
+    live["metadata"]["ownerReferences"][0]["uid"] = json!("of-the-former-pool");
+    live["metadata"]["labels"][POOL_UID] = json!("of-the-former-pool");
+    let Existing::Unowned(patch) = existing(&pool(), &pin, &live) else { panic!() };
+    assert_eq!(
+        patch[2]["value"], pin["metadata"]["ownerReferences"],
+        "the former owner would keep the pool from being its controller"
+    );
+    let label =
+        json!({ "op": "add", "path": "/metadata/labels/vmpool.dev~1pool-uid", "value": "uid-of-farm" });
+    assert_eq!(patch[3], label);
 
     let mut live = pin.clone();
     live["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
