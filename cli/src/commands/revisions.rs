@@ -32,6 +32,9 @@ struct Stored {
     current: bool,
     /// Number of machines in which it is in effect; `None` if the machines cannot be read.
     machines: Option<usize>,
+    /// The copies of instance types and preferences that its machines use.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    copies: Vec<String>,
     #[serde(skip)]
     content: Value,
 }
@@ -52,23 +55,29 @@ pub(crate) async fn history<P: View>(
         count::<P>(&mut stored, &machines, &facts)?;
     }
     let now = cluster.env.now();
+    let has_copies = stored.iter().any(|stored| !stored.copies.is_empty());
     let rows: Vec<Vec<Cell>> = stored
         .iter()
         .map(|stored| {
             let machines = stored.machines.map(|count| count.to_string()).unwrap_or_default();
-            vec![
+            let mut row = vec![
                 stored.number.to_string().into(),
                 stored.revision.clone().into(),
                 stored.created.map(|created| age(created, now)).unwrap_or_default().into(),
                 machines.into(),
                 Cell::toned(if stored.current { "current template" } else { "" }, Tone::Good),
-            ]
+            ];
+            if has_copies {
+                row.push(stored.copies.join(", ").into());
+            }
+            row
         })
         .collect();
     let text = if rows.is_empty() {
         format!("pool {} has no stored revisions\n", arguments.pool)
     } else {
-        table(&["NUMBER", "REVISION", "AGE", "MACHINES", "NOTE"], &rows)
+        let columns = ["NUMBER", "REVISION", "AGE", "MACHINES", "NOTE", "USES"];
+        table(&columns[..columns.len() - usize::from(!has_copies)], &rows)
     };
     print(arguments.format.output, &text, &stored)
 }
@@ -174,6 +183,7 @@ fn revision<P: View>(mut listed: Value, pool: &ParsedPool, current: &Value) -> O
         created: metadata.creation_timestamp.as_ref().map(|time| time.0),
         current: P::canonical(&content) == *current,
         machines: None,
+        copies: P::copies(&content),
         content,
     })
 }

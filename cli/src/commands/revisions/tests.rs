@@ -1,7 +1,15 @@
 use super::*;
 
 fn stored(revision: &str, number: i64, current: bool) -> Stored {
-    Stored { revision: revision.into(), number, created: None, current, machines: None, content: Value::Null }
+    Stored {
+        revision: revision.into(),
+        number,
+        created: None,
+        current,
+        machines: None,
+        copies: Vec::new(),
+        content: Value::Null,
+    }
 }
 
 #[test]

@@ -42,6 +42,10 @@ impl View for Dvp {
         Some(template)
     }
 
+    fn copies(_: &Value) -> Vec<String> {
+        Vec::new()
+    }
+
     fn pins() -> &'static [&'static str] {
         &[
             "/spec/rollout/revision",

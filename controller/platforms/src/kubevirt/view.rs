@@ -36,6 +36,10 @@ impl View for KubeVirt {
         Some(&content["virtualMachineTemplate"]).filter(|template| template.is_object()).cloned()
     }
 
+    fn copies(content: &Value) -> Vec<String> {
+        super::pins::described(content)
+    }
+
     fn pins() -> &'static [&'static str] {
         &[]
     }

@@ -42,6 +42,9 @@ pub trait View: Platform {
     /// `None` if the content has none.
     fn stored_template(content: &Value) -> Option<Value>;
 
+    /// The copies of objects that machines from the content of a stored revision refer to, each with its object.
+    fn copies(content: &Value) -> Vec<String>;
+
     /// JSON pointers to the fields that pin a pool to a stored revision, which replaces the template. A rollback removes
     /// them.
     fn pins() -> &'static [&'static str];
