@@ -1,5 +1,7 @@
-//! Copies of instance types and preferences for single machines: a leader watches the machines and carries out the plans of
-//! [`vmpool_platforms::kubevirt::copies`]. It does so only in a cluster without the platform's own controller.
+//! Copies of instance types and preferences for single machines, and the protection of both kinds.
+//!
+//! In a cluster without the platform's own controller, a leader watches the machines and carries out the plans of
+//! [`vmpool_platforms::kubevirt::copies`].
 //!
 //! ```text
 //!  API server --watch--> Store (machines, copies) --changed machines--> Queue of machines
@@ -9,7 +11,8 @@
 //! ```
 //!
 //! A second queue has the instance types and the preferences. A pass of one gives it a finalizer, or releases it
-//! ([`vmpool_platforms::kubevirt::protection`]).
+//! ([`vmpool_platforms::kubevirt::protection`]). This is so in all clusters. Beside the platform's own controller, which
+//! makes the copies, the leader stores no machines, and a change of a machine or a pool only wakes what is still needed.
 //!
 //! Layers, from the lowest: `store`; `types`; `context`; `pass`, `protection`; `lead`.
 
@@ -21,3 +24,6 @@ mod store;
 mod types;
 
 pub(crate) use lead::{definitions, lead};
+
+#[cfg(test)]
+mod tests;

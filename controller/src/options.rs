@@ -79,8 +79,8 @@ pub struct Options {
     #[arg(long, env = "VMPOOL_MAX_POOL_SERIES", default_value_t = 1000, value_name = "COUNT")]
     pub max_pool_series: usize,
 
-    /// Whether to make copies of instance types and preferences for machines that belong to no pool. Use Standalone only in a
-    /// cluster without a KubeVirt object.
+    /// Which program makes copies of instance types and preferences for machines that belong to no pool. Use Standalone only in
+    /// a cluster without a KubeVirt object.
     #[arg(
         long,
         env = "VMPOOL_INSTANCETYPE_MODE",

@@ -18,7 +18,7 @@ use crate::platform_state::ShownState;
 use crate::release_pins;
 use crate::source_watches;
 
-/// Reconciles the pools of these platforms, disk images and copies for single machines until `stop`, each while the cluster has the
+/// Reconciles the pools of these platforms, disk images, instance types and copies for single machines until `stop`, each while the cluster has the
 /// CustomResourceDefinitions. If a platform stops early, the leadership ends, so that the next leader starts with new caches.
 ///
 /// The caller must hold the lease of `fence`, and must drop the future when the lease is lost.
@@ -38,8 +38,9 @@ pub async fn lead_all(
     names.extend(is_kubevirt.then(definitions::of_platform::<KubeVirt>).into_iter().flatten());
     let image_settings = shared.images().cloned();
     names.extend(image_settings.is_some().then(images::definitions).into_iter().flatten());
-    let makes_copies = is_kubevirt && shared.settings().copies.is_some();
-    names.extend(makes_copies.then(copies::definitions).into_iter().flatten());
+    let settings = shared.settings();
+    let has_copies = is_kubevirt && (settings.copies.is_some() || settings.protects_types);
+    names.extend(has_copies.then(copies::definitions).into_iter().flatten());
     let (sender, known) = watch::channel(None);
     let observe = definitions::observe(shared.client().clone(), shared.env().clone(), names, sender);
     let observe = shared.env().spawn("watch of definitions", observe);
@@ -52,7 +53,7 @@ pub async fn lead_all(
         .then(|| while_served::<KubeVirt>(shared.for_platform(), known.clone(), stop.clone()).boxed());
     let images = image_settings
         .map(|settings| images::lead(shared.clone(), settings, known.clone(), stop.clone()).boxed());
-    let copies = makes_copies.then(|| copies::lead(shared.clone(), known.clone(), stop.clone()).boxed());
+    let copies = has_copies.then(|| copies::lead(shared.clone(), known.clone(), stop.clone()).boxed());
     let platforms = join4(
         OptionFuture::from(dvp),
         OptionFuture::from(kubevirt),

@@ -91,7 +91,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
             &lease,
             namespace,
             platforms,
-            (reconciles_images, settings.copies.is_some()),
+            (reconciles_images, settings.protects_types),
         )
         .await?;
         tracing::info!(removed, "removed the finalizers of pools, machines, disk images and instance types");

@@ -29,6 +29,8 @@ pub struct Settings {
     pub max_pool_series: usize,
     /// What happens to single machines that name an instance type or a preference; `None` if another controller decides that.
     pub copies: Option<Policy>,
+    /// Whether instance types and preferences keep a finalizer until all machines and pools that name them have copies.
+    pub protects_types: bool,
 }
 
 impl Settings {
@@ -54,6 +56,7 @@ impl Default for Settings {
             resync: Duration::from_mins(10),
             max_pool_series: 1000,
             copies: None,
+            protects_types: true,
         }
     }
 }

@@ -61,9 +61,8 @@ impl From<Broken> for UninstallError {
 }
 
 /// Takes the lease from the leader, waits until it has stopped, and removes the finalizers of the controller from all
-/// pools and machines of these platforms, from disk images if `images` says so, and from instance types and preferences if
-/// `copies` does. Returns their number. Machines become the
-/// owners of the copies of instance types that they use. No replica leads for two minutes afterwards.
+/// pools and machines of these platforms, from disk images if `images` says so, and from instance types and preferences of
+/// KubeVirt if `types` does. Returns their number. Machines become the owners of the copies of instance types that they use. No replica leads for two minutes afterwards.
 ///
 /// # Errors
 /// The first request that fails. It is safe to try again.
@@ -73,7 +72,7 @@ pub(crate) async fn remove_finalizers(
     lease: &LeaseConfig,
     namespace: Option<&str>,
     platforms: &[PlatformName],
-    (images, copies): (bool, bool),
+    (images, types): (bool, bool),
 ) -> Result<usize, UninstallError> {
     take(client, env, lease).await.map_err(UninstallError::Lease)?;
     env.sleep(lease.duration).await;
@@ -87,7 +86,7 @@ pub(crate) async fn remove_finalizers(
     if images {
         removed += of_images(client, env, namespace).await?;
     }
-    if copies {
+    if types && platforms.contains(&PlatformName::Kubevirt) {
         removed += of_types::<Instancetype>(client, env, namespace).await?;
         removed += of_types::<ClusterInstancetype>(client, env, None).await?;
         removed += of_types::<Preference>(client, env, namespace).await?;

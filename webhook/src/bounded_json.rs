@@ -65,8 +65,11 @@ impl Budget {
     }
 }
 
+/// The part of a path that selects the entries of a list.
+const ENTRIES: &str = "*";
+
 /// Decodes the fields of a JSON text at these paths, including everything below them. A path consists of field names
-/// separated by dots.
+/// separated by dots. A `*` stands for the entries of a list.
 ///
 /// # Errors
 /// [`JsonError`] if the text is not JSON or exceeds the limit in bytes of memory.
@@ -169,12 +172,12 @@ impl<'de> Visitor<'de> for Fields<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         self.budget.descend(self.depth + 1)?;
         let mut values = Vec::new();
-        if !self.selects_all() {
-            // Paths do not select entries of lists, so the list is empty.
+        let Some(entries) = self.below(ENTRIES) else {
+            // No path selects the entries, so the list is empty.
             while list.next_element::<IgnoredAny>()?.is_some() {}
             return Ok(Value::Array(values));
-        }
-        while let Some(value) = list.next_element_seed(self.deeper())? {
+        };
+        while let Some(value) = list.next_element_seed(entries.clone())? {
             self.budget.take(ENTRY)?;
             values.push(value);
         }

@@ -123,6 +123,11 @@ impl Reader {
         self.fetch(path, Selection { fields, is_list: false }, resource, self.deadline()).await
     }
 
+    /// A page of a list at a path of the API.
+    pub(crate) async fn page(&self, path: &str, fields: &[&str], resource: Resource) -> Found<Value> {
+        self.fetch(path, Selection { fields, is_list: true }, resource, self.deadline()).await
+    }
+
     /// Reads one object. If the lookup contains an invalid name, no such object can exist.
     async fn read(&self, namespace: &str, lookup: &Lookup, deadline: Duration) -> Found<Value> {
         let Lookup { api_version, plural, namespaced, name, .. } = lookup;

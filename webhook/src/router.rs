@@ -21,11 +21,14 @@ pub fn router(state: &State) -> Router {
     if state.rules.iter().any(|rules| rules.kind().group == types::POOL_GROUP) {
         router = router.merge(types::pool_routes(state));
     }
+    if state.types || state.rules.iter().any(|rules| rules.kind().group == types::POOL_GROUP) {
+        router = router.merge(types::object_routes(state));
+    }
     if state.images {
         router = router.merge(images::routes(state));
     }
     if state.types {
-        router = router.merge(types::routes(state));
+        router = router.merge(types::machine_routes(state));
     }
     router
 }

@@ -77,7 +77,9 @@ impl Server {
                     let mut stored = server.0.lock();
                     let path = request.uri().path().to_owned();
                     stored.requests.push(path.clone());
-                    (stored.silent, stored.objects.get(&path).cloned())
+                    let query = request.uri().path_and_query().map(ToString::to_string);
+                    let page = query.and_then(|query| stored.objects.get(&query));
+                    (stored.silent, page.or_else(|| stored.objects.get(&path)).cloned())
                 };
                 if silent {
                     std::future::pending::<()>().await;

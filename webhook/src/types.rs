@@ -13,10 +13,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
 use serde_json::Value;
 use vmpool_api::names::is_dns_subdomain;
 use vmpool_engine::admission::{Found, Kind};
-use vmpool_platforms::kubevirt::protection::protected;
+use vmpool_platforms::kubevirt::protection::{self, protected};
 use vmpool_platforms::kubevirt::type_admission::{
-    self as rules, COMPLETE_PATH, Decision, FIELDS, Failure, MACHINE_PATH, Need, OBJECT_PATH, POOL_PATH,
-    PROTECT_PATH, Reads, Step,
+    self as rules, COMPLETE_PATH, Decision, EXAMINED_USERS, FIELDS, Failure, MACHINE_PATH, Need, OBJECT_PATH,
+    POOL_PATH, PROTECT_PATH, Reads, Step, USERS_IN_A_PAGE, Users,
 };
 use vmpool_runtime::https::Peer;
 
@@ -29,11 +29,17 @@ use crate::state::State;
 /// The most objects that are read for one machine. A name that is inferred needs up to four, and then the object itself.
 const MAX_READS: usize = 16;
 
-/// The webhooks. The routes that the program has without KubeVirt's own webhooks.
-pub(crate) fn routes(state: &State) -> Router {
+/// The webhooks for the four kinds. Beside KubeVirt's own webhooks, these validate nothing.
+pub(crate) fn object_routes(state: &State) -> Router {
     Router::new()
         .route(OBJECT_PATH, post(object))
         .route(PROTECT_PATH, post(protect))
+        .with_state(state.clone())
+}
+
+/// The webhooks for machines, which the program has without KubeVirt's own webhooks.
+pub(crate) fn machine_routes(state: &State) -> Router {
+    Router::new()
         .route(MACHINE_PATH, post(validate))
         .route(COMPLETE_PATH, post(complete))
         .with_state(state.clone())
@@ -62,14 +68,45 @@ async fn object(
 ) -> Response {
     // The review says which of the four kinds it is.
     let kind = kind(rules::GROUP, "");
-    handle(&state, kind, Path::Instancetype, peer, &headers, body, async |request, _| {
+    handle(&state, kind, Path::Instancetype, peer, &headers, body, async |request, caller| {
         let Some((old, new)) = objects(request) else { return (Answer::allowed(), Vec::new()) };
-        match rules::object(old, new) {
-            Ok(decision) => answer(&request.object, decision),
-            Err(error) => (Answer::malformed(error), Vec::new()),
+        let allowed = || Ok(Decision::Allowed { machine: None, warnings: Vec::new() });
+        let decision = match if state.types { rules::object(old, new) } else { allowed() } {
+            Ok(decision) => decision,
+            Err(error) => return (Answer::malformed(error), Vec::new()),
+        };
+        let is_allowed = matches!(decision, Decision::Allowed { .. });
+        let (answer, mut warnings) = answer(&request.object, decision);
+        if is_allowed && caller != Caller::Unauthenticated {
+            warnings.extend(edit_warning(&state, &request.namespace, old, new).await);
         }
+        (answer, warnings)
     })
     .await
+}
+
+/// The warning about machines and pools that will use an edited object when their copies are made. What cannot be read gives
+/// no warning.
+async fn edit_warning(state: &State, namespace: &str, old: Option<&Value>, new: &Value) -> Option<String> {
+    let (kind, object) = rules::edited(namespace, old, new)?;
+    if !kind.is_cluster() && !is_dns_subdomain(namespace) {
+        return None;
+    }
+    let mut awaited_by = Vec::new();
+    for users in Users::ALL {
+        let mut after = String::new();
+        for _ in 0..EXAMINED_USERS / USERS_IN_A_PAGE {
+            let path = users.page(kind, namespace, &after);
+            let resource = Resource::of(users.subject());
+            let Found::There(page) = state.reader.page(&path, users.fields(), resource).await else { break };
+            awaited_by.extend(users.awaiting(&object, &page));
+            page["metadata"]["continue"].as_str().unwrap_or_default().clone_into(&mut after);
+            if after.is_empty() {
+                break;
+            }
+        }
+    }
+    protection::edit_warning(kind, &awaited_by)
 }
 
 async fn protect(

@@ -92,6 +92,27 @@ true
 {{- end -}}
 {{- end }}
 
+{{/* "true" if instance types and preferences keep a finalizer until their users have copies. */}}
+{{- define "vmpool.protection" -}}
+{{- if .Values.featureGates.VirtualMachinePool -}}
+{{- include "vmpool.kubevirt" . -}}
+{{- end -}}
+{{- end }}
+
+{{/*
+The accounts of KubeVirt's own controller, as a JSON list: one in each namespace with a KubeVirt object, or in `kubevirt` if Helm
+finds none, as in `helm template`.
+*/}}
+{{- define "vmpool.kubevirtControllers" -}}
+{{- $users := list -}}
+{{- if lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" "kubevirts.kubevirt.io" -}}
+{{- range (lookup "kubevirt.io/v1" "KubeVirt" "" "").items -}}
+{{- $users = append $users (printf "system:serviceaccount:%s:kubevirt-controller" .metadata.namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- $users | default (list "system:serviceaccount:kubevirt:kubevirt-controller") | uniq | toJson -}}
+{{- end }}
+
 {{/* "true" if vmpool, and not KubeVirt, validates instance types. Fails without their platform, and beside a KubeVirt. */}}
 {{- define "vmpool.standalone" -}}
 {{- if and .Values.featureGates.VirtualMachinePool (eq .Values.instancetype.mode "Standalone") -}}

@@ -37,17 +37,25 @@ pub struct User<'a> {
 /// # Errors
 /// A field has the wrong type. Such a machine cannot be stashed, but may be corrected; treat it as a blocker.
 pub fn blocks(user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
-    if user.namespace_is_terminating || bypasses_admission(user.object) {
+    Ok(awaits_stash(user, object)? && !conflicts_for_good(machine(user), user, object)?)
+}
+
+/// Whether a machine or a pool will use the object as it is when the stash is made. It may be in conflict with the object now.
+///
+/// # Errors
+/// A field has the wrong type.
+pub fn awaits_stash(user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
+    if user.namespace_is_terminating || user.is_stashed || bypasses_admission(user.object) {
         return Ok(false);
     }
-    let machine = match user.location {
+    refers(machine(user), user, object)
+}
+
+fn machine<'a>(user: &User<'a>) -> &'a Value {
+    match user.location {
         Location::Pool => user.object.pointer("/spec/virtualMachineTemplate").unwrap_or(&Value::Null),
         Location::VirtualMachine | Location::Instance => user.object,
-    };
-    if !refers(machine, user, object)? {
-        return Ok(false);
     }
-    Ok(!user.is_stashed && !conflicts_for_good(machine, user, object)?)
 }
 
 /// Whether the machine uses the live object.

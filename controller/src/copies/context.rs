@@ -40,8 +40,8 @@ pub(super) struct Context {
     /// Deadline of a request.
     pub(super) deadline: Duration,
     pub(super) metrics: Arc<Metrics>,
-    /// What happens to machines that name an instance type or a preference.
-    pub(super) policy: Policy,
+    /// What happens to machines that name an instance type or a preference; `None` if another controller makes their copies.
+    pub(super) policy: Option<Policy>,
     /// The only namespace that is watched; `None` for all.
     pub(super) namespace: Option<String>,
     pub(super) queue: Queue<Key>,
@@ -70,7 +70,7 @@ impl Context {
     pub(super) fn new(
         (env, client, writer, events, metrics): (Env, Client, Writer, Events, Arc<Metrics>),
         deadline: Duration,
-        (namespace, policy): (Option<&str>, Policy),
+        (namespace, policy): (Option<&str>, Option<Policy>),
         (queue, type_queue): (Queue<Key>, Queue<TypeKey>),
         lists: usize,
     ) -> Self {
@@ -115,7 +115,7 @@ impl Context {
         }
     }
 
-    /// Wakes the objects that are being deleted and still needed, because a machine or a pool changed.
+    /// Wakes the objects that are being deleted and still needed, because a machine, a pool or a copy changed.
     pub(super) fn wake_blocked_types(&self) {
         let blocked: Vec<TypeKey> = self.blocked_types.lock().keys().cloned().collect();
         for key in &blocked {

@@ -1,5 +1,5 @@
-//! The leadership: the watches and the workers, while the cluster serves the kinds and has no installation of the platform's
-//! own controller.
+//! The leadership: the watches and the workers, while the cluster serves the kinds. Copies are made while the cluster has no
+//! installation of the platform's own controller. Beside one, the controller only protects instance types and preferences.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +7,15 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{Either, ready, select};
 use kube::Api;
+use kube::core::PartialObjectMeta;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vmpool_platforms::kubevirt::copies::{
-    ClusterInstancetype, ClusterPreference, Document, Instancetype, LABEL, Machine, Preference, Revision,
+    ClusterInstancetype, ClusterPreference, Document, Instancetype, LABEL, Machine, Pool, Preference,
+    Revision,
 };
 use vmpool_platforms::kubevirt::protection::Kind;
-use vmpool_platforms::{KubeVirt, OtherController, Platform};
+use vmpool_platforms::{ApiObject, KubeVirt, OtherController, Platform};
 use vmpool_runtime::env::Task;
 
 use super::context::Context;
@@ -25,13 +27,15 @@ use crate::definitions::{Definitions, Known, name};
 use crate::lead::{Shared, oversee};
 use crate::passes;
 use crate::queue::{Queue, Requeue};
-use crate::watch::{MapSink, Scope, watch as follow};
+use crate::watch::{Change, MapSink, Scope, Sink, watch as follow};
 use crate::watches::api;
 
 /// The wait of the passes of finalizers for the first lists.
 const UNSYNCED: Duration = Duration::from_millis(200);
-/// The number of watches whose first lists passes wait for.
-const WATCHES: usize = 6;
+/// The number of watches of the four kinds, whose first lists passes wait for.
+const TYPE_WATCHES: usize = 4;
+/// The number of further ones, if the controller makes copies: machines and copies.
+const COPY_WATCHES: usize = 2;
 
 type Installation = <<KubeVirt as Platform>::OtherController as OtherController>::Installation;
 
@@ -47,7 +51,7 @@ fn required() -> [String; 5] {
 
 /// The definitions that the controller of copies needs to know.
 pub(crate) fn definitions() -> Vec<String> {
-    required().into_iter().chain([name::<Installation>()]).collect()
+    required().into_iter().chain([name::<Installation>(), name::<Pool>()]).collect()
 }
 
 /// What decides whether the controller makes copies.
@@ -61,19 +65,22 @@ enum Place {
     Free(Vec<String>),
 }
 
-/// Makes copies until `stop`, while the cluster has the definitions and no installation of the platform's own controller.
+/// Protects instance types and preferences, and makes copies if the settings say so, until `stop`, while the cluster has the
+/// definitions. If it makes copies, it does so only while there is no installation of the platform's own controller.
 pub(crate) async fn lead(shared: Shared, known: Known, stop: CancellationToken) {
     let (sender, mut place) = watch::channel(Place::Unknown);
-    let _observer = shared.env().spawn("watch of installations", observe(shared.clone(), known, sender));
+    let _observer =
+        shared.env().spawn("watch of installations", observe(shared.clone(), known.clone(), sender));
     loop {
         let is_free = |place: &Place| matches!(place, Place::Free(_));
         let free = match select(place.wait_for(is_free).boxed(), stop.cancelled().boxed()).await {
             Either::Left((Ok(free), _)) => free.clone(),
             _ => return,
         };
-        tracing::info!("making copies of instance types and preferences for machines");
+        let makes_copies = shared.settings().copies.is_some();
+        tracing::info!(makes_copies, "protecting instance types and preferences");
         let turn = stop.child_token();
-        let leading = make_copies(shared.clone(), turn.clone()).boxed();
+        let leading = act(shared.clone(), known.clone(), turn.clone()).boxed();
         let changes = place.wait_for(|now| *now != free).map(drop).boxed();
         match select(leading, changes).await {
             Either::Left(_) => return stop.cancel(),
@@ -94,17 +101,18 @@ async fn observe(shared: Shared, mut known: Known, place: watch::Sender<Place>) 
             (uids, known.uid(&installations).cloned())
         })
     };
+    let makes_copies = shared.settings().copies.is_some();
     loop {
         let served = relevant(&known.borrow_and_update());
         let changed = known.wait_for(|known| relevant(known) != served);
         match &served {
-            Some((Some(uids), None)) => {
+            Some((Some(uids), installations)) if installations.is_none() || !makes_copies => {
                 show(&place, Place::Free(uids.clone()));
                 if changed.await.is_err() {
                     return;
                 }
             }
-            Some((Some(uids), Some(_))) => {
+            Some((Some(uids), _)) => {
                 let sink = MapSink::new(Some, |found: &crate::watch::Objects<Installation>| {
                     if found.is_empty() {
                         return show(&place, Place::Free(uids.clone()));
@@ -142,7 +150,7 @@ fn show(place: &watch::Sender<Place>, now: Place) {
     });
 }
 
-async fn make_copies(shared: Shared, stop: CancellationToken) {
+async fn act(shared: Shared, known: Known, stop: CancellationToken) {
     let limits = shared.settings();
     let env = shared.env().clone();
     let queue = Queue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
@@ -150,8 +158,9 @@ async fn make_copies(shared: Shared, stop: CancellationToken) {
     let parts = (env.clone(), client.clone(), writer.clone(), events.clone(), shared.metrics().clone());
     let type_queue = Queue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
     let queues = (queue, type_queue);
-    let scope = (shared.namespace(), limits.copies.unwrap_or_default());
-    let context = Context::new(parts, limits.request_deadline, scope, queues, WATCHES);
+    let scope = (shared.namespace(), limits.copies);
+    let lists = TYPE_WATCHES + limits.copies.map_or(0, |_| COPY_WATCHES);
+    let context = Context::new(parts, limits.request_deadline, scope, queues, lists);
     let context = Arc::new(context);
     shared.metrics().types.follow({
         let context = Arc::downgrade(&context);
@@ -162,12 +171,12 @@ async fn make_copies(shared: Shared, stop: CancellationToken) {
             Some(blocked.keys().map(named).collect())
         }
     });
-    let tasks = begin(&context, shared.namespace());
+    let tasks = begin(&context, &known);
     let _listing = shared.leader_health().listing({
         let context = Arc::downgrade(&context);
         move || context.upgrade().is_none_or(|context| context.is_synced())
     });
-    let mut workers: Vec<Task> = (0..limits.workers)
+    let mut workers: Vec<Task> = (0..limits.copies.map_or(0, |_| limits.workers))
         .map(|_| env.spawn("worker of copies", work(context.clone(), stop.clone())))
         .collect();
     workers.push(env.spawn("worker of finalizers", protect(context.clone(), stop.clone())));
@@ -175,7 +184,20 @@ async fn make_copies(shared: Shared, stop: CancellationToken) {
 }
 
 /// Starts the watches.
-fn begin(context: &Arc<Context>, namespace: Option<&str>) -> Vec<Task> {
+fn begin(context: &Arc<Context>, known: &Known) -> Vec<Task> {
+    let namespace = context.namespace.clone();
+    let namespace = namespace.as_deref();
+    let mut tasks = vec![
+        types(context, namespace, context.types.instancetypes.clone(), Kind::Instancetype),
+        types(context, None, context.types.cluster_instancetypes.clone(), Kind::ClusterInstancetype),
+        types(context, namespace, context.types.preferences.clone(), Kind::Preference),
+        types(context, None, context.types.cluster_preferences.clone(), Kind::ClusterPreference),
+        changes::<Pool>(context, known),
+    ];
+    if context.policy.is_none() {
+        tasks.push(changes::<Machine>(context, known));
+        return tasks;
+    }
     let machines = context.machines.clone();
     let revisions = context.revisions.clone();
     let labeled = Scope { label: Some(LABEL), ..Scope::default() };
@@ -187,15 +209,52 @@ fn begin(context: &Arc<Context>, namespace: Option<&str>) -> Vec<Task> {
         for owner in kube::Resource::meta(copy).owner_references.iter().flatten() {
             context.wake(&(key.0.clone(), owner.name.clone()));
         }
+        context.wake_blocked_types();
     };
-    vec![
-        watched(context, namespace, machines, Scope::default(), wake),
-        watched(context, namespace, revisions, labeled, wake_owners),
-        types(context, namespace, context.types.instancetypes.clone(), Kind::Instancetype),
-        types(context, None, context.types.cluster_instancetypes.clone(), Kind::ClusterInstancetype),
-        types(context, namespace, context.types.preferences.clone(), Kind::Preference),
-        types(context, None, context.types.cluster_preferences.clone(), Kind::ClusterPreference),
-    ]
+    tasks.push(watched(context, namespace, machines, Scope::default(), wake));
+    tasks.push(watched(context, namespace, revisions, labeled, wake_owners));
+    tasks
+}
+
+/// Wakes the objects that are still needed at each change of a kind whose objects may need them. No object is stored, and only
+/// the metadata is requested. Without the kind in the cluster, there is nothing to watch.
+fn changes<K: ApiObject>(context: &Arc<Context>, known: &Known) -> Task {
+    let (context, mut known) = (context.clone(), known.clone());
+    let env = context.env.clone();
+    let definition = name::<K>();
+    let uid = move |known: &Option<Definitions>| {
+        known.as_ref().and_then(|definitions| definitions.uid(&definition).cloned())
+    };
+    env.spawn("watch of changes for protection", async move {
+        loop {
+            let served = uid(&known.borrow_and_update());
+            let changed = known.wait_for(|known| uid(known) != served);
+            if served.is_none() {
+                if changed.await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            let scope = Scope { metadata_only: true, ..Scope::default() };
+            let api = api::<PartialObjectMeta<K>>(&context.client, context.namespace.as_deref());
+            let watch = follow(api, context.env.clone(), scope, ChangeSink(context.clone()));
+            select(std::pin::pin!(changed), std::pin::pin!(watch)).await;
+        }
+    })
+}
+
+/// Wakes the objects that are still needed, and stores nothing.
+struct ChangeSink(Arc<Context>);
+
+impl<K> Sink<K> for ChangeSink {
+    fn list_begins(&mut self) {}
+    fn listed(&mut self, _: K) {}
+    fn list_ends(&mut self) {
+        self.0.wake_blocked_types();
+    }
+    fn changed(&mut self, _: Change<K>) {
+        self.0.wake_blocked_types();
+    }
 }
 
 /// Watches the objects of one of the four kinds.

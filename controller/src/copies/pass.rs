@@ -37,8 +37,15 @@ pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
             return Requeue::After(AGAIN);
         }
     };
-    let is_blocked = plan.is_blocked;
-    match apply(context, key, &machine, plan).await {
+    let (is_blocked, upgrades) = (plan.is_blocked, plan.upgrades.clone());
+    if let Some(reason) = plan.failure {
+        context.metrics.types.failed(reason);
+    }
+    let applied = apply(context, key, &machine, plan).await;
+    for from in upgrades {
+        context.metrics.types.upgraded(from, matches!(applied, Ok(true)));
+    }
+    match applied {
         Ok(is_complete) => {
             context.note(key, is_blocked || !is_complete).map_or(Requeue::Never, Requeue::After)
         }
@@ -50,13 +57,14 @@ pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
 }
 
 async fn plan(context: &Context, (namespace, _): &Key, machine: &Machine) -> Result<Plan, String> {
+    let Some(policy) = context.policy else { return Ok(Plan::default()) };
     let uid = machine.meta().uid.as_deref().unwrap_or_default();
     let owned = context.revisions.owned_by(namespace, uid);
     let owned: Vec<Owned> = owned.iter().filter_map(|copy| copies::owned(copy)).collect();
     let (document, now) = (machine.document(), context.env.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     let mut found = Found::new();
     for _ in 0..MAX_READS {
-        match copies::plan(&document, &owned, &found, (context.policy, &now)) {
+        match copies::plan(&document, &owned, &found, (policy, &now)) {
             Step::Done(plan) => return Ok(plan),
             Step::Needs(reference) => {
                 let read = context.read(namespace, &reference).await.map_err(|error| with_causes(&error))?;

@@ -96,8 +96,11 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
     let mut needed_by = Vec::new();
     visit::<Machine>(context, namespace, |machine| {
         let (namespace, name) = object_key(&machine);
-        let exists =
-            |revision: &str| context.revisions.get(&(namespace.clone(), revision.to_owned())).is_some();
+        // Another controller does not make a lost copy again, so its machine does not use the object any more.
+        let exists = |revision: &str| {
+            context.policy.is_none()
+                || context.revisions.get(&(namespace.clone(), revision.to_owned())).is_some()
+        };
         if protected.needed_by_machine(&machine.document(), exists) {
             needed_by.push(format!("machine {namespace}/{name}"));
         }

@@ -6,9 +6,10 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use std::fmt;
 use std::sync::Arc;
+use vmpool_platforms::kubevirt::copies::StoredVersion;
 use vmpool_platforms::kubevirt::protection::Kind;
-use vmpool_runtime::label_set;
 use vmpool_runtime::metrics::{Registry, Values, Word};
+use vmpool_runtime::{label_set, words};
 
 use super::followed::Followed;
 use super::labels::each;
@@ -42,7 +43,49 @@ label!(
     TypeName, "the name of the object"
 );
 
+words!(
+    /// Why a machine cannot get its copies.
+    pub(crate) CopyFailure {
+        /// The instance type or its copy does not exist, or cannot be read.
+        FindInstancetype => "FailedFindInstancetype",
+        /// The preference or its copy does not exist, or cannot be read.
+        FindPreference => "FailedFindPreference",
+        /// The copy belongs to another object, or cannot be decoded.
+        Mismatch => "RevisionMismatch",
+        /// The machine sets what its instance type sets.
+        Conflict => "InstancetypeConflict",
+        /// The machine does not meet the requirements of its preference.
+        Requirements => "RequirementsNotMet",
+    }
+);
+
+words!(
+    /// How an old copy is stored.
+    pub(crate) FormerVersion {
+        /// With the current version, and without its label.
+        V1beta1 => "v1beta1",
+        /// With version `v1alpha2`.
+        V1alpha2 => "v1alpha2",
+        /// With version `v1alpha1`.
+        V1alpha1 => "v1alpha1",
+        /// With version `v1alpha1`, as the encoded spec alone.
+        SpecRevision => "v1alpha1-spec",
+    }
+);
+
+words!(
+    /// The result of an upgrade of a copy.
+    pub(crate) UpgradeResult {
+        /// The status of the machine names the new copy.
+        Upgraded => "upgraded",
+        /// A write failed. The controller tries again.
+        Failed => "failed",
+    }
+);
+
 label_set!(KindLabels { kind: TypeKind });
+label_set!(CopyFailureLabels { reason: CopyFailure });
+label_set!(UpgradeLabels { from_version: FormerVersion, result: UpgradeResult });
 label_set!(TypeLabels { kind: TypeKind, namespace: TypeNamespace, name: TypeName });
 
 /// Kind, namespace and name of an object that is being deleted, and that machines or pools need.
@@ -54,6 +97,8 @@ pub(crate) struct TypeMetrics {
     shown: Followed<Vec<BlockedType>>,
     copies: Family<KindLabels, Counter>,
     blocked: Family<TypeLabels, Gauge>,
+    failures: Family<CopyFailureLabels, Counter>,
+    upgrades: Family<UpgradeLabels, Counter>,
 }
 
 impl TypeMetrics {
@@ -65,6 +110,20 @@ impl TypeMetrics {
                 "copies",
                 "Copies of instance types and preferences that the controller made for single machines",
                 each(Kind::ALL.map(|kind| KindLabels { kind: TypeKind(kind) })),
+            ),
+            failures: registry.register(
+                "vmpool_instancetype_lookup_failures_total",
+                "passes",
+                "Passes in which a single machine could not get its copies. Pools report this in condition TemplateResolved",
+                each(CopyFailure::ALL.iter().map(|&reason| CopyFailureLabels { reason })),
+            ),
+            upgrades: registry.register(
+                "vmpool_instancetype_copy_upgrades_total",
+                "copies",
+                "Copies of single machines that the controller replaced by copies with the current version",
+                each(FormerVersion::ALL.iter().flat_map(|&from_version| {
+                    UpgradeResult::ALL.iter().map(move |&result| UpgradeLabels { from_version, result })
+                })),
             ),
             blocked: registry.register(
                 "vmpool_instancetype_deletion_blocked",
@@ -85,6 +144,25 @@ impl TypeMetrics {
         self.copies.get_or_create(&KindLabels { kind: TypeKind(kind) }).inc();
     }
 
+    /// Counts a pass in which a machine could not get its copies.
+    pub(crate) fn failed(&self, reason: &str) {
+        if let Some(&reason) = CopyFailure::ALL.iter().find(|known| known.as_str() == reason) {
+            self.failures.get_or_create(&CopyFailureLabels { reason }).inc();
+        }
+    }
+
+    /// Counts the upgrade of a copy.
+    pub(crate) fn upgraded(&self, from: StoredVersion, is_complete: bool) {
+        let from_version = match from {
+            StoredVersion::V1beta1 => FormerVersion::V1beta1,
+            StoredVersion::V1alpha2 => FormerVersion::V1alpha2,
+            StoredVersion::V1alpha1 => FormerVersion::V1alpha1,
+            StoredVersion::SpecRevision => FormerVersion::SpecRevision,
+        };
+        let result = if is_complete { UpgradeResult::Upgraded } else { UpgradeResult::Failed };
+        self.upgrades.get_or_create(&UpgradeLabels { from_version, result }).inc();
+    }
+
     pub(super) fn refresh(&self) {
         self.blocked.clear();
         let mut shown = self.shown.read().unwrap_or_default();
@@ -93,5 +171,16 @@ impl TypeMetrics {
             let (namespace, name) = (TypeNamespace(Arc::from(namespace)), TypeName(Arc::from(name)));
             self.blocked.get_or_create(&TypeLabels { kind: TypeKind(kind), namespace, name }).set(1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_failure_labels_are_the_reasons_of_the_condition() {
+        let labels: Vec<&str> = CopyFailure::ALL.iter().map(|reason| reason.as_str()).collect();
+        assert_eq!(labels, vmpool_platforms::kubevirt::copies::REASONS);
     }
 }

@@ -244,3 +244,212 @@ fn with_the_policy_expand_machines_contain_their_types_and_a_restart_changes_not
         .await
     });
 }
+
+/// Waits for an event of a machine with this reason.
+async fn until_event(world: &World<'_>, reason: &str) -> Result<()> {
+    world
+        .until(&format!("event {reason} exists"), async || {
+            let events = world.all("events.k8s.io/v1", "Event").await?;
+            let is =
+                |event: &Value| event["reason"] == reason && event["regarding"]["kind"] == "VirtualMachine";
+            Ok(events.values().any(is).then_some(()))
+        })
+        .await
+}
+
+/// Waits for condition `Failure` of a machine with this reason.
+async fn until_failed(world: &World<'_>, name: &str, reason: &str) -> Result<()> {
+    world
+        .until(&format!("{name} reports {reason}"), async || {
+            let machine = world.machines().await?.remove(name).context("the machine is gone")?;
+            let conditions = machine["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            Ok(conditions.iter().any(|condition| condition["reason"] == reason).then_some(()))
+        })
+        .await
+}
+
+/// Creates a ControllerRevision that a machine owns, with an object of an instance type, and lets the status of the machine name it.
+async fn store(world: &World<'_>, machine: &str, labels: &Value, object: &Value) -> Result<String> {
+    let owner = world.machines().await?.remove(machine).context("the machine is gone")?;
+    let name = format!("{machine}-stored");
+    let revision = json!({
+        "apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 0, "data": object,
+        "metadata": { "name": name, "labels": labels, "ownerReferences": [{
+            "apiVersion": API_VERSION, "kind": "VirtualMachine", "name": machine, "uid": owner["metadata"]["uid"],
+            "controller": true, "blockOwnerDeletion": true,
+        }] },
+    });
+    world.place.ask(Method::POST, &revisions(world), &revision).await?;
+    let path = format!("{}/{machine}/status", world.place.path(API_VERSION, "VirtualMachine")?);
+    let mut reference = owner["spec"]["instancetype"].clone();
+    reference["controllerRevisionRef"] = json!({ "name": name });
+    world.place.ask(Method::PATCH, &path, &json!({ "status": { "instancetypeRef": reference } })).await?;
+    Ok(name)
+}
+
+/// An instance type `small` as this version of the API stores it.
+fn stored_small(version: &str, memory: &str) -> Value {
+    json!({
+        "apiVersion": format!("instancetype.kubevirt.io/{version}"),
+        "kind": "VirtualMachineInstancetype",
+        "metadata": { "name": "small", "uid": "6b1e1a4e-54b8-4b0f-a1b5-0a6c2f4b7d11", "generation": 3 },
+        "spec": { "cpu": { "guest": 4 }, "memory": { "guest": memory } },
+    })
+}
+
+#[test]
+fn an_old_copy_is_replaced_and_a_lost_one_of_a_changed_type_is_reported() {
+    with_copies("copies-upgrade", async |world| {
+        small(&world, "1Gi").await?;
+        write(&world, "VirtualMachinePreference", "linux", json!({})).await?;
+        // Given a machine whose status names a copy without labels, in an old version,
+        world.controller.pause()?;
+        create(&world, &machine("db", "Halted")).await?;
+        let old = store(&world, "db", &json!({}), &stored_small("v1alpha2", "3Gi")).await?;
+        // when the controller runs, then a copy with the current version replaces it,
+        world.controller.resume()?;
+        until_event(&world, "RevisionUpgraded").await?;
+        let copies = until_copied(&world, "db").await?;
+        ensure!(copies[0] == "db-small-v1beta1-6b1e1a4e-54b8-4b0f-a1b5-0a6c2f4b7d11-3", "{copies:?}");
+        let stored = revision(&world, &copies[0]).await?.context("the copy is missing")?;
+        ensure!(stored["data"]["apiVersion"] == "instancetype.kubevirt.io/v1beta1", "{stored}");
+        let label = &stored["metadata"]["labels"]["instancetype.kubevirt.io/object-version"];
+        ensure!(label == "v1beta1", "{stored}");
+        world
+            .until("the old copy is gone", async || Ok(revision(&world, &old).await?.is_none().then_some(())))
+            .await?;
+        // and the machine starts with it.
+        world.patch_machine("db", &json!({ "spec": { "runStrategy": "Always" } })).await?;
+        world.until_ready(&["db"]).await?;
+        let instance = world.instances().await?.remove("db").context("the instance")?;
+        ensure!(instance["spec"]["domain"]["memory"]["guest"] == "3Gi", "{instance}");
+
+        // When a copy is deleted whose type has changed since, then the condition says that it cannot be restored.
+        delete(&world, &format!("{}/{}", revisions(&world), copies[0])).await?;
+        until_failed(&world, "db", "FailedFindInstancetype").await
+    });
+}
+
+#[test]
+fn with_the_policy_expand_all_a_machine_with_a_copy_contains_it_and_the_copy_is_deleted() {
+    with_namespace("copies-expand-all", async |place| {
+        let _others = INSTALLED.read().await;
+        run_by("expandAll", place, async |world| {
+            small(&world, "1Gi").await?;
+            write(&world, "VirtualMachinePreference", "linux", json!({})).await?;
+            // Given a machine with a copy that differs from its type,
+            world.controller.pause()?;
+            create(&world, &machine("db", "Halted")).await?;
+            let labels = json!({
+                "instancetype.kubevirt.io/object-name": "small",
+                "instancetype.kubevirt.io/object-kind": "VirtualMachineInstancetype",
+                "instancetype.kubevirt.io/object-version": "v1beta1",
+            });
+            let copy = store(&world, "db", &labels, &stored_small("v1beta1", "3Gi")).await?;
+            // when the controller runs, then the machine contains what the copy has, and the copy is deleted.
+            world.controller.resume()?;
+            until_event(&world, "Expanded").await?;
+            world
+                .until("the copy is gone", async || {
+                    Ok(revision(&world, &copy).await?.is_none().then_some(()))
+                })
+                .await?;
+            let db = world.machines().await?.remove("db").context("db")?;
+            ensure!(
+                db["spec"].get("instancetype").is_none() && db["spec"].get("preference").is_none(),
+                "{db}"
+            );
+            ensure!(db["status"].get("instancetypeRef").is_none(), "{db}");
+            ensure!(text(&db, "/spec/template/spec/domain/memory/guest") == "3Gi", "{db}");
+            world.patch_machine("db", &json!({ "spec": { "runStrategy": "Always" } })).await?;
+            world.until_ready(&["db"]).await?;
+            let instance = world.instances().await?.remove("db").context("the instance")?;
+            ensure!(instance["spec"]["domain"]["cpu"]["sockets"] == 4, "{instance}");
+            world.is_settled().await
+        })
+        .await
+    });
+}
+
+#[test]
+fn a_running_machine_that_names_another_type_keeps_its_copy_until_it_stops() {
+    with_copies("copies-changed", async |world| {
+        small(&world, "1Gi").await?;
+        write(&world, "VirtualMachinePreference", "linux", json!({})).await?;
+        let large = json!({ "cpu": { "guest": 8 }, "memory": { "guest": "8Gi" } });
+        write(&world, "VirtualMachineInstancetype", "large", large).await?;
+        create(&world, &machine("db", "Always")).await?;
+        let copies = until_copied(&world, "db").await?;
+        world.until_ready(&["db"]).await?;
+        // When the machine names another type while it runs, then its status names a copy of that,
+        world.patch_machine("db", &json!({ "spec": { "instancetype": { "name": "large" } } })).await?;
+        let new = world
+            .until("db has a copy of large", async || {
+                let now = until_copied(&world, "db").await?;
+                Ok(now[0].contains("large").then_some(now))
+            })
+            .await?;
+        world.is_settled().await?;
+        ensure!(revision(&world, &copies[0]).await?.is_some(), "the instance was started with it");
+        // and the former copy is deleted when the instance has stopped.
+        world.patch_machine("db", &json!({ "spec": { "runStrategy": "Halted" } })).await?;
+        world
+            .until("the former copy is gone", async || {
+                Ok(revision(&world, &copies[0]).await?.is_none().then_some(()))
+            })
+            .await?;
+        world.patch_machine("db", &json!({ "spec": { "runStrategy": "Always" } })).await?;
+        world.until_ready(&["db"]).await?;
+        ensure!(until_copied(&world, "db").await? == new);
+        let instance = world.instances().await?.remove("db").context("the instance")?;
+        ensure!(instance["spec"]["domain"]["memory"]["guest"] == "8Gi", "{instance}");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_machine_that_does_not_meet_its_preference_is_not_started_and_a_name_is_inferred_from_a_volume() {
+    with_copies("copies-inferred", async |world| {
+        small(&world, "1Gi").await?;
+        write(
+            &world,
+            "VirtualMachinePreference",
+            "linux",
+            json!({ "requirements": { "cpu": { "guest": 4 } } }),
+        )
+        .await?;
+        create(&world, &machine("db", "Always")).await?;
+        until_failed(&world, "db", "RequirementsNotMet").await?;
+        world.is_settled().await?;
+        ensure!(world.instances().await?.is_empty(), "the machine must not start");
+        write(
+            &world,
+            "VirtualMachinePreference",
+            "linux",
+            json!({ "requirements": { "cpu": { "guest": 2 } } }),
+        )
+        .await?;
+        world.until_ready(&["db"]).await?;
+
+        // The labels of a claim name the type. The webhook is not installed, so the controller infers the name.
+        let labels = json!({
+            "instancetype.kubevirt.io/default-instancetype": "small",
+            "instancetype.kubevirt.io/default-instancetype-kind": "VirtualMachineInstancetype",
+        });
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "debian", "labels": labels },
+            "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
+        });
+        let claims = format!("/api/v1/namespaces/{}/persistentvolumeclaims", world.place.namespace);
+        world.place.ask(Method::POST, &claims, &claim).await?;
+        let mut inferring = machine("web", "Halted");
+        inferring["spec"]["instancetype"] = json!({ "inferFromVolume": "root" });
+        inferring["spec"]["template"]["spec"]["volumes"] =
+            json!([{ "name": "root", "persistentVolumeClaim": { "claimName": "debian" } }]);
+        create(&world, &inferring).await?;
+        let copies = until_copied(&world, "web").await?;
+        let stored = revision(&world, &copies[0]).await?.context("the copy is missing")?;
+        ensure!(text(&stored, "/data/metadata/name") == "small", "{stored}");
+        Ok(())
+    });
+}

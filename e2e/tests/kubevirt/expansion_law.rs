@@ -326,7 +326,22 @@ async fn law(world: &World<'_>) -> Result<()> {
         named += annotations - found.1.len();
     }
     ensure!(named == types.len(), "{named} annotations name {} objects", types.len());
-    Ok(())
+    copies_disappear_with_their_owners(world, &copies).await
+}
+
+/// The policy that protects copies lets the garbage collector and the namespace controller delete them.
+async fn copies_disappear_with_their_owners(world: &World<'_>, copies: &str) -> Result<()> {
+    let list = world.place.ask(Method::GET, copies, &Value::Null).await?;
+    let copy = &list["items"][0];
+    world.delete_machine(text(copy, "/metadata/ownerReferences/0/name")).await?;
+    let path = format!("{copies}/{}", text(copy, "/metadata/name"));
+    let is_gone = async |path: &str| {
+        Ok(world.place.send(Method::GET, path, &Value::Null).await?.is_err().then_some(()))
+    };
+    world.until("the garbage collector has deleted the copy", async || is_gone(&path).await).await?;
+    let namespace = format!("/api/v1/namespaces/{NAMESPACE}");
+    world.place.ask(Method::DELETE, &namespace, &Value::Null).await?;
+    world.until("the namespace is gone", async || is_gone(&namespace).await).await
 }
 
 #[test]

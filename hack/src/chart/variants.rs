@@ -229,7 +229,7 @@ impl Variant {
         add(true, NAMESPACED, "vmpool-controller-lease");
         add(true, &["RoleBinding"], "vmpool-apiserver-authentication-reader");
         add(self.gate, &["ValidatingWebhookConfiguration"], "vmpool-webhook");
-        add(self.gate && self.standalone, &["MutatingWebhookConfiguration"], "vmpool-webhook");
+        add(self.gate && self.kubevirt, &["MutatingWebhookConfiguration"], "vmpool-webhook");
         add(self.gate && self.standalone && self.people, CLUSTER, "vmpool-cluster-instancetypes");
         let policy = &["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
         add(self.gate, policy, "vmpool-claims");

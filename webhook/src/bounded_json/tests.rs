@@ -10,6 +10,7 @@ const PLENTY: usize = 1 << 20;
 #[case::everything(&[""], json!({ "a": { "b": [1, -2, 1.5, "x", null, true] }, "c": {} }))]
 #[case::one_field(&["a.b"], json!({ "a": { "b": [1, -2, 1.5, "x", null, true] } }))]
 #[case::two_fields(&["a.b", "c"], json!({ "a": { "b": [1, -2, 1.5, "x", null, true] }, "c": {} }))]
+#[case::entries_of_a_list(&["a.b.*"], json!({ "a": { "b": [1, -2, 1.5, "x", null, true] } }))]
 #[case::no_entries_of_a_list(&["a.b.x"], json!({ "a": { "b": [] } }))]
 #[case::no_such_field(&["d"], json!({}))]
 #[case::no_field_at_all(&[], json!({}))]

@@ -80,13 +80,13 @@ label_values!(
         Grant => "grant",
         /// A namespace, for its labels.
         Namespace => "namespace",
-        /// A pool, for the scale guard, or all pools of a namespace, to compare a KubeVirt pool with them.
+        /// A pool, for the scale guard, or pools, to compare a KubeVirt pool or an edited instance type with them.
         Pool => "pool",
         /// An instance type or a preference that a machine names.
         Instancetype => "instancetype",
         /// An object behind a volume, whose labels name an instance type or a preference.
         Volume => "volume",
-        /// A machine of a KubeVirt pool, which is created as a dry run.
+        /// A machine of a KubeVirt pool, which is created as a dry run, or machines, to compare an edited instance type with them.
         Machine => "machine",
     }
 );
@@ -126,6 +126,7 @@ impl Resource {
             Subject::Grant => Self::Grant,
             Subject::Namespace => Self::Namespace,
             Subject::Pool => Self::Pool,
+            Subject::Machine => Self::Machine,
             Subject::Instancetype => Self::Instancetype,
             Subject::Volume => Self::Volume,
         }

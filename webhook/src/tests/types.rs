@@ -3,7 +3,7 @@
 
 use k8s_openapi::ByteString;
 use rstest::rstest;
-use vmpool_platforms::kubevirt::type_admission::{COMPLETE_PATH, MACHINE_PATH, OBJECT_PATH};
+use vmpool_platforms::kubevirt::type_admission::{COMPLETE_PATH, MACHINE_PATH, OBJECT_PATH, PROTECT_PATH};
 
 use super::*;
 
@@ -18,6 +18,11 @@ impl World {
         let state = State::new(Vec::new(), server.client(), metrics.clone(), env(&clock, 0));
         let router = router(&state.accepting(callers).with_types());
         Self { server, metrics, clock, router, certificate: Some(API_SERVER) }
+    }
+
+    /// A webhook that reviews pools of KubeVirt, and leaves instance types to KubeVirt's own webhooks.
+    fn beside_kubevirt() -> Self {
+        Self::new()
     }
 
     fn of_types_certified() -> Self {
@@ -183,9 +188,75 @@ async fn a_machine_that_is_being_deleted_is_allowed_without_reads() {
 }
 
 #[tokio::test]
-async fn without_the_mode_the_paths_do_not_exist() {
+async fn without_the_mode_the_paths_for_machines_do_not_exist() {
     let world = World::new();
-    for path in [OBJECT_PATH, MACHINE_PATH, COMPLETE_PATH] {
+    for path in [MACHINE_PATH, COMPLETE_PATH] {
         assert_eq!(world.post(path, "{}").await.0, StatusCode::NOT_FOUND);
     }
+}
+
+/// An edit of the namespaced instance type `small`, whose old object the API server has.
+fn edit() -> Value {
+    let named = |cpus: u32| {
+        let mut object = instancetype("VirtualMachineInstancetype", cpus);
+        object["metadata"]["namespace"] = json!("team-a");
+        object
+    };
+    review("UPDATE", "", &named(1), &named(2))
+}
+
+/// A world with a machine without a copy, one with a copy, and a pool that the controller has not seen.
+fn with_users(world: World) -> World {
+    let named = json!({ "name": "small", "kind": "VirtualMachineInstancetype" });
+    let mut waiting = machine(named.clone());
+    waiting["metadata"]["name"] = json!("waiting");
+    let mut copied = machine(named.clone());
+    copied["status"]["instancetypeRef"] = json!({
+        "name": "small", "kind": "VirtualMachineInstancetype", "controllerRevisionRef": { "name": "copy" },
+    });
+    let pool = json!({
+        "metadata": { "name": "p", "namespace": "team-a" },
+        "spec": { "virtualMachineTemplate": { "spec": { "instancetype": named } } },
+    });
+    let machines = "/apis/kubevirt.io/v1/namespaces/team-a/virtualmachines";
+    let pools = "/apis/pool.kubevirt.io/v1beta1/namespaces/team-a/virtualmachinepools";
+    world
+        .stored(
+            &format!("{machines}?limit=250"),
+            json!({ "metadata": { "continue": "more" }, "items": [waiting] }),
+        )
+        .stored(&format!("{machines}?limit=250&continue=more"), json!({ "metadata": {}, "items": [copied] }))
+        .stored(&format!("{pools}?limit=250"), json!({ "metadata": {}, "items": [pool] }))
+}
+
+#[rstest]
+#[case::without_kubevirt(with_users(World::of_types_certified()))]
+#[case::beside_kubevirt(with_users(World::beside_kubevirt()))]
+#[tokio::test]
+async fn an_edit_warns_about_machines_and_pools_without_a_copy(#[case] world: World) {
+    let response = world.review(OBJECT_PATH, &edit()).await;
+    assert_eq!(response["allowed"], true, "{response}");
+    let warning = response["warnings"][0].as_str().unwrap();
+    assert!(
+        warning.starts_with("2 machines or pools") && warning.ends_with(": machine waiting, pool p"),
+        "{warning}"
+    );
+    assert_eq!(world.server.requests().len(), 3);
+}
+
+#[tokio::test]
+async fn an_edit_that_a_client_without_certificate_reports_reveals_nothing() {
+    let world = with_users(World::of_types(Callers::Any));
+    let response = world.review(OBJECT_PATH, &edit()).await;
+    assert_eq!((&response["allowed"], response.get("warnings")), (&json!(true), None), "{response}");
+    assert!(world.server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn beside_kubevirt_an_object_is_protected_and_not_validated() {
+    let world = World::beside_kubevirt();
+    let response = world.reviewed(OBJECT_PATH, &instancetype("VirtualMachineInstancetype", 0)).await;
+    assert_eq!(response["allowed"], true, "{response}");
+    let response = world.reviewed(PROTECT_PATH, &instancetype("VirtualMachineInstancetype", 1)).await;
+    assert_eq!(patch(&response)[0]["value"], json!(["vmpool.dev/instancetype-protection"]), "{response}");
 }

@@ -21,6 +21,8 @@ pub enum Subject {
     Namespace,
     /// A pool.
     Pool,
+    /// A machine.
+    Machine,
     /// The size of a machine, or defaults for it, as an object that the machine names.
     Instancetype,
     /// What a volume of a machine is made of.

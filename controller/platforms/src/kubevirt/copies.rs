@@ -13,6 +13,7 @@ use vmpool_instancetype::expand;
 use vmpool_instancetype::fields::Location;
 use vmpool_instancetype::model::{Family, Kind, Matcher, Object, Types};
 use vmpool_instancetype::start::{Binding, Settings};
+pub use vmpool_instancetype::stash::StoredVersion;
 use vmpool_instancetype::stash::{self, Acceptance, Owner, Stash, Upgrade, Wanted};
 use vmpool_instancetype::status_ref::{self, Record, StatusRef};
 use vmpool_instancetype::validation;
@@ -29,9 +30,9 @@ pub const LABEL: &str = stash::labels::KIND;
 const FAILED_FIND_INSTANCETYPE: &str = "FailedFindInstancetype";
 const FAILED_FIND_PREFERENCE: &str = "FailedFindPreference";
 const MISMATCH: &str = "RevisionMismatch";
-/// The reasons of condition `Failure` that this module writes. `FailedCreate` is the reason of the program that starts
+/// The reasons of condition `Failure` of a machine that cannot get its copies. `FailedCreate` is the reason of the program that starts
 /// machines: each would remove the condition of the other.
-const REASONS: [&str; 5] = [
+pub const REASONS: [&str; 5] = [
     FAILED_FIND_INSTANCETYPE,
     FAILED_FIND_PREFERENCE,
     MISMATCH,
@@ -65,7 +66,7 @@ pub struct Event {
 }
 
 /// A copy that the machine owns.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owned {
     /// The name of the ControllerRevision.
     pub name: String,
@@ -89,6 +90,10 @@ pub struct Plan {
     pub events: Vec<Event>,
     /// Whether the machine cannot get its copies now. The controller tries again with backoff.
     pub is_blocked: bool,
+    /// Why it cannot: one of [`REASONS`].
+    pub failure: Option<&'static str>,
+    /// The former versions of the copies that new ones replace.
+    pub upgrades: Vec<StoredVersion>,
 }
 
 /// The next step for a machine.
@@ -179,6 +184,9 @@ struct Planned {
     references: [Option<StatusRef>; 2],
     creates: Vec<Value>,
     events: Vec<Event>,
+    /// The copies that upgrades replace. The watch does not show those without labels.
+    replaced: Vec<Owned>,
+    upgrades: Vec<StoredVersion>,
     types: Types,
     /// The machine, with what was inferred.
     machine: Value,
@@ -307,6 +315,7 @@ impl Copies<'_> {
             }
             Acceptance::Upgrade => {
                 let upgrade = stash::upgrade(&stash, &decoded, &self.owner);
+                let from = decoded.stored;
                 planned.add(family, decoded.object)?;
                 // The copy in a revisionName is the user's, and one that several machines use is its pool's.
                 let Upgrade::Replace(new) = upgrade else { return Ok(reference) };
@@ -321,6 +330,10 @@ impl Copies<'_> {
                         new.name
                     ),
                 });
+                planned.upgrades.push(from);
+                if let Some(uid) = stored["metadata"]["uid"].as_str() {
+                    planned.replaced.push(Owned { name: revision.clone(), uid: uid.to_owned() });
+                }
                 let reference = reference.clone().with_revision(&new.name);
                 planned.creates.push(new.to_json());
                 Ok(reference)
@@ -409,18 +422,22 @@ fn stashed(family: Family, name: &str) -> Event {
 
 /// The plan of a machine that has, or gets, all its copies.
 fn finish(machine: &Value, owned: &[Owned], planned: Planned, now: &str) -> Plan {
-    let Planned { references, creates, events, .. } = planned;
+    let Planned { references, creates, events, replaced, upgrades, .. } = planned;
     let used: Vec<&str> = references.iter().flatten().map(|reference| reference.revision.as_str()).collect();
     // The copy of a running instance stays until the instance is gone.
     let is_running = machine.pointer("/status/created").and_then(Value::as_bool) == Some(true);
     let is_unused = |copy: &&Owned| !is_running && !used.contains(&copy.name.as_str());
-    let deletes = owned.iter().filter(is_unused).cloned().collect();
+    let mut deletes: Vec<Owned> = owned.iter().filter(is_unused).cloned().collect();
+    // A new copy has the same content, so a running instance does not need the one that it replaces.
+    deletes.extend(replaced.into_iter().filter(|copy| !used.contains(&copy.name.as_str())));
+    deletes.sort();
+    deletes.dedup();
     let [instancetype, preference] = references;
     let references = [(Family::Instancetype, instancetype), (Family::Preference, preference)];
     // A status of the wrong type is replaced as a whole.
     let references = status_ref::patch(machine, references).ok().flatten();
     let status = patch(machine, references, conditions(machine, None, now));
-    Plan { creates, spec: None, status, deletes, events, is_blocked: false }
+    Plan { creates, status, deletes, events, upgrades, ..Plan::default() }
 }
 
 /// The plan of a machine that cannot get its copies now.
@@ -429,7 +446,7 @@ fn fail(machine: &Value, failure: Failure, now: &str) -> Plan {
     let Failure { reason, message } = failure;
     let events =
         status.iter().map(|_| Event { reason, is_warning: true, message: message.clone() }).collect();
-    Plan { status, events, is_blocked: true, ..Plan::default() }
+    Plan { status, events, is_blocked: true, failure: Some(reason), ..Plan::default() }
 }
 
 /// The conditions with or without that of this module; `None` if they do not change.

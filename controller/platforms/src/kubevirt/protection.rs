@@ -7,9 +7,10 @@
 //! controller deletes the machine too, and a machine that is being deleted needs no copy.
 
 use serde_json::{Value, json};
+use vmpool_engine::condition::TEMPLATE_RESOLVED;
 use vmpool_instancetype::fields::Location;
 use vmpool_instancetype::model::{Matcher, Object};
-use vmpool_instancetype::protection::{User, blocks};
+use vmpool_instancetype::protection::{User, awaits_stash, blocks};
 use vmpool_instancetype::status_ref::{self, Record, StatusRef};
 
 use super::pins;
@@ -109,14 +110,34 @@ impl Protected {
     ///
     /// A copy of an earlier object of the same name is a copy too: the machine never uses the new object.
     pub fn needed_by_machine(&self, machine: &Value, exists: impl Fn(&str) -> bool) -> bool {
+        self.needed(machine, Location::VirtualMachine, self.is_stashed(machine, exists))
+    }
+
+    /// Whether a machine will use the object as it is when its copy is made, because its status names none yet.
+    pub fn awaited_by_machine(&self, machine: &Value) -> bool {
+        let is_stashed = self.is_stashed(machine, |_| true);
+        awaits_stash(&user(machine, Location::VirtualMachine, is_stashed), &self.0).unwrap_or(false)
+    }
+
+    /// Whether a pool will use the object as it is when its copy is made. The status of the pool shows that it has none: the
+    /// controller has not seen the pool, or cannot resolve its template.
+    pub fn awaited_by_pool(&self, pool: &Value) -> bool {
+        let is_unresolved =
+            |condition: &Value| condition["type"] == TEMPLATE_RESOLVED && condition["status"] == "False";
+        let mut conditions = pool["status"]["conditions"].as_array().into_iter().flatten();
+        let is_pinned = pool["status"]["labelSelector"].is_string() && !conditions.any(is_unresolved);
+        pins::has_references(&pool["spec"])
+            && awaits_stash(&user(pool, Location::Pool, is_pinned), &self.0).unwrap_or(false)
+    }
+
+    fn is_stashed(&self, machine: &Value, exists: impl Fn(&str) -> bool) -> bool {
         let family = self.0.kind.family();
         let status = StatusRef::of_machine(machine, family).ok().flatten();
         let matcher = Matcher::of_machine(machine, family).ok().flatten();
-        let is_stashed = matcher.is_some_and(|matcher| {
+        matcher.is_some_and(|matcher| {
             let recorded = status_ref::record(family, &matcher, status.as_ref());
             matches!(recorded, Record::Complete(reference) if exists(&reference.revision))
-        });
-        self.needed(machine, Location::VirtualMachine, is_stashed)
+        })
     }
 
     /// Whether a pool may need the object: its template names it, and machines are to use a copy.
@@ -130,24 +151,45 @@ impl Protected {
     }
 
     /// An object that cannot be read may be corrected, so it counts.
-    fn needed(&self, user: &Value, location: Location, is_stashed: bool) -> bool {
-        let namespace = user["metadata"]["namespace"].as_str().unwrap_or_default();
-        let user = User { object: user, location, namespace, namespace_is_terminating: false, is_stashed };
-        blocks(&user, &self.0).unwrap_or(true)
+    fn needed(&self, object: &Value, location: Location, is_stashed: bool) -> bool {
+        blocks(&user(object, location, is_stashed), &self.0).unwrap_or(true)
     }
+}
+
+fn user(object: &Value, location: Location, is_stashed: bool) -> User<'_> {
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    User { object, location, namespace, namespace_is_terminating: false, is_stashed }
+}
+
+/// The warning about an edit of an object, which these machines and pools will use when their copies are made; `None` if there are
+/// none. Names of other namespaces are not shown, because not all users may read them.
+pub fn edit_warning(kind: Kind, awaited_by: &[String]) -> Option<String> {
+    let noun = kind.family().noun();
+    let of = if kind.is_cluster() { String::new() } else { format!(": {}", names(awaited_by)) };
+    (!awaited_by.is_empty()).then(|| {
+        format!(
+            "{} machines or pools have no copy of this {noun} yet, and will use it as it is now, if they fit{of}",
+            awaited_by.len()
+        )
+    })
 }
 
 /// The message about the objects that keep another one from being deleted. `needed_by` are their kinds and names.
 pub fn blocked(needed_by: &[String]) -> String {
-    let named = needed_by.iter().take(NAMES).cloned().collect::<Vec<_>>().join(", ");
-    let more = match needed_by.len().saturating_sub(NAMES) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
+    let named = names(needed_by);
     format!(
-        "the object stays until each machine and each pool that names it has a copy: {named}{more}; delete these, let them name \
+        "the object stays until each machine and each pool that names it has a copy: {named}; delete these, let them name \
          another object, or set the annotation {FORCE} to \"true\""
     )
+}
+
+/// The first names, and the number of the others.
+fn names(all: &[String]) -> String {
+    let named = all.iter().take(NAMES).cloned().collect::<Vec<_>>().join(", ");
+    match all.len().saturating_sub(NAMES) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
 }
 
 #[cfg(test)]

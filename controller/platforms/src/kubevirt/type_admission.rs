@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use kube::Resource as _;
 use serde_json::Value;
 use vmpool_engine::admission::Subject;
 use vmpool_instancetype::expand;
@@ -15,7 +16,9 @@ use vmpool_instancetype::model::{Family, Kind, Matcher, Object, Types};
 use vmpool_instancetype::start::Settings;
 use vmpool_instancetype::validation;
 
+use super::copies::{Machine, Pool};
 use super::pins::{self, FAMILIES, Open, Problem, Resolved, Scope};
+use super::protection::Protected;
 use crate::{Found, Reference};
 
 pub use vmpool_instancetype::fields::{Cause, CauseReason};
@@ -138,6 +141,99 @@ pub fn object(old: Option<&Value>, new: &Value) -> Result<Decision, String> {
     // An object that was stored by another version may be unreadable. All of the new one is then validated.
     let old = old.and_then(|old| read(old).ok());
     Ok(Decision::of(validation::object(&new, old.as_ref())))
+}
+
+/// A list of machines or pools that may use an edited object when their copies are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Users {
+    /// Machines.
+    Machines,
+    /// Pools.
+    Pools,
+}
+
+/// The most machines, and the most pools, that are read for one edit.
+pub const EXAMINED_USERS: usize = 1000;
+/// The number of them in one response.
+pub const USERS_IN_A_PAGE: usize = 250;
+
+impl Users {
+    /// Both lists.
+    pub const ALL: [Self; 2] = [Self::Machines, Self::Pools];
+
+    /// The fields that are read.
+    pub const fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Machines => &[
+                "metadata.continue",
+                "items.*.metadata.name",
+                "items.*.metadata.namespace",
+                "items.*.metadata.deletionTimestamp",
+                "items.*.spec.instancetype",
+                "items.*.spec.preference",
+                "items.*.status.instancetypeRef",
+                "items.*.status.preferenceRef",
+            ],
+            Self::Pools => &[
+                "metadata.continue",
+                "items.*.metadata.name",
+                "items.*.metadata.namespace",
+                "items.*.metadata.deletionTimestamp",
+                "items.*.spec.instancetypePolicy",
+                "items.*.spec.virtualMachineTemplate.spec.instancetype",
+                "items.*.spec.virtualMachineTemplate.spec.preference",
+                "items.*.status.conditions",
+                "items.*.status.labelSelector",
+            ],
+        }
+    }
+
+    /// The path of a page, for an object of this kind and namespace. `after` is the token of the page before.
+    pub fn page(self, kind: Kind, namespace: &str, after: &str) -> String {
+        let namespace = (!kind.is_cluster()).then_some(namespace);
+        let path = match self {
+            Self::Machines => Machine::url_path(&(), namespace),
+            Self::Pools => Pool::url_path(&(), namespace),
+        };
+        let after = if after.is_empty() { String::new() } else { format!("&continue={after}") };
+        format!("{path}?limit={USERS_IN_A_PAGE}{after}")
+    }
+
+    /// Those in a page that will use the object as it is when their copies are made.
+    pub fn awaiting(self, object: &Protected, page: &Value) -> Vec<String> {
+        let items = page["items"].as_array().into_iter().flatten();
+        let is_awaiting = |user: &&Value| match self {
+            Self::Machines => object.awaited_by_machine(user),
+            Self::Pools => object.awaited_by_pool(user),
+        };
+        let noun = match self {
+            Self::Machines => "machine",
+            Self::Pools => "pool",
+        };
+        items
+            .filter(is_awaiting)
+            .map(|user| format!("{noun} {}", user["metadata"]["name"].as_str().unwrap_or_default()))
+            .collect()
+    }
+
+    /// What it is, for metrics.
+    pub const fn subject(self) -> Subject {
+        match self {
+            Self::Machines => Subject::Machine,
+            Self::Pools => Subject::Pool,
+        }
+    }
+}
+
+/// The object of this namespace whose spec an update changes, and its kind; `None` if there is nothing to warn about.
+pub fn edited(namespace: &str, old: Option<&Value>, new: &Value) -> Option<(Kind, Protected)> {
+    let old = old?;
+    if old["spec"] == new["spec"] || validation::bypasses_admission(new) {
+        return None;
+    }
+    let mut old = old.clone();
+    old["metadata"]["namespace"] = namespace.into();
+    Some((Kind::of_object(old["kind"].as_str()?)?, Protected::read(&old)?))
 }
 
 /// Reviews a create or an update of a machine.

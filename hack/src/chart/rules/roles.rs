@@ -30,8 +30,8 @@ const CONTROLLER_SHARED: Grants = &[
 
 const CONTROLLER_KUBEVIRT_CLUSTER: Grants = &[
     ("kubevirt.io/kubevirts", "list watch"),
-    ("instancetype.kubevirt.io/virtualmachineclusterinstancetypes", "get list watch"),
-    ("instancetype.kubevirt.io/virtualmachineclusterpreferences", "get list watch"),
+    ("instancetype.kubevirt.io/virtualmachineclusterinstancetypes", "get list watch patch"),
+    ("instancetype.kubevirt.io/virtualmachineclusterpreferences", "get list watch patch"),
 ];
 
 const CONTROLLER_KUBEVIRT: Grants = &[
@@ -45,23 +45,13 @@ const CONTROLLER_KUBEVIRT: Grants = &[
     ("cdi.kubevirt.io/datavolumes", "get list patch delete"),
     ("/persistentvolumeclaims", "get list patch delete"),
     ("apps/controllerrevisions", "patch"),
-    ("instancetype.kubevirt.io/virtualmachineinstancetypes", "get list watch"),
-    ("instancetype.kubevirt.io/virtualmachinepreferences", "get list watch"),
+    ("instancetype.kubevirt.io/virtualmachineinstancetypes", "get list watch patch"),
+    ("instancetype.kubevirt.io/virtualmachinepreferences", "get list watch patch"),
     ("cdi.kubevirt.io/datasources", "get"),
     ("snapshot.storage.k8s.io/volumesnapshots", "get"),
 ];
 
 /// The finalizers of instance types and preferences.
-const CONTROLLER_STANDALONE_CLUSTER: Grants = &[
-    ("instancetype.kubevirt.io/virtualmachineclusterinstancetypes", "patch"),
-    ("instancetype.kubevirt.io/virtualmachineclusterpreferences", "patch"),
-];
-
-const CONTROLLER_STANDALONE: Grants = &[
-    ("instancetype.kubevirt.io/virtualmachineinstancetypes", "patch"),
-    ("instancetype.kubevirt.io/virtualmachinepreferences", "patch"),
-];
-
 const CONTROLLER_IMAGES_CLUSTER: Grants =
     &[("/namespaces", "list watch"), ("snapshot.storage.k8s.io/volumesnapshotcontents", "list watch")];
 
@@ -109,14 +99,14 @@ const WEBHOOK_NAMESPACED: Grants = &[
 ];
 
 const WEBHOOK_KUBEVIRT: Grants =
-    &[("pool.kubevirt.io/virtualmachinepools", "list"), ("kubevirt.io/virtualmachines", "create")];
+    &[("pool.kubevirt.io/virtualmachinepools", "list"), ("kubevirt.io/virtualmachines", "list create")];
 
 const WEBHOOK_IMAGES_CLUSTER: Grants = &[("/namespaces", "get")];
 
 const WEBHOOK_IMAGES: Grants =
     &[("vmpool.dev/vmdiskimages", "get"), ("vmpool.dev/vmdiskimagegrants", "list")];
 
-const WEBHOOK_STANDALONE_BUNDLE: Grants =
+const WEBHOOK_TYPES_BUNDLE: Grants =
     &[("admissionregistration.k8s.io/mutatingwebhookconfigurations vmpool-webhook", "get patch")];
 
 /// What the comparison of pools and machines with their types reads.
@@ -266,8 +256,6 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
                 (everywhere, CONTROLLER_SHARED),
                 (everywhere && dvp, CONTROLLER_NAMESPACED),
                 (everywhere && kubevirt, CONTROLLER_KUBEVIRT),
-                (standalone, CONTROLLER_STANDALONE_CLUSTER),
-                (everywhere && standalone, CONTROLLER_STANDALONE),
                 (everywhere && images, CONTROLLER_IMAGES_CLUSTER),
                 (everywhere && images, CONTROLLER_IMAGES),
                 (everywhere && variant.wrappers, CONTROLLER_WRAPPERS),
@@ -278,7 +266,6 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
                 (true, CONTROLLER_SHARED),
                 (dvp, CONTROLLER_NAMESPACED),
                 (kubevirt, CONTROLLER_KUBEVIRT),
-                (standalone, CONTROLLER_STANDALONE),
                 (images, CONTROLLER_IMAGES),
                 (variant.wrappers, CONTROLLER_WRAPPERS),
             ]
@@ -292,7 +279,7 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
                 (everywhere && kubevirt, WEBHOOK_KUBEVIRT),
                 (images, WEBHOOK_IMAGES_CLUSTER),
                 (everywhere && images, WEBHOOK_IMAGES),
-                (standalone && own_certificates, WEBHOOK_STANDALONE_BUNDLE),
+                (kubevirt && own_certificates, WEBHOOK_TYPES_BUNDLE),
                 (kubevirt, WEBHOOK_TYPES_CLUSTER),
                 (everywhere && kubevirt, WEBHOOK_TYPES),
             ]

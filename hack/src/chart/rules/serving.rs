@@ -87,18 +87,20 @@ pub(super) fn policy(policy: &Value, objects: &[Value]) -> Vec<String> {
     found
 }
 
-/// Reviews of instance types, and of machines that name them.
+/// The four kinds of instance types and preferences.
+const TYPES: [&str; 3] = [
+    "instancetype.kubevirt.io",
+    "v1beta1",
+    "virtualmachineclusterinstancetypes virtualmachineclusterpreferences virtualmachineinstancetypes \
+     virtualmachinepreferences",
+];
+
+/// What validates instance types and preferences.
+const TYPES_PATH: &str = "/validate-instancetype-kubevirt-io-v1beta1";
+
+/// What validates machines, and instance types.
 const STANDALONE: &[Path] = &[
-    (
-        "/validate-instancetype-kubevirt-io-v1beta1",
-        &["CREATE", "UPDATE"],
-        [
-            "instancetype.kubevirt.io",
-            "v1beta1",
-            "virtualmachineclusterinstancetypes virtualmachineclusterpreferences virtualmachineinstancetypes \
-             virtualmachinepreferences",
-        ],
-    ),
+    (TYPES_PATH, &["CREATE", "UPDATE"], TYPES),
     (
         "/validate-kubevirt-io-v1-virtualmachine",
         &["CREATE", "UPDATE"],
@@ -106,24 +108,18 @@ const STANDALONE: &[Path] = &[
     ),
 ];
 
-/// What completes machines, and protects instance types and preferences.
-const MUTATING: &[Path] = &[
-    (
-        "/mutate-kubevirt-io-v1-virtualmachine",
-        &["CREATE", "UPDATE"],
-        ["kubevirt.io", "v1", "virtualmachines"],
-    ),
-    (
-        "/mutate-instancetype-kubevirt-io-v1beta1",
-        &["CREATE"],
-        [
-            "instancetype.kubevirt.io",
-            "v1beta1",
-            "virtualmachineclusterinstancetypes virtualmachineclusterpreferences virtualmachineinstancetypes \
-             virtualmachinepreferences",
-        ],
-    ),
-];
+/// What warns about edits of instance types, which KubeVirt validates.
+const BESIDE_KUBEVIRT: &[Path] = &[(TYPES_PATH, &["UPDATE"], TYPES)];
+
+/// What completes machines.
+const COMPLETING: &[Path] = &[(
+    "/mutate-kubevirt-io-v1-virtualmachine",
+    &["CREATE", "UPDATE"],
+    ["kubevirt.io", "v1", "virtualmachines"],
+)];
+
+/// What protects instance types and preferences.
+const PROTECTING: &[Path] = &[("/mutate-instancetype-kubevirt-io-v1beta1", &["CREATE"], TYPES)];
 
 /// Reviews without which requests are allowed: machines and pools do not depend on the reviews of images, and the controller
 /// does later what the other one does.
@@ -177,7 +173,9 @@ pub(super) fn webhooks(variant: &Variant, configuration: &Value, objects: &[Valu
         (!is_mutating && variant.kubevirt, KUBEVIRT),
         (!is_mutating && variant.images, IMAGES),
         (!is_mutating && variant.standalone, STANDALONE),
-        (is_mutating && variant.standalone, MUTATING),
+        (!is_mutating && variant.kubevirt && !variant.standalone, BESIDE_KUBEVIRT),
+        (is_mutating && variant.standalone, COMPLETING),
+        (is_mutating && variant.kubevirt, PROTECTING),
     ];
     let paths: Vec<&Path> =
         paths.into_iter().filter(|(present, _)| *present).flat_map(|(_, paths)| paths).collect();
@@ -200,7 +198,8 @@ pub(super) fn webhooks(variant: &Variant, configuration: &Value, objects: &[Valu
         let scope = if *group == "instancetype.kubevirt.io" { "*" } else { "Namespaced" };
         must(text(rule, "scope") == scope, "wrong scope");
         // Deletions are never blocked.
-        let optional = *operations == ["DELETE"] || OPTIONAL.contains(path);
+        let is_warning = *path == TYPES_PATH && !variant.standalone;
+        let optional = *operations == ["DELETE"] || OPTIONAL.contains(path) || is_warning;
         let policy = if optional { "Ignore" } else { "Fail" };
         must(
             text(entry, "failurePolicy") == policy,

@@ -236,7 +236,9 @@ fn an_old_copy_of_the_machine_is_replaced_and_a_shared_one_is_not() {
         let owners: Vec<Value> = owners.iter().map(owner).collect();
         let mut data = instancetype(1, "2Gi");
         data["apiVersion"] = json!("instancetype.kubevirt.io/v1alpha2");
-        json!({ "metadata": { "name": "old", "namespace": NAMESPACE, "ownerReferences": owners }, "data": data })
+        let metadata =
+            json!({ "name": "old", "namespace": NAMESPACE, "uid": "uid-of-old", "ownerReferences": owners });
+        json!({ "metadata": metadata, "data": data })
     };
     let mut stored = machine(small());
     let mut reference = small();
@@ -245,6 +247,9 @@ fn an_old_copy_of_the_machine_is_replaced_and_a_shared_one_is_not() {
     let planned = Cluster::default().with_revision(old(&["uid-of-db"])).plan(&stored);
     assert_eq!(reasons(&planned), ["RevisionUpgraded"], "{planned:?}");
     assert_eq!(planned.creates[0]["metadata"]["name"], STASH);
+    assert_eq!(planned.upgrades, [StoredVersion::V1alpha2]);
+    // It has no labels, so the watch does not show it.
+    assert_eq!(planned.deletes, [Owned { name: "old".to_owned(), uid: "uid-of-old".to_owned() }]);
     let shared = Cluster::default().with_revision(old(&["uid-of-db", "uid-of-other"])).plan(&stored);
     assert_eq!(shared, Plan::default());
 }

@@ -1,0 +1,318 @@
+//! Copies and the protection of instance types, with one leader, on a model of the API server.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use vmpool_platforms::kubevirt::copies::Policy;
+use vmpool_platforms::kubevirt::protection::FINALIZER;
+
+use crate::options::PlatformName;
+use crate::testing::{Call, Fate, NAMESPACE, World};
+
+const TYPES: &str = "virtualmachineinstancetypes.instancetype.kubevirt.io";
+const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
+const MACHINES: &str = "virtualmachines.kubevirt.io";
+const REVISIONS: &str = "controllerrevisions.apps";
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What names instance type `small`.
+fn matcher() -> Value {
+    json!({ "name": "small", "kind": "VirtualMachineInstancetype" })
+}
+
+/// A world with instance type `small`, and a leader.
+async fn world(copies: Option<Policy>) -> World {
+    let mut world = World::new();
+    world.settings.copies = copies;
+    world.create_type(2);
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    world
+}
+
+impl World {
+    /// Creates the type as the webhook does, with the finalizer.
+    fn create_type(&self, cpus: u32) {
+        let metadata =
+            json!({ "name": "small", "namespace": NAMESPACE, "generation": 1, "finalizers": [FINALIZER] });
+        let spec = json!({ "cpu": { "guest": cpus }, "memory": { "guest": "1Gi" } });
+        self.server.create(TYPES, json!({ "metadata": metadata, "spec": spec }));
+    }
+
+    fn create_machine(&self, name: &str) {
+        let spec = json!({
+            "runStrategy": "Halted", "instancetype": matcher(),
+            "template": { "spec": { "domain": { "devices": {} } } },
+        });
+        let metadata = json!({ "name": name, "namespace": NAMESPACE });
+        self.server.create(MACHINES, json!({ "metadata": metadata, "spec": spec }));
+    }
+
+    /// A pool without machines, whose controller does not run.
+    fn create_pool(&self, name: &str) {
+        let metadata = json!({ "name": name, "namespace": NAMESPACE });
+        let template = json!({
+            "metadata": { "labels": { "farm": name } },
+            "spec": {
+                "runStrategy": "Always",
+                "instancetype": matcher(),
+                "preference": { "name": "missing" },
+                "template": { "spec": { "domain": { "devices": {} } } },
+            },
+        });
+        let spec = json!({
+            "replicas": 0, "selector": { "matchLabels": { "farm": name } }, "virtualMachineTemplate": template,
+        });
+        self.server.create(POOLS, json!({ "metadata": metadata, "spec": spec }));
+    }
+
+    fn small(&self) -> Option<Value> {
+        self.server.get(TYPES, "small")
+    }
+
+    fn delete_small(&self) {
+        self.server.delete(TYPES, "small");
+    }
+
+    /// The name of the copy in the status of a machine.
+    fn copy_of(&self, machine: &str) -> Option<String> {
+        let machine = self.server.get(MACHINES, machine)?;
+        machine.pointer("/status/instancetypeRef/controllerRevisionRef/name")?.as_str().map(str::to_owned)
+    }
+}
+
+#[tokio::test]
+async fn beside_kubevirt_a_type_stays_until_kubevirt_has_copied_it_and_vmpool_copies_nothing() {
+    let world = world(None).await;
+    assert_eq!(world.small().unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
+    world.create_machine("db");
+    world.calm().await;
+    world.delete_small();
+    world.advance(100 * SECOND).await;
+    assert!(world.small().is_some(), "the machine has no copy");
+    assert!(world.server.all(REVISIONS).is_empty() && world.copy_of("db").is_none(), "KubeVirt makes copies");
+    // When KubeVirt writes the status, then the type is released at once.
+    world.server.edit(MACHINES, "db", |machine| {
+        let mut reference = matcher();
+        reference["controllerRevisionRef"] = json!({ "name": "db-small" });
+        machine["status"]["instancetypeRef"] = reference;
+    });
+    world.advance(3 * SECOND).await;
+    assert_eq!(world.small(), None);
+}
+
+#[tokio::test]
+async fn a_change_of_a_pool_releases_a_type_at_once() {
+    for copies in [None, Some(Policy::Reference)] {
+        let world = world(copies).await;
+        world.create_pool("web");
+        world.calm().await;
+        world.delete_small();
+        // The checks now have their longest pause.
+        world.advance(100 * SECOND).await;
+        assert!(world.small().is_some(), "the template of the pool has no copy");
+        world.server.edit(POOLS, "web", |pool| {
+            pool["spec"]["virtualMachineTemplate"]["spec"]["instancetype"] = Value::Null;
+        });
+        world.advance(3 * SECOND).await;
+        assert_eq!(world.small(), None);
+    }
+}
+
+/// One step of [`a_machine_that_exists_when_its_type_is_deleted_gets_its_copy`].
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    CreateType,
+    EditType,
+    DeleteType,
+    CreateMachine,
+    DeleteMachine,
+    Advance(u64),
+    Crash,
+    /// The responses to the next writes are lost.
+    Fail,
+    Recover,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        2 => Just(Step::CreateType),
+        2 => Just(Step::EditType),
+        3 => Just(Step::DeleteType),
+        5 => Just(Step::CreateMachine),
+        1 => Just(Step::DeleteMachine),
+        6 => (1..400_u64).prop_map(Step::Advance),
+        2 => Just(Step::Crash),
+        1 => Just(Step::Fail),
+        2 => Just(Step::Recover),
+    ]
+}
+
+/// What a sequence of steps has done.
+#[derive(Default)]
+struct Story {
+    machines: usize,
+    /// The machines that existed when their type existed and was not being deleted, and that no user deleted.
+    owed: BTreeSet<String>,
+    failing: bool,
+}
+
+impl Story {
+    async fn take(&mut self, world: &mut World, step: Step) {
+        let small = world.small();
+        let is_usable = small.as_ref().is_some_and(|small| small["metadata"]["deletionTimestamp"].is_null());
+        match step {
+            Step::CreateType if small.is_none() => {
+                world.create_type(2);
+                // A machine that was created without a type uses the next one.
+                self.owed.extend(
+                    (0..self.machines).map(name).filter(|name| world.server.get(MACHINES, name).is_some()),
+                );
+            }
+            Step::EditType if is_usable => world.server.edit(TYPES, "small", |small| {
+                small["spec"]["cpu"]["guest"] =
+                    json!(small["spec"]["cpu"]["guest"].as_u64().unwrap_or(1) + 1);
+            }),
+            Step::DeleteType if is_usable => world.delete_small(),
+            Step::CreateMachine => {
+                let name = name(self.machines);
+                world.create_machine(&name);
+                self.machines += 1;
+                if is_usable {
+                    self.owed.insert(name);
+                }
+            }
+            Step::DeleteMachine => {
+                if let Some(name) = self.owed.pop_last() {
+                    world.server.delete(MACHINES, &name);
+                }
+            }
+            Step::Advance(millis) => world.advance(Duration::from_millis(millis)).await,
+            Step::Crash => {
+                world.kill_leader().await;
+                world.lead_all(&[PlatformName::Kubevirt]);
+            }
+            Step::Fail if !self.failing => {
+                self.failing = true;
+                world.server.intercept(
+                    |call: &Call| {
+                        if call.is_write() { Fate::ResponseLost } else { Fate::Serve }
+                    },
+                );
+            }
+            Step::Recover if self.failing => {
+                self.failing = false;
+                world.server.behave();
+            }
+            _ => {}
+        }
+    }
+}
+
+fn name(number: usize) -> String {
+    format!("m{number}")
+}
+
+/// Returns the machines without a copy at the end, and whether the type remains.
+async fn tell(steps: &[Step]) -> (Vec<String>, bool) {
+    let mut world = world(Some(Policy::Reference)).await;
+    let mut story = Story::default();
+    for step in steps {
+        story.take(&mut world, *step).await;
+    }
+    story.take(&mut world, Step::Recover).await;
+    world.advance(Duration::from_mins(2)).await;
+    let without = story.owed.iter().filter(|name| world.copy_of(name).is_none()).cloned().collect();
+    let is_stuck = world.small().is_some_and(|small| !small["metadata"]["deletionTimestamp"].is_null());
+    (without, is_stuck)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn a_machine_that_exists_when_its_type_is_deleted_gets_its_copy(steps in vec(step(), 1..40)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (without, is_stuck) = runtime.block_on(tell(&steps));
+        prop_assert_eq!(without, Vec::<String>::new());
+        prop_assert!(!is_stuck, "the type is never released");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_copy_of_an_older_template_is_restored() {
+    let world = world(None).await;
+    world.create_pool("web");
+    world.server.edit(POOLS, "web", |pool| {
+        pool["spec"]["replicas"] = json!(1);
+        pool["spec"]["updateStrategy"] = json!({ "unmanaged": {} });
+        pool["spec"]["virtualMachineTemplate"]["spec"]["preference"] = Value::Null;
+    });
+    world.calm().await;
+    let used = |world: &World| {
+        let machine = world.server.get(MACHINES, "web-0").unwrap();
+        machine["spec"]["instancetype"]["revisionName"].as_str().unwrap_or_default().to_owned()
+    };
+    let copy = used(&world);
+    assert!(copy.starts_with("web-small-"), "{copy}");
+    // Given a type and a template that have changed since, so that only the older revision contains the copy,
+    world.server.edit(TYPES, "small", |small| small["spec"]["cpu"]["guest"] = json!(8));
+    world.server.edit(POOLS, "web", |pool| {
+        pool["spec"]["replicas"] = json!(2);
+        pool["spec"]["virtualMachineTemplate"]["metadata"]["annotations"] =
+            json!({ "vmpool.dev/refresh-instancetype": "1" });
+    });
+    world.calm().await;
+    assert_eq!(used(&world), copy, "the machine is not updated");
+    let stored = world.server.get(REVISIONS, &copy).unwrap();
+    // when a client deletes the copy, then it is restored.
+    world.server.delete(REVISIONS, &copy);
+    world.calm().await;
+    let restored = world.server.get(REVISIONS, &copy).unwrap();
+    assert_ne!(restored["metadata"]["uid"], stored["metadata"]["uid"]);
+    assert_eq!(restored["data"], stored["data"]);
+    assert!(world.metrics.page().contains("vmpool_pin_repairs_total 1"), "{}", world.metrics.page());
+    world.server.take_log();
+    world.advance(10 * SECOND).await;
+    assert_eq!(world.take_writes().len(), 0, "it is restored once");
+}
+
+#[tokio::test]
+async fn a_new_pool_of_the_same_name_becomes_the_controller_of_the_former_copy() {
+    let world = world(None).await;
+    let create = |world: &World| {
+        world.create_pool("web");
+        world.server.edit(POOLS, "web", |pool| {
+            pool["spec"]["replicas"] = json!(1);
+            pool["spec"]["virtualMachineTemplate"]["spec"]["preference"] = Value::Null;
+        });
+    };
+    create(&world);
+    world.calm().await;
+    let is_copy =
+        |object: &Value| !object["metadata"]["labels"]["instancetype.kubevirt.io/object-kind"].is_null();
+    let copy =
+        |world: &World| world.server.all(REVISIONS).into_iter().find(|object| is_copy(object)).unwrap();
+    let former = copy(&world);
+    // Given a pool that is gone, whose copy the garbage collector has not deleted yet,
+    let mut world = world;
+    world.kill_leader().await;
+    world.server.edit(POOLS, "web", |pool| pool["metadata"]["finalizers"] = json!([]));
+    world.server.delete(POOLS, "web");
+    assert_eq!(world.server.get(POOLS, "web"), None);
+    // when a new one has its name, then the copy is that of the new one, and the garbage collector leaves it.
+    create(&world);
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    world.server.collect_garbage();
+    world.calm().await;
+    let (pool, now) = (world.server.get(POOLS, "web").unwrap(), copy(&world));
+    assert_eq!(now["metadata"]["name"], former["metadata"]["name"]);
+    let owner = &now["metadata"]["ownerReferences"];
+    assert_eq!((owner.as_array().unwrap().len(), &owner[0]["uid"]), (1, &pool["metadata"]["uid"]));
+    assert_eq!(owner[0]["controller"], true);
+    assert_eq!(now["metadata"]["labels"]["vmpool.dev/pool-uid"], pool["metadata"]["uid"]);
+}
