@@ -284,3 +284,26 @@ fn an_object_is_validated_and_an_unrelated_update_is_not() {
     assert_eq!(object(Some(&bad), &bad).unwrap(), UNCHANGED);
     assert!(object(None, &json!({ "kind": "Secret", "apiVersion": "v1" })).is_err());
 }
+
+/// A pool whose template is this machine.
+fn pooled(machine: &Value) -> Value {
+    json!({ "metadata": { "name": "p" }, "spec": { "virtualMachineTemplate": { "spec": machine["spec"] } } })
+}
+
+#[test]
+fn a_pool_in_conflict_is_refused_and_one_whose_type_is_missing_is_allowed_with_a_warning() {
+    let conflicting = pooled(&sized(json!({ "domain": { "memory": { "guest": "1Gi" } } })));
+    let review = |old: Option<&Value>, cluster: &Cluster| {
+        decide(cluster, |reads| pool(NAMESPACE, old, &conflicting, reads)).0
+    };
+    let refused = review(None, &cluster([small()]));
+    let field = "spec.virtualMachineTemplate.spec.template.spec.domain.memory.guest";
+    assert_eq!(fields(&refused), [(CauseReason::FieldValueInvalid, field)]);
+    let missing = review(None, &cluster([]));
+    let warning = &warnings(&missing)[0];
+    assert!(warning.contains("does not exist") && warning.contains("creates no machine"), "{warning}");
+    // A change of the number of machines reads nothing.
+    let (decision, read) =
+        decide(&cluster([small()]), |reads| pool(NAMESPACE, Some(&conflicting), &conflicting, reads));
+    assert_eq!((warnings(&decision).len(), read.len()), (0, 0));
+}
