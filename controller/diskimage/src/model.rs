@@ -115,6 +115,8 @@ pub struct DataVolume {
     pub restarts: u32,
     /// Message of its condition `Running`, if that is False.
     pub not_running: Option<String>,
+    /// Why the namespace has no room for the claim, if a quota refuses it.
+    pub over_quota: Option<String>,
     /// Whether CDI knows that it must not fill a new claim on its own.
     pub prepopulated: bool,
 }

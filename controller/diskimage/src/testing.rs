@@ -43,6 +43,7 @@ pub(crate) fn volume(transfer: Transfer) -> DataVolume {
         progress: Some("42.10%".to_owned()),
         restarts: 0,
         not_running: None,
+        over_quota: None,
         prepopulated: transfer == Transfer::Succeeded,
     }
 }

@@ -1,5 +1,6 @@
 //! Disk images with their controller, on a real API server and with a simulated importer.
 
+mod failures;
 mod healing;
 mod imports;
 mod pools;
@@ -27,7 +28,7 @@ const HOST: &str = "http://images.vmpool.example";
 struct Images<'p> {
     place: Place<'p>,
     controller: Controller,
-    _simulator: Simulator,
+    simulator: Option<Simulator>,
     since: AuditMark,
 }
 
@@ -41,14 +42,14 @@ fn with_images(name: &str, flags: &[&str], test: impl AsyncFnOnce(Images<'_>) ->
             "data": { "http-host": format!("{host}={}", serve().await?) },
         });
         place.ask(Method::POST, &format!("/api/v1/namespaces/{name}/configmaps"), &knobs).await?;
-        let namespace = format!("--namespace={name}");
-        let simulator = Simulator::start_with(place.cluster, &["--platform=kubevirt", &namespace]).await?;
         let mut options = ControllerOptions::new(name, "one");
         options.extra.push("--feature-gates=VirtualMachinePool=false,DiskImages=true".to_owned());
         options.extra.extend(flags.iter().map(|flag| (*flag).to_owned()));
         let controller = Controller::start(place.cluster, options).await?;
         let since = place.cluster.audit_mark();
-        test(Images { place, controller, _simulator: simulator, since }).await
+        let mut world = Images { place, controller, simulator: None, since };
+        world.simulate().await?;
+        test(world).await
     });
 }
 
@@ -70,6 +71,14 @@ fn condition<'v>(object: &'v Value, kind: &str) -> &'v Value {
 }
 
 impl Images<'_> {
+    /// Starts the simulator.
+    async fn simulate(&mut self) -> Result<()> {
+        let namespace = format!("--namespace={}", self.place.namespace);
+        let flags = ["--platform=kubevirt", &namespace];
+        self.simulator = Some(Simulator::start_with(self.place.cluster, &flags).await?);
+        Ok(())
+    }
+
     /// Waits until the image is as wanted.
     async fn until(&self, name: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
         let found = self.place.until_object(API_VERSION, "VMDiskImage", name, wanted).await;

@@ -14,6 +14,9 @@ use super::controller;
 use crate::model::{Claim, DataSource, DataTarget, DataVolume, Found, Snapshot, Transfer};
 use crate::objects::PREPOPULATED;
 
+/// Reason of the condition `Bound` of a DataVolume whose claim a quota refuses.
+const OVER_QUOTA: &str = "ErrExceededQuota";
+
 /// An object, and whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owned<T> {
@@ -72,8 +75,12 @@ fn created(metadata: &ObjectMeta) -> Timestamp {
 pub fn data_volume(stored: &kubevirt::DataVolume) -> Owned<DataVolume> {
     let metadata = &stored.metadata;
     let status = stored.status.clone().unwrap_or_default();
-    let mut conditions = status.conditions.iter().flatten();
-    let running = conditions.find(|condition| condition.type_ == "Running" && condition.status == "False");
+    // Other conditions contain messages such as "not found" in harmless situations. Only that about a quota has a reason of
+    // its own.
+    let message = |is: &dyn Fn(&kubevirt::Condition) -> bool| {
+        let condition = status.conditions.iter().flatten().find(|condition| is(condition));
+        condition.and_then(|condition| condition.message.clone()).filter(|message| !message.is_empty())
+    };
     let volume = DataVolume {
         uid: uid(metadata),
         created: created(metadata),
@@ -85,9 +92,10 @@ pub fn data_volume(stored: &kubevirt::DataVolume) -> Owned<DataVolume> {
         },
         progress: status.progress.filter(|progress| !progress.is_empty()),
         restarts: status.restart_count.and_then(|count| count.try_into().ok()).unwrap_or_default(),
-        not_running: running
-            .and_then(|running| running.message.clone())
-            .filter(|message| !message.is_empty()),
+        not_running: message(&|condition| condition.type_ == "Running" && condition.status == "False"),
+        over_quota: message(&|condition| {
+            condition.type_ == "Bound" && condition.reason.as_deref() == Some(OVER_QUOTA)
+        }),
         prepopulated: metadata.annotations.as_ref().is_some_and(|all| all.contains_key(PREPOPULATED)),
     };
     Owned::new(metadata, volume)
@@ -140,4 +148,34 @@ pub fn data_source(stored: &kubevirt::DataSource) -> Owned<DataSource> {
     };
     let source = DataSource { uid: uid(metadata), deleting: metadata.deletion_timestamp.is_some(), target };
     Owned::new(metadata, source)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
+        json!({ "type": kind, "status": status, "reason": reason, "message": message })
+    }
+
+    #[rstest]
+    #[case::the_importer(condition("Running", "False", "Error", "got 404"), (Some("got 404"), None))]
+    #[case::an_importer_that_runs(condition("Running", "True", "Pod is running", "fine"), (None, None))]
+    #[case::a_quota(condition("Bound", "False", "ErrExceededQuota", "exceeded quota: q"), (None, Some("exceeded quota: q")))]
+    #[case::no_claim_yet(condition("Bound", "False", "NotFound", "No PVC found"), (None, None))]
+    #[case::no_message(condition("Running", "False", "Pending", ""), (None, None))]
+    fn only_the_importer_and_quotas_give_messages(
+        #[case] condition: Value,
+        #[case] expected: (Option<&str>, Option<&str>),
+    ) {
+        let stored = json!({
+            "apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataVolume", "metadata": { "name": "debian" }, "spec": {},
+            "status": { "phase": "Pending", "conditions": [condition] },
+        });
+        let volume = data_volume(&serde_json::from_value(stored).unwrap()).object;
+        assert_eq!((volume.not_running.as_deref(), volume.over_quota.as_deref()), expected);
+    }
 }

@@ -109,7 +109,8 @@ fn is_unserved(error: &watcher::Error) -> bool {
     let (watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error)) = error else {
         return false;
     };
-    matches!(error, kube::Error::Api(status) if status.is_not_found())
+    // For a whole group, the API server responds with a text, which has no reason.
+    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 pub(super) fn key_of<K: Resource>(object: &K) -> Key {

@@ -49,6 +49,8 @@ pub(super) fn queued(pass: &mut Pass<'_>) {
     if !pass.world.turn {
         return pass.set(ImagePhase::Queued, reason, "the import waits for its turn");
     }
+    // While the image waited, the status got the UIDs of the objects that had to go first.
+    end_attempt(&mut pass.status);
     pass.act(Action::CreateDataVolume);
     start(pass);
 }
@@ -129,6 +131,7 @@ fn transferring(pass: &mut Pass<'_>, volume: &DataVolume) {
         let text = format!("the import was restarted {} times. {message}", volume.restarts);
         return fail(pass, Reason::RetryLimitExceeded, text.trim_end());
     }
+    let message = volume.not_running.as_ref().or(volume.over_quota.as_ref()).map_or("", String::as_str);
     if elapsed >= settings.max_attempt_duration {
         let minutes = settings.max_attempt_duration.as_secs() / 60;
         let text = format!("the attempt took longer than {minutes} minutes. {message}");

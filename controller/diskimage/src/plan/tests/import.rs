@@ -124,6 +124,40 @@ fn an_attempt_fails_with_its_reason(
     assert_eq!(events(&plan), ["SyncErrorOccurred"]);
 }
 
+#[test]
+fn an_import_knows_nothing_of_the_objects_of_an_earlier_one() {
+    // Given an image that waits until the claim of its lost data is gone,
+    let mut case = Case::in_phase(ImagePhase::Queued, Reason::BackingDataLost);
+    case.backing.data_volume = Found::Ours(DataVolume { deleting: true, ..volume(Transfer::Succeeded) });
+    case.backing.claim = Found::Ours(claim());
+    case.live = true;
+    case.plan_into_status();
+    assert_eq!(state(&case.plan()).0, ImagePhase::Queued);
+    // when it is gone and the import begins,
+    case.backing = Backing::empty();
+    let plan = case.plan();
+    assert_eq!(plan.actions, [Action::CreateDataVolume]);
+    case.plan_into_status();
+    // then a create whose response was lost is repeated,
+    assert_eq!(case.plan().actions, [Action::CreateDataVolume]);
+    // and the new claim is not another one.
+    case.backing.data_volume = Found::Ours(running(|volume| volume.uid = "uid-other-volume".to_owned()));
+    case.backing.claim = Found::Ours(Claim { uid: "uid-other-claim".to_owned(), ..claim() });
+    let plan = case.plan();
+    assert_eq!(state(&plan), (ImagePhase::Syncing, Reason::Syncing), "{}", plan.status.message);
+}
+
+#[test]
+fn a_quota_is_shown_and_is_no_missing_artifact() {
+    let text = "exceeded quota: 404 Not Found, requested: requests.storage=10Gi";
+    let full = running(|volume| volume.over_quota = Some(text.to_owned()));
+    let plan = Case::syncing(full.clone()).plan();
+    assert_eq!((state(&plan), plan.status.message.as_str()), ((ImagePhase::Syncing, Reason::Syncing), text));
+    let plan = Case::syncing(full).after(HOUR).plan();
+    assert_eq!(state(&plan).1, Reason::SyncAttemptDurationExceeded);
+    assert!(plan.status.message.ends_with(text), "{}", plan.status.message);
+}
+
 #[rstest]
 #[case::two_restarts(running(|volume| volume.restarts = 2), at(100))]
 #[case::a_start_in_the_future(running(|_| ()), at(-9_000))]

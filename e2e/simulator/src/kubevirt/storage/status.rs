@@ -27,7 +27,9 @@ impl World {
         };
         let restarts = self.restarts(key, view);
         let bound = self.claims.view(key).is_some_and(|claim| claim.phase.as_deref() == Some("Bound"));
-        let desired = status(key, view, phase, &Copy { bound, stopped, restarts }, now);
+        let refused = self.creation_failure(&Id::new(Kind::Claim, key));
+        let over_quota = refused.filter(|why| why.contains("exceeded quota"));
+        let desired = status(key, view, phase, &Copy { bound, over_quota, stopped, restarts }, now);
         match difference(&view.status, &desired) {
             Some(status) => {
                 self.patch_status(&Id::new(Kind::DataVolume, key), &status, now);
@@ -42,6 +44,8 @@ impl World {
 struct Copy {
     /// Whether the claim is bound.
     bound: bool,
+    /// Why a quota refuses the claim.
+    over_quota: Option<String>,
     /// Why the copy does not proceed: reason and message.
     stopped: Option<(String, Option<String>)>,
     /// How often the copy was restarted.
@@ -81,7 +85,10 @@ fn status(key: &Key, view: &DataVolumeView, phase: &str, copy: &Copy, now: Times
         restart_count: copy.restarts,
         claim_name: (!matches!(phase, "" | "Pending")).then(|| key.name.to_string()),
         conditions: vec![
-            say("Bound", copy.bound, if copy.bound { "Bound" } else { "Pending" }, None),
+            match &copy.over_quota {
+                Some(why) => say("Bound", false, "ErrExceededQuota", Some(why.clone())),
+                None => say("Bound", copy.bound, if copy.bound { "Bound" } else { "Pending" }, None),
+            },
             say(
                 "Ready",
                 phase == "Succeeded",
