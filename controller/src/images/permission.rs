@@ -21,13 +21,22 @@ pub(super) async fn settle(context: &Context, facts: &Facts) -> Result<(), Write
         let store = context.store.lock();
         (store.roles.get(&key).cloned(), store.bindings.get(&key).cloned())
     };
-    let Some(permission) = wanted(image, &facts.counted.accounts) else {
+    let permission = wanted(image, &facts.counted.accounts);
+    let foreign_role = role.as_deref().is_some_and(|role| !is_ours(role, image));
+    let foreign_binding = binding.as_deref().is_some_and(|binding| !is_ours(binding, image));
+    if foreign_role || foreign_binding {
+        // Its rules or its roleRef can give more than the permission to clone.
+        if permission.is_some() {
+            tracing::warn!(image = %image.key, object = %key, "a Role or RoleBinding of another owner has the name that the controller needs, so no account of another namespace can clone the image: delete it");
+        }
+        return Ok(());
+    }
+    let Some(permission) = permission else {
         // The binding first, so that no account has half of a permission.
-        if let Some(uid) = binding.filter(|binding| is_ours(&**binding, image)).and_then(|found| uid(&*found))
-        {
+        if let Some(uid) = binding.and_then(|found| uid(&*found)) {
             context.delete::<RoleBinding>(&key.namespace, &name, &uid).await?;
         }
-        if let Some(uid) = role.filter(|role| is_ours(&**role, image)).and_then(|found| uid(&*found)) {
+        if let Some(uid) = role.and_then(|found| uid(&*found)) {
             context.delete::<Role>(&key.namespace, &name, &uid).await?;
         }
         return Ok(());

@@ -288,3 +288,40 @@ async fn metrics_describe_references_and_removals_by_age() {
     // Series of a deleted image disappear.
     assert!(!world.metrics.page().contains(r#"name="debian""#), "{}", world.metrics.page());
 }
+
+#[tokio::test]
+async fn a_permission_to_clone_is_not_written_into_objects_of_another_owner() {
+    const BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
+    let mut world = with_images();
+    world.create_image("debian");
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    world.finish_import("debian").await;
+    // Given a RoleBinding with the name that the controller uses, which gives more,
+    let uid = world.server.get(IMAGES, "debian").unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    let name = vmpool_diskimage::clone_permission::name(&uid);
+    let labels = json!({ "vmpool.dev/vmdiskimage-uid": uid });
+    let metadata = json!({ "name": name, "namespace": NAMESPACE, "labels": labels });
+    let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin" });
+    world.server.create(BINDINGS, json!({ "metadata": metadata, "roleRef": role, "subjects": [] }));
+    // when an account of another namespace may clone the image,
+    let grant = json!({ "metadata": { "name": "team-b", "namespace": NAMESPACE },
+        "spec": { "from": [{ "namespace": "team-b" }] } });
+    world.server.create("vmdiskimagegrants.vmpool.dev", grant);
+    let mut guest = machine("guest", "debian");
+    guest["metadata"]["namespace"] = json!("team-b");
+    guest["spec"]["dataVolumeTemplates"][0]["spec"]["sourceRef"]["namespace"] = json!(NAMESPACE);
+    world.server.create(MACHINES, guest);
+    world.advance(10 * SECOND).await;
+    assert_eq!(world.server.get(IMAGES, "debian").unwrap()["status"]["referenceCount"], 1);
+    // then it does not become a subject of it.
+    assert_eq!(world.server.get(BINDINGS, &name).unwrap()["subjects"], json!([]));
+    // When that is gone, the controller makes its own.
+    world.server.delete(BINDINGS, &name);
+    world.advance(Duration::from_mins(6)).await;
+    let own = world.server.get(BINDINGS, &name).unwrap();
+    assert_eq!(
+        (&own["roleRef"]["kind"], &own["subjects"][0]["namespace"]),
+        (&json!("Role"), &json!("team-b"))
+    );
+}
