@@ -22,7 +22,7 @@ pub(super) fn plan(pass: &mut Pass<'_>) {
     pass.status.expires_at = None;
     if image.force_release {
         if image.status.deletion != Some(DeletionBlocked::CleanupPending) {
-            pass.warn(
+            pass.event(
                 "ForcedRelease",
                 "the annotation releases the image, so its references are not counted",
             );
