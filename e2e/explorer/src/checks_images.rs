@@ -9,6 +9,7 @@ use crate::world::{NAMESPACE, World};
 const IMAGES: &str = "vmdiskimages.vmpool.dev";
 const WRAPPERS: &str = "wrappedvirtualmachines.vmpool.dev";
 const MACHINES: &str = "virtualmachines.kubevirt.io";
+const BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
 
 /// Whether machines can clone an image, and may begin to.
 fn is_ready(image: &Value) -> bool {
@@ -28,7 +29,19 @@ pub(crate) fn settled_violations(world: &World) -> Vec<String> {
     let images = world.server.all(IMAGES);
     let mut found: Vec<String> = images.iter().filter_map(|image| of_image(world, image)).collect();
     found.extend(world.server.all(WRAPPERS).iter().filter_map(|wrapper| of_wrapper(world, wrapper)));
+    found.extend(world.server.all(BINDINGS).iter().flat_map(|binding| of_binding(world, binding)));
     found
+}
+
+/// The accounts that may clone although no grant permits it any more.
+fn of_binding(world: &World, binding: &Value) -> Vec<String> {
+    let owner = binding["metadata"]["namespace"].as_str().unwrap_or_default();
+    let subjects = binding["subjects"].as_array().into_iter().flatten();
+    let namespaces = subjects.filter_map(|subject| subject["namespace"].as_str());
+    namespaces
+        .filter(|guests| !world.image_references.is_granted(owner, guests))
+        .map(|guests| format!("I11: accounts of {guests} may clone images of {owner} without a grant"))
+        .collect()
 }
 
 fn of_image(world: &World, image: &Value) -> Option<String> {
@@ -61,6 +74,11 @@ fn of_wrapper(world: &World, wrapper: &Value) -> Option<String> {
     if !wrapper["metadata"]["deletionTimestamp"].is_null() {
         return Some(format!("I9: wrapper {name} is still being deleted"));
     }
+    let namespace = wrapper["metadata"]["namespace"].as_str().unwrap_or_default();
+    if !world.image_references.is_granted(NAMESPACE, namespace) {
+        let says_so = wrapper["status"]["conditions"].to_string().contains("\"RefNotPermitted\"");
+        return (!says_so).then(|| format!("I11: wrapper {name} does not say that it may not use its image"));
+    }
     let Some(image) = stored else {
         let creates = wrapper["spec"]["vmDiskImageTemplate"].is_object();
         return creates.then(|| format!("I8: the image of wrapper {name} is missing"));
@@ -72,7 +90,7 @@ fn of_wrapper(world: &World, wrapper: &Value) -> Option<String> {
     if mark["uid"] != image["metadata"]["uid"] || mark["bound"] != true {
         return Some(format!("I8: wrapper {name} is not bound to its ready image: {mark}"));
     }
-    let Some(machine) = world.server.get(MACHINES, NAMESPACE, name) else {
+    let Some(machine) = world.server.get(MACHINES, namespace, name) else {
         return Some(format!("I8: wrapper {name} of a ready image has no machine"));
     };
     // A user may have given the machine to the pool, or taken its owner away.

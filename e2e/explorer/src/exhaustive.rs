@@ -373,6 +373,8 @@ fn users_of_images() -> Vec<Operation> {
         ImageOperation::CreateWrapper("two", "debian", false),
         ImageOperation::DeleteWrapper(0),
         ImageOperation::CreateMachine("own-a", "debian"),
+        ImageOperation::Grant(true),
+        ImageOperation::CreateGuestWrapper("guest-a", "debian"),
     ];
     let all = all.map(Operation::Image);
     all.into_iter().chain([Operation::DeleteMachine(0)]).collect()

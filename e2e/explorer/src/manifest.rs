@@ -53,6 +53,7 @@ const IMAGES: Resources = Resources {
         "volumesnapshots.snapshot.storage.k8s.io",
         "datasources.cdi.kubevirt.io",
         "persistentvolumeclaims",
+        "vmdiskimagegrants.vmpool.dev",
     ],
     ..KUBEVIRT
 };
@@ -74,7 +75,9 @@ pub fn group_version(platform: PlatformName, plural: &str) -> (&'static str, &'s
         (PlatformName::KubeVirt, "datavolumes" | "datasources") => ("cdi.kubevirt.io", "v1beta1"),
         (PlatformName::KubeVirt, "volumesnapshots") => ("snapshot.storage.k8s.io", "v1"),
         (PlatformName::KubeVirt, "persistentvolumeclaims") => ("", "v1"),
-        (PlatformName::KubeVirt, "vmdiskimages" | "wrappedvirtualmachines") => ("vmpool.dev", "v1alpha1"),
+        (PlatformName::KubeVirt, "vmdiskimages" | "vmdiskimagegrants" | "wrappedvirtualmachines") => {
+            ("vmpool.dev", "v1alpha1")
+        }
         (PlatformName::KubeVirt, "controllerrevisions") => ("apps", "v1"),
         (PlatformName::KubeVirt, "virtualmachinepreferences") => ("instancetype.kubevirt.io", "v1beta1"),
         (PlatformName::KubeVirt, _) => ("kubevirt.io", "v1"),

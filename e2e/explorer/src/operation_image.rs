@@ -1,11 +1,11 @@
 //! Operations about disk images and wrappers.
 
 use serde_json::{Value, json};
-use vmpool_model::{PatchKind, Verb};
+use vmpool_model::{Call, PatchKind, Verb};
 
 use crate::manifest_kubevirt::{self as kubevirt, LABEL};
-use crate::requests::{choose, delete, edit, stored_pool};
-use crate::world::World;
+use crate::requests::{choose, choose_from, delete, edit, stored_pool};
+use crate::world::{GUESTS, NAMESPACE, World};
 
 const IMAGES: &str = "vmdiskimages.vmpool.dev";
 const WRAPPERS: &str = "wrappedvirtualmachines.vmpool.dev";
@@ -37,13 +37,36 @@ pub enum ImageOperation {
     DeleteWrapper(usize),
     /// Creates a machine with this name whose disk is a clone of this image.
     CreateMachine(&'static str, &'static str),
+    /// Creates or deletes the grant for the other namespace.
+    Grant(bool),
+    /// Creates a wrapper with this name for this image, in the other namespace.
+    CreateGuestWrapper(&'static str, &'static str),
+    /// Creates a machine with this name whose disk is a clone of this image, in the other namespace.
+    CreateGuestMachine(&'static str, &'static str),
+    /// Deletes a wrapper, or with `true` a machine, of the other namespace.
+    DeleteGuest(bool, usize),
     /// Makes the disks of the pool clones of this image, or empty disks.
     UseInPool(Option<&'static str>),
 }
 
 /// The source of a DataVolume that clones an image.
 fn of_image(image: &str) -> Value {
-    json!({ "kind": "DataSource", "name": image })
+    json!({ "kind": "DataSource", "name": image, "namespace": NAMESPACE })
+}
+
+/// A wrapper of an image.
+fn wrapper(name: &str, image: &str) -> Value {
+    json!({
+        "apiVersion": "vmpool.dev/v1alpha1", "kind": "VirtualMachine",
+        "metadata": { "name": name },
+        "spec": {
+            "vmDiskImageRef": { "name": image, "namespace": NAMESPACE },
+            "virtualMachineTemplate": { "spec": {
+                "runStrategy": "Always",
+                "template": { "spec": { "domain": { "devices": {} } } },
+            } },
+        },
+    })
 }
 
 /// The spec of a machine whose disk is a clone of the image.
@@ -89,33 +112,65 @@ impl ImageOperation {
             }
             Self::LoseData(kind, which) => lose_data(world, DATA[kind % DATA.len()], *which).await,
             Self::CreateWrapper(name, image, creates) => {
-                let mut spec = json!({
-                    "vmDiskImageRef": { "name": image },
-                    "virtualMachineTemplate": { "spec": {
-                        "runStrategy": "Always",
-                        "template": { "spec": { "domain": { "devices": {} } } },
-                    } },
-                });
+                let mut wrapper = wrapper(name, image);
                 if *creates {
-                    spec["vmDiskImageTemplate"] = json!({ "sourceType": "blank", "diskSize": "64Mi" });
+                    wrapper["spec"]["vmDiskImageTemplate"] =
+                        json!({ "sourceType": "blank", "diskSize": "64Mi" });
                 }
-                let wrapper = json!({
-                    "apiVersion": "vmpool.dev/v1alpha1", "kind": "VirtualMachine",
-                    "metadata": { "name": name }, "spec": spec,
-                });
                 world.create("wrappedvirtualmachines", wrapper).await;
             }
             Self::DeleteWrapper(which) => delete(world, WRAPPERS, *which).await,
             Self::CreateMachine(name, image) => {
-                let own = json!({
-                    "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
-                    "metadata": { "name": name }, "spec": machine(name, image),
-                });
+                let own = own_machine(name, image);
                 world.create("virtualmachines", own).await;
+            }
+            Self::Grant(true) => {
+                let grant = json!({
+                    "apiVersion": "vmpool.dev/v1alpha1", "kind": "VMDiskImageGrant",
+                    "metadata": { "name": GUESTS }, "spec": { "from": [{ "namespace": GUESTS }] },
+                });
+                world.create("vmdiskimagegrants", grant).await;
+            }
+            Self::Grant(false) => {
+                let call = world.call(Verb::Delete, "vmdiskimagegrants", GUESTS, "", Value::Null);
+                _ = world.do_as_user(&call).await;
+            }
+            Self::CreateGuestWrapper(name, image) => {
+                let call = world.call(Verb::Create, "wrappedvirtualmachines", "", "", wrapper(name, image));
+                _ = world.do_as_user(&of_guests(call)).await;
+            }
+            Self::CreateGuestMachine(name, image) => {
+                let call = world.call(Verb::Create, "virtualmachines", "", "", own_machine(name, image));
+                _ = world.do_as_user(&of_guests(call)).await;
+            }
+            Self::DeleteGuest(machine, which) => {
+                let (resource, plural) = if *machine {
+                    ("virtualmachines.kubevirt.io", "virtualmachines")
+                } else {
+                    (WRAPPERS, "wrappedvirtualmachines")
+                };
+                let is_guest = |namespace: Option<&str>| namespace == Some(GUESTS);
+                let Some((name, uid)) = choose_from(world, resource, *which, is_guest) else { return };
+                world.user_actions.deleted.insert(uid);
+                let call = world.call(Verb::Delete, plural, &name, "", Value::Null);
+                _ = world.do_as_user(&of_guests(call)).await;
             }
             Self::UseInPool(image) => use_in_pool(world, *image).await,
         }
     }
+}
+
+/// A machine of a user, whose disk is a clone of the image.
+fn own_machine(name: &str, image: &str) -> Value {
+    json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+        "metadata": { "name": name }, "spec": machine(name, image),
+    })
+}
+
+/// The request in the other namespace.
+fn of_guests(call: Call) -> Call {
+    Call { namespace: GUESTS.to_owned(), ..call }
 }
 
 /// Patches an image.

@@ -1,5 +1,7 @@
 //! The core of the simulated KubeVirt with CDI.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use vmpool_model::{ApiError, Call, Change, ChangeKind, PatchKind, Verb};
@@ -7,7 +9,7 @@ use vmpool_simulator::kubevirt::objects::{
     COPY, ClaimView, ContentView, DataSourceView, DataVolumeView, Id, InstanceView, Kind, MachineView,
     Object, RevisionView, SnapshotView,
 };
-use vmpool_simulator::kubevirt::{Action, Event, Outcome, World, Write};
+use vmpool_simulator::kubevirt::{Action, Event, Outcome, Review, World, Write};
 use vmpool_simulator::objects::{BindingMode, ClassView, Key};
 use vmpool_simulator::world::{Settings, Violation};
 
@@ -26,7 +28,59 @@ const KINDS: [Kind; 8] = [
 ];
 
 /// KubeVirt with CDI.
-pub(crate) struct KubeVirt(World);
+pub(crate) struct KubeVirt {
+    world: World,
+    access: Access,
+}
+
+/// Who may clone which source, as the stored Roles and RoleBindings say: the part of RBAC that clones need.
+#[derive(Default)]
+struct Access {
+    /// The names of the sources, by namespace and name of the Role.
+    roles: BTreeMap<(String, String), Vec<String>>,
+    /// The Role and the users, by namespace and name of the RoleBinding.
+    bindings: BTreeMap<(String, String), (String, Vec<String>)>,
+}
+
+impl Access {
+    fn observe(&mut self, change: &Change) {
+        let key = (change.key.namespace.to_string(), change.key.name.to_string());
+        let exists = change.kind != ChangeKind::Deleted;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        match &*change.key.resource {
+            "roles.rbac.authorization.k8s.io" => {
+                self.roles.remove(&key);
+                if exists {
+                    let rules = list(&change.object["rules"]);
+                    let names = rules.iter().flat_map(|rule| list(&rule["resourceNames"]));
+                    self.roles.insert(key, names.map(|name| text(&name)).collect());
+                }
+            }
+            "rolebindings.rbac.authorization.k8s.io" => {
+                self.bindings.remove(&key);
+                if exists {
+                    let user = |subject: &Value| {
+                        let (namespace, name) = (text(&subject["namespace"]), text(&subject["name"]));
+                        format!("system:serviceaccount:{namespace}:{name}")
+                    };
+                    let users = list(&change.object["subjects"]).iter().map(user).collect();
+                    self.bindings.insert(key, (text(&change.object["roleRef"]["name"]), users));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn permits(&self, review: &Review) -> bool {
+        self.bindings.iter().any(|((namespace, _), (role, users))| {
+            let sources = self.roles.get(&(namespace.clone(), role.clone()));
+            *namespace == review.namespace
+                && users.contains(&review.user)
+                && sources.is_some_and(|sources| sources.contains(&review.name))
+        })
+    }
+}
 
 impl KubeVirt {
     pub(crate) fn new(settings: Settings, now: Timestamp) -> Self {
@@ -34,22 +88,26 @@ impl KubeVirt {
         let class = ClassView { binding: BindingMode::Immediate, expands: false, is_default: true };
         world.observe(Event::Class("fast".to_owned(), Some(class)), now);
         world.observe(Event::Synced, now);
-        Self(world)
+        Self { world, access: Access::default() }
     }
 }
 
 impl Simulated for KubeVirt {
     fn observe(&mut self, change: &Change, now: Timestamp) {
+        self.access.observe(change);
         if let Some(event) = event(change) {
-            self.0.observe(event, now);
+            self.world.observe(event, now);
         }
     }
 
     fn step(&mut self, now: Timestamp) -> (Vec<Call>, Vec<Violation>) {
         let (mut calls, mut violations) = (Vec::new(), Vec::new());
-        for action in self.0.step(now) {
+        for action in self.world.step(now) {
             match action {
                 Action::Report(violation) => violations.push(violation),
+                Action::Write(id, Write::CreateClone { review, .. }) if !self.access.permits(&review) => {
+                    self.world.observe(Event::Written(id, Outcome::Failed(review.refusal())), now);
+                }
                 Action::Write(id, write) => calls.push(request(&id, write)),
             }
         }
@@ -71,11 +129,11 @@ impl Simulated for KubeVirt {
             Err(refusal) => Outcome::Failed(refusal.message),
         };
         let key = Key { namespace: call.namespace.as_str().into(), name: call.name.as_str().into() };
-        self.0.observe(Event::Written(Id { kind, key }, outcome), now);
+        self.world.observe(Event::Written(Id { kind, key }, outcome), now);
     }
 
     fn next_due(&self) -> Option<Timestamp> {
-        self.0.next_due()
+        self.world.next_due()
     }
 }
 
@@ -83,7 +141,7 @@ fn request(id: &Id, write: Write) -> Call {
     let (verb, subresource, body) = match write {
         Write::Patch(body) => (Verb::Patch(PatchKind::Merge), "", body),
         Write::PatchStatus(body) => (Verb::Patch(PatchKind::Merge), "status", body),
-        // The explorer has one namespace, so no clone needs a permission, and it downloads nothing.
+        // The permission of a clone was checked before. Nothing is downloaded.
         Write::Create(body) | Write::CreateClone { body, .. } => (Verb::Create, "", body),
         Write::Fetch(download) => {
             let unreachable = Err("no server in the explorer".to_owned());

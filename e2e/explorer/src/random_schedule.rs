@@ -40,10 +40,15 @@ const WITH_IMAGES: u64 = 400;
 /// Of 1000 operations of such a schedule, this many are about images and wrappers.
 const IMAGE_OPERATIONS: u64 = 500;
 
+/// Of 1000 schedules with images, this many have another namespace that uses them.
+const WITH_GUESTS: u64 = 500;
+
 /// The names of images. There are few, so that operations meet.
 const IMAGES: [&str; 2] = ["debian", "fedora"];
 const WRAPPERS: [&str; 3] = ["one", "two", "three"];
 const MACHINES: [&str; 2] = ["own-a", "own-b"];
+/// The names of wrappers and machines in the other namespace.
+const GUEST_NAMES: [&str; 3] = ["guest-a", "guest-b", "guest-c"];
 
 /// The ids of the callers. There are fewer than machines, so that callers renew and release, and more than one.
 const IDS: [&str; 4] = ["a", "b", "c", "d"];
@@ -84,7 +89,34 @@ impl Schedule {
         if random.per_mille(unseen) {
             without_watch_events(&random, &options, &mut steps);
         }
+        if options.images {
+            with_guests(seed, &mut steps);
+        }
         Self { options, steps, ..Self::default() }
+    }
+}
+
+/// Adds steps in another namespace, which a grant permits to use the images, or not. Decided apart from the other decisions, so
+/// that the other steps stay the same.
+fn with_guests(seed: u64, steps: &mut Vec<(u64, Operation)>) {
+    let random = SeededRandom::new(seed ^ 0x90e5);
+    if !random.per_mille(WITH_GUESTS) {
+        return;
+    }
+    for _ in 0..random.number(3..=9) {
+        let last = u64::try_from(steps.len()).unwrap_or_default();
+        let at = usize::try_from(random.number(1..=last)).unwrap_or(1);
+        steps.insert(at, (pause(&random), Operation::Image(guest_op(&random))));
+    }
+}
+
+fn guest_op(random: &SeededRandom) -> ImageOperation {
+    let guest = || random.one(&GUEST_NAMES).copied().unwrap_or(GUEST_NAMES[0]);
+    match random.number(0..=9) {
+        0..=3 => ImageOperation::Grant(random.per_mille(650)),
+        4..=6 => ImageOperation::CreateGuestWrapper(guest(), image(random)),
+        7 => ImageOperation::CreateGuestMachine(guest(), image(random)),
+        _ => ImageOperation::DeleteGuest(random.per_mille(300), which(random)),
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use vmpool_model::{PatchKind, Verb};
 
 use crate::manifest::POOL;
-use crate::world::{NAMESPACE, World};
+use crate::world::{GUESTS, NAMESPACE, World};
 
 /// The stored pool.
 pub(crate) fn stored_pool(world: &World) -> Option<Value> {
@@ -34,9 +34,20 @@ pub(crate) async fn delete(world: &mut World, resource: &str, which: usize) {
     _ = world.do_as_user(&call).await;
 }
 
-/// Name and UID of the selected object.
+/// Name and UID of the selected object of the pool's namespace, or of one without a namespace.
 pub(crate) fn choose(world: &World, resource: &str, which: usize) -> Option<(String, String)> {
-    let all = world.server.all(resource);
+    choose_from(world, resource, which, |namespace| namespace != Some(GUESTS))
+}
+
+/// As [`choose`], among the objects of these namespaces.
+pub(crate) fn choose_from(
+    world: &World,
+    resource: &str,
+    which: usize,
+    is_in: impl Fn(Option<&str>) -> bool,
+) -> Option<(String, String)> {
+    let mut all = world.server.all(resource);
+    all.retain(|object| is_in(object["metadata"]["namespace"].as_str()));
     let object = all.get(which.checked_rem(all.len())?)?;
     let text = |field: &str| object["metadata"][field].as_str().map(str::to_owned);
     text("name").zip(text("uid"))

@@ -36,6 +36,8 @@ use crate::webhook::{Webhook, WebhookState};
 
 /// The namespace of the pool.
 pub const NAMESPACE: &str = "team";
+/// A namespace whose wrappers and machines use images of [`NAMESPACE`] if a grant permits it.
+pub const GUESTS: &str = "guests";
 
 /// How long after the end of a protection all controllers know that it has ended.
 const LATEST_CLOCK: Duration = Duration::from_mins(2);

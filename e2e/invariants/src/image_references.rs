@@ -9,7 +9,10 @@
 //! | a machine, a pool, a stored revision of a pool | a DataVolume template names an object of the image | the same |
 //! | a clone | its source is the snapshot or the claim of the image | it ends, or is gone |
 //!
-//! A reference holds the image if it was stored before the deletion timestamp of the image. A bound wrapper always does.
+//! A reference holds the image if it was stored before the deletion timestamp of the image. A bound wrapper always does. From
+//! another namespace, a reference holds it only while a grant permits it, without interruption since before that timestamp.
+//!
+//! No account of another namespace gets the permission to clone, and no clone is created there, before there was a grant.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,6 +41,8 @@ pub struct ImageChange<'c> {
 
 /// Namespace and name of an image.
 type Key = (String, String);
+/// The namespace of images, and one that refers to them.
+type Pair = (String, String);
 
 #[derive(Debug)]
 struct Image {
@@ -62,6 +67,7 @@ enum Hold {
 struct Referrer {
     /// For messages.
     title: String,
+    namespace: String,
     /// The images that it names, by their names.
     named: BTreeMap<Key, u64>,
     /// On wrappers: the UID of the image in its status.
@@ -76,6 +82,12 @@ pub struct ImageReferences {
     referrers: BTreeMap<String, Referrer>,
     /// The UIDs of the wrappers.
     wrappers: BTreeSet<String>,
+    /// The namespaces that each grant names, by its UID.
+    grants: BTreeMap<String, BTreeSet<Pair>>,
+    /// Since when grants permit references, without interruption.
+    granted: BTreeMap<Pair, u64>,
+    /// What a grant has ever permitted.
+    ever_granted: BTreeSet<Pair>,
     /// Objects with the data of an image that exist and are not being deleted, by UID.
     data: BTreeSet<String>,
 }
@@ -97,6 +109,16 @@ impl ImageReferences {
                 self.set_referrer(change, templates(object.at("/data/virtualMachineTemplate/spec")));
             }
             _ if resource == format!("{WRAPPERS}.{GROUP}") => self.set_wrapper(change),
+            _ if resource == format!("vmdiskimagegrants.{GROUP}") => self.set_grant(change),
+            "rolebindings.rbac.authorization.k8s.io" if !removed => {
+                let subjects = object.at("/subjects").as_array().into_iter().flatten();
+                let namespaces = subjects.filter_map(|subject| subject["namespace"].as_str());
+                let owner = object.at("/metadata/ownerReferences/0/apiVersion").as_str().unwrap_or_default();
+                let namespaces = namespaces.filter(|_| owner.starts_with(GROUP));
+                found.extend(namespaces.filter_map(|guest| {
+                    self.ungranted(change, object.namespace(), guest, "the permission to clone is given")
+                }));
+            }
             _ if resource == format!("vmdiskimages.{GROUP}") => {
                 found.extend(self.set_image(change));
             }
@@ -104,6 +126,15 @@ impl ImageReferences {
                 if resource.starts_with("datavolumes.") {
                     let ended = ["Succeeded", "Failed"].contains(&object.phase());
                     let source = if ended { Vec::new() } else { vec![object.at("/spec")] };
+                    let named = image_of(object.at("/spec"), object.namespace()).filter(|_| !removed);
+                    if let Some((owner, _)) = named {
+                        found.extend(self.ungranted(
+                            change,
+                            &owner,
+                            object.namespace(),
+                            "a clone is created",
+                        ));
+                    }
                     self.set_referrer(change, source);
                 }
                 if removed || object.is_terminating() {
@@ -128,7 +159,12 @@ impl ImageReferences {
             Hold::Bound => true,
             Hold::Since(revision) => marked.is_none_or(|marked| revision < marked),
         };
-        let all = self.referrers.values().filter(|referrer| {
+        let permitted = self.referrers.values().filter(|referrer| {
+            let since = self.granted.get(&(key.0.clone(), referrer.namespace.clone()));
+            let in_time = |since: &u64| marked.is_none_or(|marked| *since < marked);
+            referrer.namespace == key.0 || since.is_some_and(in_time)
+        });
+        let all = permitted.filter(|referrer| {
             let by_name = referrer.named.get(key).is_some_and(|since| holds(Hold::Since(*since)));
             by_name || referrer.mark.as_ref().is_some_and(|(uid, hold)| uid == image && holds(*hold))
         });
@@ -138,6 +174,47 @@ impl ImageReferences {
     /// Whether a user has released the image in spite of its references.
     pub fn is_released(&self, image: &str) -> bool {
         self.images.get(image).is_some_and(|image| image.released)
+    }
+
+    /// Whether a grant permits objects of a namespace to use the images of another one.
+    pub fn is_granted(&self, images: &str, guests: &str) -> bool {
+        images == guests || self.granted.contains_key(&(images.to_owned(), guests.to_owned()))
+    }
+
+    fn set_grant(&mut self, change: ImageChange<'_>) {
+        let object = change.object;
+        self.grants.remove(object.uid());
+        if !change.removed {
+            let from = object.at("/spec/from").as_array().into_iter().flatten();
+            let names = from.filter_map(|from| from["namespace"].as_str());
+            let pairs = names.map(|guests| (object.namespace().to_owned(), guests.to_owned())).collect();
+            self.grants.insert(object.uid().to_owned(), pairs);
+        }
+        let now: BTreeSet<Pair> = self.grants.values().flatten().cloned().collect();
+        self.granted.retain(|pair, _| now.contains(pair));
+        for pair in now {
+            self.ever_granted.insert(pair.clone());
+            self.granted.entry(pair).or_insert(change.revision);
+        }
+    }
+
+    /// Something that needs a grant, before there was any.
+    fn ungranted(
+        &self,
+        change: ImageChange<'_>,
+        images: &str,
+        guests: &str,
+        what: &str,
+    ) -> Option<Violation> {
+        let pair = (images.to_owned(), guests.to_owned());
+        (images != guests && !self.ever_granted.contains(&pair)).then(|| Violation {
+            invariant: "I11",
+            what: format!(
+                "{what} at revision {} ({}), and no grant permits {guests} to use the images of {images}",
+                change.revision,
+                title(change)
+            ),
+        })
     }
 
     fn set_image(&mut self, change: ImageChange<'_>) -> Option<Violation> {
@@ -185,7 +262,8 @@ impl ImageReferences {
         let named: BTreeMap<Key, u64> = names.map(since).collect();
         if !change.removed && !named.is_empty() {
             let title = title(change);
-            self.referrers.insert(uid.to_owned(), Referrer { title, named, mark: None });
+            let namespace = namespace.to_owned();
+            self.referrers.insert(uid.to_owned(), Referrer { title, namespace, named, mark: None });
         }
     }
 
@@ -207,7 +285,8 @@ impl ImageReferences {
             _ => Hold::Since(change.revision),
         };
         let mark = Some((uid.to_owned(), hold));
-        let referrer = Referrer { title: title(change), named: BTreeMap::new(), mark };
+        let namespace = object.namespace().to_owned();
+        let referrer = Referrer { title: title(change), namespace, named: BTreeMap::new(), mark };
         self.referrers.insert(object.uid().to_owned(), referrer);
     }
 

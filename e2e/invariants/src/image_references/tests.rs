@@ -18,11 +18,22 @@ struct Checked {
 }
 
 impl Checked {
-    fn change(mut self, resource: &str, name: &str, content: &Value, removed: bool) -> Self {
+    fn change(self, resource: &str, name: &str, content: &Value, removed: bool) -> Self {
+        self.change_in("team", resource, name, content, removed)
+    }
+
+    fn change_in(
+        mut self,
+        namespace: &str,
+        resource: &str,
+        name: &str,
+        content: &Value,
+        removed: bool,
+    ) -> Self {
         self.revision += 1;
         let mut object = content.clone();
         object["metadata"]["name"] = json!(name);
-        object["metadata"]["namespace"] = json!("team");
+        object["metadata"]["namespace"] = json!(namespace);
         object["metadata"]["uid"] = json!(format!("uid-{name}"));
         let object = Object::new(object);
         let change = ImageChange { resource, object: &object, removed, revision: self.revision };
@@ -70,6 +81,33 @@ impl Checked {
         self.change(WRAPPED, "wrapper", &json!({ "status": { "vmDiskImage": mark } }), false)
     }
 
+    fn grant(self, removed: bool) -> Self {
+        let content = json!({ "spec": { "from": [{ "namespace": "guests" }] } });
+        self.change("vmdiskimagegrants.vmpool.dev", "grant", &content, removed)
+    }
+
+    /// A wrapper of another namespace.
+    fn guest(self, bound: bool) -> Self {
+        let mark = json!({ "uid": "uid-debian", "bound": bound });
+        let content = json!({ "status": { "vmDiskImage": mark } });
+        self.change_in("guests", WRAPPED, "guest", &content, false)
+    }
+
+    /// The permission for an account of the other namespace.
+    fn permission(self) -> Self {
+        let owner = json!([{ "apiVersion": "vmpool.dev/v1alpha1", "uid": "uid-debian" }]);
+        let content = json!({ "metadata": { "ownerReferences": owner },
+            "subjects": [{ "kind": "ServiceAccount", "name": "default", "namespace": "guests" }] });
+        self.change("rolebindings.rbac.authorization.k8s.io", "clone", &content, false)
+    }
+
+    /// A clone in the other namespace.
+    fn clone_of_guest(self) -> Self {
+        let content =
+            json!({ "spec": { "source": { "snapshot": { "name": "debian", "namespace": "team" } } } });
+        self.change_in("guests", "datavolumes.cdi.kubevirt.io", "guest-root", &content, false)
+    }
+
     /// A machine of the wrapper.
     fn wrapped(self) -> Self {
         let owner =
@@ -87,10 +125,34 @@ impl Checked {
 #[case::a_mark_that_came_after_the_deletion(Checked::default().image().marked().wrapper(false).gone(), 0)]
 #[case::a_mark_before_the_deletion(Checked::default().image().wrapper(false).marked().gone(), 1)]
 #[case::a_bound_wrapper(Checked::default().image().marked().wrapper(false).wrapper(true).gone(), 1)]
+#[case::a_machine_that_changes_after_the_deletion(
+    Checked::default().image().machine(false).marked().machine(false).snapshot(true).gone(), 2)]
+#[case::a_mark_that_is_written_again(
+    Checked::default().image().wrapper(false).marked().wrapper(false).gone(), 1)]
 #[case::lost_data_is_imported_again(Checked::default().image().machine(false).snapshot(true), 0)]
 fn an_image_is_deleted_after_its_references(#[case] checked: Checked, #[case] violations: usize) {
     assert_eq!(checked.found.len(), violations, "{:#?}", checked.found);
     assert!(checked.found.iter().all(|violation| violation.starts_with("I11: ")));
+}
+
+#[rstest]
+#[case::with_a_grant(Checked::default().image().grant(false).guest(true).marked().gone(), 1)]
+#[case::without_a_grant(Checked::default().image().guest(true).marked().gone(), 0)]
+#[case::after_the_grant_was_removed(
+    Checked::default().image().grant(false).guest(true).grant(true).marked().gone(), 0)]
+#[case::with_a_grant_that_came_after_the_deletion(
+    Checked::default().image().guest(true).marked().grant(false).gone(), 0)]
+fn a_reference_of_another_namespace_needs_a_grant(#[case] checked: Checked, #[case] violations: usize) {
+    assert_eq!(checked.found.len(), violations, "{:#?}", checked.found);
+}
+
+#[rstest]
+#[case::a_permission_with_a_grant(Checked::default().image().grant(false).permission(), 0)]
+#[case::a_permission_without(Checked::default().image().permission(), 1)]
+#[case::a_clone_with_a_grant(Checked::default().image().grant(false).clone_of_guest(), 0)]
+#[case::a_clone_without(Checked::default().image().clone_of_guest(), 1)]
+fn nothing_is_cloned_without_a_grant(#[case] checked: Checked, #[case] violations: usize) {
+    assert_eq!(checked.found.len(), violations, "{:#?}", checked.found);
 }
 
 #[test]
