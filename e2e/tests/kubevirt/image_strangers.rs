@@ -201,7 +201,7 @@ fn without_a_grant_no_object_of_another_namespace_counts_clones_or_creates() {
         until_counted(&images, 0).await?;
         let attacks = attacks();
         ensure!(attacks.len() >= 12);
-        documented(attacks.iter().map(|(meaning, _)| *meaning))?;
+        documented("| Attack | Result |", attacks.iter().map(|(meaning, _)| *meaning))?;
         for (meaning, object) in &attacks {
             evil.put(object.clone()).await.with_context(|| (*meaning).to_owned())?;
         }
@@ -347,6 +347,48 @@ fn a_grant_permits_to_clone_one_image_and_ends_with_its_removal() {
         ensure!(
             machine["status"]["ready"] == true && machine["metadata"]["uid"] != before["metadata"]["uid"]
         );
+        Ok(())
+    }));
+}
+
+#[test]
+fn the_deletion_of_a_namespace_waits_for_its_own_references_and_ends() {
+    run_to_end(installed("image-namespace", async |cluster, controller| {
+        let (images, team) = (Place { cluster, namespace: "images" }, Place { cluster, namespace: "team" });
+        images.put(image("debian")).await?;
+        until_counted(&images, 0).await?;
+        images.put(grant("team")).await?;
+        team.put(wrapper("web", "debian")).await?;
+        let ready = |wrapper: &Value| reason(wrapper, "Ready") == "MachineReady";
+        team.until_object(WRAPPER.0, WRAPPER.1, "web", ready).await?;
+        // Given a machine that its finalizer keeps,
+        let source = json!({ "sourceRef": { "kind": "DataSource", "name": "debian" } });
+        let mut local = machine("local", &source);
+        local["metadata"]["finalizers"] = json!(["example.com/keep"]);
+        images.put(local).await?;
+        until_counted(&images, 2).await?;
+        // when the namespace is deleted, then the image waits for it.
+        cluster.kubectl(&["delete", "namespace", "images", "--wait=false"]).await?;
+        let blocked = |image: &Value| {
+            reason(image, "DeletionBlocked") == "InUse"
+                && image["status"]["message"].to_string().contains("images/local")
+        };
+        images.until_object(IMAGE.0, IMAGE.1, "debian", blocked).await?;
+        // Kubernetes deletes the grants of the namespace too, so references from other namespaces end, and machines run on.
+        let denied = |wrapper: &Value| reason(wrapper, "ImageReady") == "RefNotPermitted";
+        let web = team.until_object(WRAPPER.0, WRAPPER.1, "web", denied).await?;
+        ensure!(web["status"]["phase"] == "Ready", "{web}");
+        ensure!(images.object(IMAGE.0, IMAGE.1, "debian").await?.is_some());
+        // When the machine is gone, then the deletion ends.
+        let path = format!("{}/local", images.path(MACHINE.0, MACHINE.1)?);
+        images.ask(Method::PATCH, &path, &json!({ "metadata": { "finalizers": null } })).await?;
+        let deadline = Deadline::after(Duration::from_mins(1));
+        while images.send(Method::GET, "/api/v1/namespaces/images", &Value::Null).await?.is_ok() {
+            ensure!(!deadline.is_over(), "the namespace stays\n{}", controller.log_tail(40));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let machine = team.object(MACHINE.0, MACHINE.1, "web").await?.context("the machine is gone")?;
+        ensure!(machine["status"]["ready"] == true, "{machine}");
         Ok(())
     }));
 }

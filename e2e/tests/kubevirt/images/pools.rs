@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
+use vmpool_api::instancetype::API_VERSION as INSTANCETYPE_API_VERSION;
 use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION};
 use vmpool_test_cluster::deadline::Deadline;
 
@@ -120,5 +121,45 @@ fn a_pool_waits_for_its_image_and_rolls_out_another_one_when_that_is_ready() {
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
         world.until_pool(ready).await.map(drop)
+    });
+}
+
+#[test]
+fn machines_of_a_pool_get_the_instance_type_that_their_image_names() {
+    with_images("image-inferred", &FLAGS, async |world| {
+        let place = &world.place;
+        let small = json!({
+            "apiVersion": INSTANCETYPE_API_VERSION, "kind": "VirtualMachineInstancetype",
+            "metadata": { "name": "small" }, "spec": { "cpu": { "guest": 2 }, "memory": { "guest": "2Gi" } },
+        });
+        place.put(small).await?;
+        // Given a pool that infers its instance type from an image that is still imported,
+        world.hold(Some("never")).await?;
+        let mut debian = blank("debian");
+        debian["metadata"]["labels"] = json!({
+            "instancetype.kubevirt.io/default-instancetype": "small",
+            "instancetype.kubevirt.io/default-instancetype-kind": "VirtualMachineInstancetype",
+        });
+        place.put(debian).await?;
+        world.until_phase("debian", "Syncing", "Syncing").await?;
+        let mut inferring = pool(2, "debian", place.namespace);
+        inferring["spec"]["virtualMachineTemplate"]["spec"]["instancetype"] =
+            json!({ "inferFromVolume": "root" });
+        place.put(inferring).await?;
+        world.until_pool(waits).await?;
+        ensure!(world.machines().await?.is_empty());
+        // when the image is ready, then its labels name the instance type of the machines.
+        world.hold(None).await?;
+        world.until_ready("debian").await?;
+        let done = world.until_pool(|pool| pool["status"]["readyReplicas"] == 2).await?;
+        ensure!(condition(&done, "TemplateResolved").is_null(), "{done}");
+        let path = place.path(API_VERSION, "VirtualMachine")?;
+        let list = place.ask(Method::GET, &path, &Value::Null).await?;
+        for machine in list["items"].as_array().into_iter().flatten() {
+            let named = &machine["spec"]["instancetype"];
+            ensure!(named["name"] == "small" && named["kind"] == "VirtualMachineInstancetype", "{machine}");
+            ensure!(named["inferFromVolume"].is_null() && named["revisionName"].is_string(), "{machine}");
+        }
+        world.is_settled().await
     });
 }
