@@ -166,6 +166,17 @@ impl PrintableStatus {
 }
 
 impl RunStrategy {
+    /// When a machine runs, by its fields `spec.runStrategy` and `spec.running`; `None` if neither is set or if this version does
+    /// not know the value.
+    pub fn of(strategy: Option<&str>, running: Option<bool>) -> Option<Self> {
+        match (strategy, running) {
+            (Some(strategy), _) => strategy.parse().ok(),
+            (None, Some(true)) => Some(Self::Always),
+            (None, Some(false)) => Some(Self::Halted),
+            (None, None) => None,
+        }
+    }
+
     /// Whether KubeVirt starts the machine again if its VirtualMachineInstance is deleted.
     pub const fn restarts(self) -> bool {
         matches!(self, Self::Always | Self::Once)

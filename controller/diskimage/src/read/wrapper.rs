@@ -8,7 +8,7 @@ use vmpool_api::diskimage::labels::WRAPPER_UID;
 use vmpool_api::diskimage::values::Mode;
 use vmpool_api::diskimage::virtual_machine::VirtualMachineVmDiskImageTemplate;
 use vmpool_api::diskimage::{VirtualMachine, VmDiskImage};
-use vmpool_api::kubevirt;
+use vmpool_api::kubevirt::{self, values::RunStrategy};
 
 use super::{controller, image, key};
 use crate::grants::Proposed;
@@ -109,13 +109,11 @@ pub fn machine(metadata: &ObjectMeta, spec: &Value, status: &Value) -> StoredMac
     let applied = metadata.annotations.as_ref().and_then(|all| all.get(APPLIED_TEMPLATE));
     let printable = status["printableStatus"].as_str().unwrap_or_default();
     let ready = status["ready"] == true;
-    let strategy = spec["runStrategy"].as_str();
     let is_stopped = ["", "Stopped", "Succeeded"].contains(&printable);
-    let off = match strategy {
-        Some("Halted") => true,
-        Some("Manual" | "RerunOnFailure" | "Once") => is_stopped,
-        Some(_) => false,
-        None => spec["running"] == false,
+    let off = match RunStrategy::of(spec["runStrategy"].as_str(), spec["running"].as_bool()) {
+        Some(RunStrategy::Halted) => true,
+        Some(RunStrategy::Manual | RunStrategy::RerunOnFailure | RunStrategy::Once) => is_stopped,
+        _ => false,
     };
     StoredMachine {
         owner: controller(metadata).map(|owner| owner.uid.clone()),

@@ -100,12 +100,7 @@ pub fn machine(object: &MachineObject) -> MachineFacts {
         printable_status: status.printable_status.as_deref().and_then(|text| text.parse().ok()),
         problem: problem(status),
         start_failures: status.start_failure.consecutive_fail_count,
-        run_strategy: match (&object.run_strategy, object.running) {
-            (Some(strategy), _) => strategy.parse().ok(),
-            (None, Some(true)) => Some(RunStrategy::Always),
-            (None, Some(false)) => Some(RunStrategy::Halted),
-            (None, None) => None,
-        },
+        run_strategy: RunStrategy::of(object.run_strategy.as_deref(), object.running),
         state_change_requested: !status.state_change_requests.is_empty(),
     }
 }
