@@ -64,13 +64,15 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
 
     let (reconciles_pools, reconciles_images) =
         (gates.enabled(Feature::VirtualMachinePool), gates.enabled(Feature::DiskImages));
-    if !reconciles_pools {
+    let removes_finalizers = options.remove_finalizers;
+    if !reconciles_pools && !removes_finalizers {
         tracing::warn!(
             "feature gate VirtualMachinePool is off: the controller does not watch or reconcile pools"
         );
     }
-    let platforms = if reconciles_pools { options.platforms.as_slice() } else { &[] };
-    if !reconciles_pools && !reconciles_images {
+    // Objects have the finalizers from a time when the gate was on.
+    let platforms = if reconciles_pools || removes_finalizers { options.platforms.as_slice() } else { &[] };
+    if !reconciles_pools && !reconciles_images && !removes_finalizers {
         return Ok(server.run(health, &env, stop).await?);
     }
 
@@ -83,7 +85,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     let namespace = options.watch_namespace.clone();
     let home = namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let lease = options.lease.config(&env, &home).map_err(OptionsError::from)?;
-    if options.remove_finalizers {
+    if removes_finalizers {
         let namespace = namespace.as_deref();
         let removed = uninstall::remove_finalizers(
             &client,

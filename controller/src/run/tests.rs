@@ -22,6 +22,12 @@ async fn with_the_gate_off_no_api_server_is_needed() {
 }
 
 #[tokio::test]
+async fn finalizers_are_removed_with_the_gate_off() {
+    let error = outcome(&["--remove-finalizers"]).await.unwrap_err();
+    assert!(matches!(error, RunError::Connect(_)), "{error}");
+}
+
+#[tokio::test]
 async fn with_the_gate_on_a_missing_api_server_is_fatal() {
     let error = outcome(&["--feature-gates=VirtualMachinePool=true"]).await.unwrap_err();
     assert!(matches!(error, RunError::Connect(_)), "{error}");

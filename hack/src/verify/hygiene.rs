@@ -1,4 +1,5 @@
-//! Finds tests that never run: ignored ones, those of targets without tests, and files that no module declares.
+//! Finds tests that never run: ignored ones, those of targets without tests, and files that no module declares. Also finds
+//! packages that the build of the images would lack.
 //!
 //! It reads sources line by line, as rustfmt formats them, so it needs no parser.
 
@@ -15,11 +16,22 @@ use crate::workspace::Workspace;
 /// Folders of a package that hold Rust sources.
 const SOURCES: &[&str] = &["src", "tests", "examples", "benches"];
 
+/// What an image build receives.
+const DOCKERIGNORE: &str = ".dockerignore";
+
 /// # Errors
 /// One error after all problems were listed.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let mut found = Vec::new();
+    let sent = read(&workspace.path(DOCKERIGNORE))?;
     for Package { folder: package, roots, untested } in packages(workspace)? {
+        let package_path = package.strip_prefix(workspace.root()).unwrap_or(&package);
+        if !is_sent(&sent, package_path) {
+            found.push(format!(
+                "{}: {DOCKERIGNORE} excludes this package, so that cargo cannot read the workspace in an image build",
+                package_path.display()
+            ));
+        }
         for file in declared(&untested)? {
             if has_tests(&read(&file)?) {
                 found.push(format!("{}: tests of a target that does not run them", file.display()));
@@ -46,7 +58,13 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     for line in &found {
         eprintln!("  {line}");
     }
-    bail!("{} places contain tests that never run", found.len())
+    bail!("{} places would be left out of the tests or of an image build", found.len())
+}
+
+/// Whether the exceptions of an ignore file that excludes everything name the top folder of this path.
+fn is_sent(ignore_file: &str, path: &Path) -> bool {
+    let top = path.components().next().map(|top| top.as_os_str().to_string_lossy());
+    top.is_some_and(|top| ignore_file.lines().any(|line| line.strip_prefix('!') == Some(&*top)))
 }
 
 /// A package of the workspace.
