@@ -554,6 +554,8 @@ impl Pool {
         let Some(wanted) = self.revision.template_parts.get(to) else { return Transition::Unknown };
         match from.map(|from| (from, self.revision.template_parts.get(from))) {
             Some((from, _)) if from == to => Transition::None,
+            // Only the names differ.
+            Some((from, None)) if self.is_current(from) && self.is_current(to) => Transition::Record,
             // What the instance was started from cannot be compared any more.
             None | Some((_, None)) => Transition::Restart,
             Some((_, Some(current))) if current.storage != wanted.storage => Transition::Recreation,

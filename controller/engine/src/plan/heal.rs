@@ -19,6 +19,10 @@ use crate::model::{Activity, Autohealing, Machine};
 pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let (pool, failures) = (observed.pool, &observed.memory.start_failures);
     let Some(healing) = pool.autohealing else { return };
+    // The controller could create no machine in the place of a deleted one.
+    if !pool.validation_errors.is_empty() {
+        return;
+    }
     let leaving: BTreeSet<Uid> = plan.leaving().cloned().collect();
     let (mut due, mut replacing) = (Vec::new(), 0);
     let (mut existing, mut replaced) = (0, 0);
@@ -26,7 +30,9 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         existing += 1;
         if failures.is_replacement(&machine.id.name) {
             replaced += 1;
-            replacing += usize::from(machine.activity != Activity::Running);
+            // A user may stop it for ever.
+            let is_off = machine.activity == Activity::Stopped && !machine.terminating;
+            replacing += usize::from(machine.activity != Activity::Running && !is_off);
         }
         if machine.terminating || leaving.contains(&machine.id.uid) {
             continue;
@@ -190,6 +196,25 @@ mod tests {
         // A pool that was scaled down has no successor.
         let smaller = world.pool(|pool| pool.desired = 3);
         assert_eq!(deleted(&smaller.plan()).len(), 1);
+    }
+
+    #[test]
+    fn a_replacement_that_a_user_has_stopped_uses_no_budget() {
+        let mut world = world(&starts(3), Budget::Machines(1)).edit(&name(1), |machine| {
+            machine.activity = Activity::Stopped;
+            machine.start_health = StartHealth::default();
+        });
+        world.memory.start_failures.replaced(&name(1).into(), world.uptime);
+        assert_eq!(deleted(&world.plan()).len(), 1);
+        let leaves = world.edit(&name(1), |machine| machine.terminating = true);
+        assert_eq!(deleted(&leaves.plan()), [""; 0]);
+    }
+
+    #[test]
+    fn no_machine_is_replaced_while_the_pool_is_invalid() {
+        let invalid =
+            world(&starts(3), Budget::Machines(2)).pool(|pool| pool.validation_errors.push("odd".into()));
+        assert_eq!(deleted(&invalid.plan()), [""; 0]);
     }
 
     #[test]

@@ -113,6 +113,15 @@ pub(super) fn is_unavailable(machine: &Machine) -> bool {
     }
 }
 
+/// Whether the instance of a machine ends, or has ended for a restart. The machine may still seem ready, because the platform
+/// copies the state of the instance with a delay.
+fn loses_its_instance(machine: &Machine) -> bool {
+    match &machine.instance {
+        Some(instance) => instance.terminating && machine.activity != Activity::Stopped,
+        None => machine.is_restarting() && machine.activity != Activity::Stopped,
+    }
+}
+
 /// The progress of a rollout and its disruption budget.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RolloutProgress {
@@ -156,6 +165,7 @@ impl RolloutProgress {
     #[expect(clippy::unused_self, reason = "the count and the question must not drift apart")]
     pub(super) fn uses_budget(&self, observed: &Observed<'_>, machine: &Machine) -> bool {
         is_unavailable(machine)
+            || loses_its_instance(machine)
             || machine.instance.as_ref().is_some_and(|instance| {
                 observed.memory.restarts.is_requested(&instance.id.uid, observed.uptime)
             })

@@ -27,7 +27,7 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let (pool, memory) = (observed.pool, observed.memory);
     let rollout = &pool.rollout;
     end_restarts(observed, plan);
-    if rollout.restarts != Restarts::ByController || rollout.disabled || pool.rollout_stands_still() {
+    if !restarts_guests(pool) {
         return;
     }
     let leaving: BTreeSet<Uid> = plan.leaving().cloned().collect();
@@ -129,6 +129,15 @@ fn end_restarts(observed: &Observed<'_>, plan: &mut Plan) {
     plan.extend_by(observed, Stage::RecordRevision, pace, ended);
 }
 
+/// Whether the rollout of the pool restarts guests. For an invalid pool, the controller could create no machine in the place of
+/// a deleted one.
+fn restarts_guests(pool: &Pool) -> bool {
+    pool.rollout.restarts == Restarts::ByController
+        && !pool.rollout.disabled
+        && !pool.rollout_stands_still()
+        && pool.validation_errors.is_empty()
+}
+
 /// Whether the instance of the machine is being restarted, or will be.
 fn may_restart(observed: &Observed<'_>, machine: &Machine) -> bool {
     let (pool, rollout) = (observed.pool, &observed.pool.rollout);
@@ -140,11 +149,7 @@ fn may_restart(observed: &Observed<'_>, machine: &Machine) -> bool {
     if requested || instance.terminating {
         return true;
     }
-    let restarts = machine.restartable
-        && rollout.restarts == Restarts::ByController
-        && !rollout.disabled
-        && !pool.rollout_stands_still()
-        && rollout.selection.includes(machine);
+    let restarts = machine.restartable && restarts_guests(pool) && rollout.selection.includes(machine);
     let outdated = machine
         .written
         .as_ref()

@@ -80,12 +80,14 @@ fn advance(observed: &Observed<'_>, mut unrecorded: Vec<&Arc<Machine>>, plan: &m
     if first(&mut unrecorded, width, |a, b| a.id.cmp(&b.id)) {
         plan.requeue_in(Duration::ZERO);
     }
-    let to = &observed.pool.revision.id;
-    plan.actions.extend(
-        unrecorded
-            .into_iter()
-            .map(|machine| Action::RecordRevision { machine: machine.id.clone(), to: to.clone() }),
-    );
+    let (current, by_platform) =
+        (&observed.pool.revision.id, observed.pool.rollout.restarts == Restarts::ByPlatform);
+    plan.actions.extend(unrecorded.into_iter().map(|machine| {
+        // The name of the current revision also changes with settings that machines do not have. The instance gets the name
+        // that its machine has.
+        let written = machine.written.as_ref().filter(|_| !by_platform);
+        Action::RecordRevision { machine: machine.id.clone(), to: written.unwrap_or(current).clone() }
+    }));
 }
 
 /// Writes the revision to as many outdated machines as the budget and the backoff allow.

@@ -342,6 +342,55 @@ fn a_live_update_is_awaited_and_recorded_when_the_instance_has_it() {
 }
 
 #[test]
+fn an_instance_gets_the_revision_of_its_machine_also_after_a_change_of_the_count() {
+    // The count has changed after the update, so the current revision has another name and the same template.
+    let scaled = |stored: bool| {
+        has_sockets(live_world(), 0, 2).pool(|pool| {
+            pool.revision.id = "newer".into();
+            pool.revision.same_template = vec!["new".into()];
+            if stored {
+                let equal = pool.revision.template_parts[&RevisionId::from("new")].clone();
+                pool.revision.template_parts.insert("newer".into(), equal);
+            }
+        })
+    };
+    for stored in [false, true] {
+        let expected = Action::RecordRevision { machine: target(&name(0)), to: "new".into() };
+        assert_eq!(scaled(stored).plan().actions, [expected], "stored: {stored}");
+        // An instance with the name of the current revision has that template, too.
+        let other = scaled(stored).edit(&name(0), |machine| {
+            Arc::make_mut(machine.instance.as_mut().unwrap()).revision = Some("newer".into());
+        });
+        let expected = Action::RecordRevision { machine: target(&name(0)), to: "new".into() };
+        assert_eq!(other.plan().actions, [expected], "stored: {stored}");
+    }
+}
+
+#[test]
+fn no_guest_restarts_and_no_machine_is_deleted_while_the_pool_is_invalid() {
+    for new in [parts(2, 1), parts(2, 2)] {
+        let invalid =
+            world(2, Budget::Percent(100), new).pool(|pool| pool.validation_errors.push("odd".into()));
+        assert_eq!(invalid.plan().actions, []);
+    }
+}
+
+#[test]
+fn a_guest_that_ends_uses_budget_although_its_machine_still_seems_ready() {
+    let ends = |machine: &mut Machine| Arc::make_mut(machine.instance.as_mut().unwrap()).terminating = true;
+    let world = |change: &dyn Fn(&mut Machine)| {
+        world(2, Budget::Machines(1), parts(2, 1)).edit(&name(0), |machine| change(machine))
+    };
+    assert_eq!(restarted(&world(&ends).plan()), [""; 0]);
+    // Another leader has marked the machine and deleted its instance.
+    let gone = |machine: &mut Machine| {
+        protected(0, Some("new"))(machine);
+        machine.instance = None;
+    };
+    assert_eq!(restarted(&world(&gone).plan()), [""; 0]);
+}
+
+#[test]
 fn a_live_update_restarts_if_the_platform_has_none_or_requires_a_restart() {
     let off = live_world().pool(|pool| pool.rollout.live_updates = false);
     assert_eq!(restarted(&off.plan()), [name(0), name(1)]);
