@@ -7,6 +7,10 @@
 /// memory.
 pub const POOL_SPEC: usize = 128 * 1024;
 
+/// Maximum size of the data of a stored revision, in bytes of JSON: the spec of a pool, its template with instance type and
+/// preference written out, or copies of both.
+pub const REVISION: usize = 3 * POOL_SPEC;
+
 /// Maximum nesting of lists and maps in an object of a pool. Decoders fail at 128 levels, and then read nothing of the
 /// object.
 pub const NESTING: usize = 100;

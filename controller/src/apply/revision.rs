@@ -1,6 +1,7 @@
 //! Writes of stored revisions.
 
 use serde_json::Value;
+use vmpool_engine::limits;
 use vmpool_engine::revision::RevisionId;
 use vmpool_platforms::{Pins, Platform, Revisions as _};
 
@@ -83,6 +84,9 @@ async fn store_object<P: Platform>(
         let path = collection::<RevisionObject>(&pool.facts.namespace);
         let Templates { number, .. } = &basis.templates;
         let object = P::Revisions::object(&pool.object, &name, id, *number, template);
+        if let Some(error) = too_large(&object["data"]) {
+            return failed(pool, id, "storing", error);
+        }
         match context.writer.create::<RevisionObject>(WriteKind::CreateRevision, path, object).await {
             Ok(stored) => return entry(pool, basis, id, &stored).unwrap_or_else(Outcome::outdated),
             Err(error) if error.is_already_exists() => {
@@ -107,6 +111,19 @@ async fn store_object<P: Platform>(
     }
     let error = WriteError::Invalid("other objects already have its possible names".into());
     failed(pool, id, "storing", error)
+}
+
+/// Why the controller could not read the data of a revision again.
+fn too_large(data: &Value) -> Option<WriteError> {
+    let size = serde_json::to_string(data).map_or(0, |text| text.len());
+    (size > limits::REVISION).then(|| {
+        let note = format!(
+            "with what its template names, it takes {size} bytes of JSON, and the limit is {}; shorten the template, or the \
+             annotations of its instance type and preference",
+            limits::REVISION
+        );
+        WriteError::Invalid(note.into())
+    })
 }
 
 /// The outcome for a stored object; `None` if it belongs to another pool. If it belongs to this pool and has another
@@ -149,4 +166,53 @@ fn failed<P: Platform>(pool: &PoolEntry<P>, id: &RevisionId, doing: &str, error:
     let reason = if doing == "deleting" { Reason::FailedRevisionPruning } else { Reason::FailedCreate };
     let note = format!("{doing} revision {id} of the template: {error}");
     Outcome::failed(PoolEvent { reason, name: pool.facts.id.name.to_string(), note }, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use vmpool_engine::{Uid, limits};
+    use vmpool_platforms::KubeVirt;
+
+    use super::*;
+
+    /// The data of a revision with this number of bytes of JSON.
+    fn data(bytes: usize) -> Value {
+        let empty = json!({ "virtualMachineTemplate": { "padding": "" } });
+        let padding = "x".repeat(bytes - empty.to_string().len());
+        json!({ "virtualMachineTemplate": { "padding": padding } })
+    }
+
+    #[test]
+    fn a_revision_that_is_stored_can_be_read_again() {
+        let read = |data: &Value| {
+            let object = serde_json::from_value(json!({
+                "apiVersion": "apps/v1",
+                "kind": "ControllerRevision",
+                "metadata": {
+                    "name": "p-1",
+                    "namespace": "default",
+                    "uid": "uid-of-p-1",
+                    "ownerReferences": [{
+                        "apiVersion": "pool.kubevirt.io/v1beta1",
+                        "kind": "VirtualMachinePool",
+                        "name": "p",
+                        "uid": "uid-of-p",
+                        "controller": true,
+                    }],
+                },
+                "revision": 1,
+                "data": data,
+            }));
+            RevisionEntry::read::<KubeVirt>(&object.unwrap(), &Uid::from("uid-of-p")).is_some()
+        };
+        // A spec of the largest size, and its template with everything written out.
+        for bytes in [2 * limits::POOL_SPEC, limits::REVISION] {
+            let data = data(bytes);
+            assert!(too_large(&data).is_none() && read(&data), "{bytes}");
+        }
+        let larger = data(limits::REVISION + 1);
+        let error = too_large(&larger).map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("the limit is 393216") && !read(&larger), "{error}");
+    }
 }

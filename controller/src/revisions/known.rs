@@ -179,9 +179,7 @@ impl Revisions {
         let Some(names) = P::Revisions::names(&pool.facts.id, pool.facts.generation) else {
             return self.history.resolve(content, shown);
         };
-        let last = names.last().cloned();
-        let usable = names.into_iter().filter(|name| !self.taken.contains(name));
-        self.history.resolve_named(content, usable.chain(std::iter::repeat_with(|| last.clone()).flatten()))
+        self.history.resolve_named(content, names.filter(|name| !self.taken.contains(name)))
     }
 
     /// The fingerprint of the wanted template of the pool. `canonical` computes it if it is not known for this key.

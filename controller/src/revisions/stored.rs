@@ -90,8 +90,8 @@ impl RevisionEntry {
         let metadata = object.meta();
         let id = P::Revisions::id(metadata)?;
         controller_of(metadata).filter(|owner| owner.uid == *pool)?;
-        // No pool spec is that large, and its parsed tree could use up the memory that all pools share.
-        if object.data.bytes() > limits::POOL_SPEC {
+        // The controller stores none that is that large, and its parsed tree could use up the memory that all pools share.
+        if object.data.bytes() > limits::REVISION {
             return None;
         }
         let data = object.data.value();

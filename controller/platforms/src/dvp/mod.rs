@@ -138,8 +138,8 @@ impl Revisions<PoolObject> for Dvp {
     fn selector(pool: &PoolObject) -> Option<String> {
         Some(names::selector(pool.metadata.uid.as_deref().unwrap_or_default()))
     }
-    fn names(_: &ObjectId, _: i64) -> Option<Vec<RevisionId>> {
-        None
+    fn names(_: &ObjectId, _: i64) -> Option<impl Iterator<Item = RevisionId>> {
+        None::<std::iter::Empty<RevisionId>>
     }
     fn object_names(pool: &ObjectId, id: &RevisionId) -> Vec<String> {
         id.object_names(&pool.name, pool.uid.as_str()).into()

@@ -151,8 +151,8 @@ impl Revisions<PoolObject> for KubeVirt {
     fn selector(_: &PoolObject) -> Option<String> {
         None
     }
-    fn names(pool: &ObjectId, generation: i64) -> Option<Vec<RevisionId>> {
-        Some(revision::names(pool, generation).iter().map(|name| name.as_str().into()).collect())
+    fn names(pool: &ObjectId, generation: i64) -> Option<impl Iterator<Item = RevisionId>> {
+        Some(revision::names(pool, generation).map(|name| name.as_str().into()))
     }
     fn object_names(_: &ObjectId, id: &RevisionId) -> Vec<String> {
         vec![id.as_str().to_owned()]

@@ -9,12 +9,16 @@ use super::keys::{LABEL_VALUE, owner};
 /// The possible names of the revision of a generation, in the order in which the controller tries them.
 ///
 /// The first is upstream's, `<pool>-<generation>`. An object of an earlier pool with the same name, or of another
-/// workload, may have this name; the second contains a hash of the pool's UID instead. Both fit into a label value: if
-/// the first is too long, it contains a hash of the pool's name.
-pub fn names(pool: &ObjectId, generation: i64) -> [String; 2] {
+/// workload, may have this name; the second contains a hash of the pool's UID instead. The others contain further hashes:
+/// settings of KubeVirt and changed definitions can give a generation another content. All fit into a label value: if the
+/// first is too long, it contains a hash of the pool's name. The names do not end.
+pub fn names(pool: &ObjectId, generation: i64) -> impl Iterator<Item = String> + use<> {
     let plain = format!("{}-{generation}", pool.name);
     let plain = if plain.len() <= LABEL_VALUE { plain } else { hashed(&pool.name, &pool.name, generation) };
-    [plain, hashed(&pool.name, pool.uid.as_str(), generation)]
+    let (name, uid) = (pool.name.clone(), pool.uid.clone());
+    let of_pool = hashed(&name, uid.as_str(), generation);
+    let others = (2_u64..).map(move |number| hashed(&name, &format!("{uid}/{number}"), generation));
+    [plain, of_pool].into_iter().chain(others)
 }
 
 /// `<beginning of the pool's name>-<hash>-<generation>`

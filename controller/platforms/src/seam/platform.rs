@@ -69,7 +69,7 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// The identity that the revision of the template in the spec of a pool gets if no revision is stored yet.
     fn first_revision<R>(pool: &Self::Pool, facts: &Pool<R>) -> RevisionId {
         let named = Self::Revisions::names(&facts.id, facts.generation);
-        let id = named.and_then(|names| names.into_iter().next());
+        let id = named.and_then(|mut names| names.next());
         id.unwrap_or_else(|| RevisionId::of(&Self::canonical(&Self::template(pool))))
     }
 

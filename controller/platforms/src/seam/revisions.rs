@@ -18,8 +18,8 @@ pub trait Revisions<Pool>: Send + Sync + 'static {
     fn selector(pool: &Pool) -> Option<String>;
 
     /// The possible identities of the revision for this generation of a pool, in the order in which the controller tries
-    /// them; `None` if the content determines the identity.
-    fn names(pool: &ObjectId, generation: i64) -> Option<Vec<RevisionId>>;
+    /// them; `None` if the content determines the identity. They do not end.
+    fn names(pool: &ObjectId, generation: i64) -> Option<impl Iterator<Item = RevisionId>>;
 
     /// The possible names of the object of a revision, in the order in which the controller tries them. Another pool can
     /// have a revision with such a name.

@@ -113,3 +113,39 @@ fn machines_are_read_only_if_a_copy_seems_to_be_unused() {
     })];
     assert_eq!(revisions().unused_copies(&owned, |_| panic!("it is used")), []);
 }
+
+#[test]
+fn a_generation_has_a_name_for_each_of_its_contents() {
+    use vmpool_platforms::KubeVirt;
+
+    let pool = json!({
+        "apiVersion": "pool.kubevirt.io/v1beta1",
+        "kind": "VirtualMachinePool",
+        "metadata": { "name": "p", "namespace": "default", "uid": "uid-of-p", "generation": 4 },
+        "spec": {},
+    });
+    let pool = CachedPool::<KubeVirt>::read(serde_json::from_value(pool).unwrap());
+    let contents: Vec<Fingerprint> =
+        (0..5).map(|number| Fingerprint::of(&json!({ "number": number }))).collect();
+    let mut revisions = Revisions::default();
+    for content in &contents {
+        let resolved = revisions.resolve::<KubeVirt>(&pool, content, None);
+        assert!(!resolved.stored);
+        let stored = StoredRevision { id: resolved.id.clone(), number: 1, content: *content, parts: None };
+        let entry = RevisionEntry {
+            object: ObjectId::new(resolved.id.as_str(), "uid"),
+            stored,
+            copies: Vec::new(),
+            references: None,
+            copied: Vec::new(),
+        };
+        revisions.record(Change::Stored(Box::new(entry)), Duration::ZERO);
+        let again = revisions.resolve::<KubeVirt>(&pool, content, None);
+        assert_eq!((again.id, again.stored), (resolved.id, true));
+    }
+    // An object of another pool has the name.
+    let other = Fingerprint::of(&json!({ "number": 5 }));
+    let first = revisions.resolve::<KubeVirt>(&pool, &other, None).id;
+    revisions.record(Change::Taken(first.clone()), Duration::ZERO);
+    assert_ne!(revisions.resolve::<KubeVirt>(&pool, &other, None).id, first);
+}

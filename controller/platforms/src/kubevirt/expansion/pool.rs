@@ -16,6 +16,9 @@ use crate::Found;
 /// The field of the spec of a pool that contains the template of its machines.
 const TEMPLATE: &str = "virtualMachineTemplate";
 
+/// How many names of the current revision are read, if the pool does not name it. Later ones are exceptional.
+const READ_NAMES: usize = 4;
+
 /// Which template of a stored pool is expanded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Revision {
@@ -62,9 +65,9 @@ fn content(
     found: &Found,
 ) -> Result<(String, Value), Expansion> {
     let generation = pool["metadata"]["generation"].as_i64().unwrap_or_default();
-    let [next, _] = revision::names(id, generation);
+    let next = || revision::names(id, generation).next().unwrap_or_default();
     match which {
-        Revision::None => Ok((next, pool["spec"].clone())),
+        Revision::None => Ok((next(), pool["spec"].clone())),
         Revision::Named(name) => {
             let content = stored(name, id, namespace, found)?.ok_or(Expansion::NoRevision)?;
             Ok((name.clone(), content))
@@ -72,14 +75,14 @@ fn content(
         Revision::Current => {
             let wanted = template::canonical(&pool["spec"][TEMPLATE]);
             let shown = pool["status"]["currentRevision"].as_str().unwrap_or_default().to_owned();
-            for name in std::iter::once(shown).chain(revision::names(id, generation)) {
+            for name in std::iter::once(shown).chain(revision::names(id, generation).take(READ_NAMES)) {
                 if let Some(content) = stored(&name, id, namespace, found)?
                     && template::canonical(&content[TEMPLATE]) == wanted
                 {
                     return Ok((name, content));
                 }
             }
-            Ok((next, pool["spec"].clone()))
+            Ok((next(), pool["spec"].clone()))
         }
     }
 }

@@ -41,10 +41,22 @@ fn a_pool_without_settings_has_the_defaults_of_kubevirt() {
     );
     assert_eq!((facts.finalizer, facts.status_scope), (Finalizer::Missing, StatusScope::FailureAndPause));
     let names = <KubeVirt as Platform>::Revisions::names(&facts.id, facts.generation);
-    assert_eq!(names.unwrap()[0].as_str(), "p-4");
+    assert_eq!(names.unwrap().next().unwrap().as_str(), "p-4");
     let Membership::Selector(selector) = facts.membership else { panic!("it has a selector") };
     assert!(selector.matches(&[("farm".to_owned(), "render".to_owned())].into()));
     assert!(!selector.matches(&[("farm".to_owned(), "other".to_owned())].into()));
+}
+
+#[test]
+fn the_storage_of_a_pool_whose_spec_is_too_large_is_preserved() {
+    let mut pool = stored();
+    pool["spec"]["scaleInStrategy"] = json!({ "proactive": { "statePreservation": "Offline" } });
+    assert_ne!(read(&pool).preservation, Preservation::Never);
+    let padding = "x".repeat(vmpool_engine::limits::POOL_SPEC);
+    pool["spec"]["virtualMachineTemplate"]["metadata"]["annotations"] = json!({ "padding": padding });
+    let facts = read(&pool);
+    assert_eq!(facts.validation_errors.len(), 1);
+    assert_ne!(facts.preservation, Preservation::Never);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use vmpool_api::kubevirt::values::StatePreservation;
 use vmpool_engine::limits;
 use vmpool_engine::model::{Budget, ObjectId, StorageTemplate};
 
@@ -69,7 +70,11 @@ pub fn pool(object: &PoolObject) -> PoolFacts {
     let (mut settings, mut invalid_settings) = read(&spec, &mut validation_errors);
     match object.spec_error() {
         // The fields that are missing are those that were not read.
-        Some(error) => validation_errors = vec![error],
+        Some(error) => {
+            validation_errors = vec![error];
+            // The strategy may ask to preserve the storage of machines that users delete.
+            settings.scale_in.preservation = StatePreservation::Offline;
+        }
         None => validation_errors.extend(flaws(&id.name, &spec, settings.selector.as_ref())),
     }
     if !validation_errors.is_empty() {
