@@ -89,6 +89,8 @@ pub(crate) struct Context<P: Platform> {
     pub(crate) writer: Writer,
     pub(crate) events: Events,
     pub(crate) queue: Queue<Uid>,
+    /// Namespaces and names of former pools that machines with the finalizer and without an owner name, and that do not exist.
+    pub(crate) former_pools: Queue<(Arc<str>, Arc<str>)>,
     pub(crate) pools: Arc<Cache<CachedPool<P>>>,
     pub(crate) machines: Arc<Cache<Machine>>,
     pub(crate) disks: Arc<Cache<Disk>>,
@@ -123,6 +125,7 @@ impl<P: Platform> Context<P> {
     ) -> Self {
         Self {
             queue: Queue::new(env.clone(), settings.debounce, metrics.queue.clone()),
+            former_pools: Queue::new(env.clone(), settings.debounce, metrics.queue.clone()),
             env,
             client,
             writer,

@@ -22,9 +22,10 @@ use crate::context::Context;
 use crate::events::Events;
 use crate::images::{ImageGate, ImageSettings};
 use crate::metrics::{Live, Metrics, PassResult, WatchResource};
+use crate::passes;
 use crate::platform_state::{PlatformStates, ShownState};
 use crate::queue::Requeue;
-use crate::reconcile::reconcile;
+use crate::reconcile::{reconcile, release_former};
 use crate::settings::Settings;
 use crate::sources::Sources;
 use crate::watches::{self, is_synced};
@@ -321,10 +322,11 @@ pub(crate) async fn reconcile_platform<P: Platform>(
     let workers: Vec<Heartbeat> = (0..settings.workers).map(|_| Heartbeat::new(&leader_health.env)).collect();
     let _leading = leader_health.begin(LeaderState { synced: Arc::new(synced), workers: workers.clone() });
 
-    let workers: Vec<_> = workers
+    let mut workers: Vec<_> = workers
         .into_iter()
         .map(|heartbeat| env.spawn("worker", work(context.clone(), heartbeat, stop.clone())))
         .collect();
+    workers.push(env.spawn("worker of former pools", work_on_former_pools(context.clone(), stop.clone())));
     oversee(workers, tasks, &stop).await;
 }
 
@@ -359,6 +361,17 @@ fn live<P: Platform>(context: &Context<P>) -> Live {
     });
     let pools = (context.pool_counts.series(P::NAME), context.settings.max_pool_series);
     Live::new(context.queue.state(), context.pool_counts.totals(), pools, cached)
+}
+
+async fn work_on_former_pools<P: Platform>(context: Arc<Context<P>>, stop: CancellationToken) {
+    // Without all pools, each of them would seem not to exist.
+    while !is_synced(&context) && !stop.is_cancelled() {
+        let pause = context.env.sleep(Duration::from_millis(20));
+        select(pause, std::pin::pin!(stop.cancelled())).await;
+    }
+    let context = &*context;
+    passes::work(context, &context.former_pools, &stop, |context, key| release_former(context, key).boxed())
+        .await;
 }
 
 async fn work<P: Platform>(context: Arc<Context<P>>, heartbeat: Heartbeat, stop: CancellationToken) {

@@ -1,4 +1,5 @@
-//! What the leaders of images and of copies have in common: the loop of a worker, and the number of first lists that it waits for.
+//! What the leaders of images and of copies have in common: the loop of a worker, which also releases machines of former pools, and
+//! the number of first lists that it waits for.
 //! The workers of pools have a loop of their own, which also reports a heartbeat and the computing time of passes.
 
 use std::fmt::Debug;

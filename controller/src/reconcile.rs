@@ -5,6 +5,8 @@ mod ended;
 mod orphans;
 mod unread;
 
+pub(crate) use orphans::release_former;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -128,11 +128,10 @@ fn wake<P: Platform>(context: &Context<P>, concerned: &Concerned) {
     for key in concerned {
         match key {
             Key::Pool(uid) => context.queue.wake(uid),
-            Key::PoolName(namespace, name) => {
-                if let Some(pool) = context.pools.get(namespace, name) {
-                    context.queue.wake(&pool.facts.facts.id.uid);
-                }
-            }
+            Key::PoolName(namespace, name) => match context.pools.get(namespace, name) {
+                Some(pool) => context.queue.wake(&pool.facts.facts.id.uid),
+                None => context.former_pools.wake(&(namespace.clone(), name.clone())),
+            },
             Key::Disk(..) | Key::Machine(..) => {}
         }
     }

@@ -1,14 +1,16 @@
-//! Machines that appear after their pool is gone, for example because the create of a former leader arrived late.
+//! Machines with the finalizer of a pool that is gone. No pass of a pool would remove it, and their deletion would not end.
 //!
-//! The garbage collector deletes them. The finalizer of the controller, which no pool needs any more, would keep them.
+//! Some have the pool as their owner, for example because the create of a former leader arrived late: the garbage collector
+//! deletes them. Others have no owner, for example because a backup was restored without their pool.
 
 use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Resource;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::Patch;
 use serde::de::IgnoredAny;
-use vmpool_engine::Uid;
+use vmpool_engine::{Machine, Uid};
 use vmpool_platforms::{Finalizers, Platform};
 
 use crate::cache::Key;
@@ -16,6 +18,7 @@ use crate::context::Context;
 use crate::live::MetadataOnly;
 use crate::metrics::WriteKind;
 use crate::object::collection;
+use crate::queue::Requeue;
 
 /// Time until the next attempt after an error.
 const AFTER_ERROR: Duration = Duration::from_secs(10);
@@ -23,12 +26,39 @@ const AFTER_ERROR: Duration = Duration::from_secs(10);
 /// Removes the finalizer from the machines of a deleted pool that are being deleted. Returns the time until a retry, if
 /// one was not released.
 pub(super) async fn release<P: Platform>(context: &Context<P>, pool: &Uid) -> Option<Duration> {
-    let machines = context.machines.places_where(&Key::Pool(pool.clone()), |machine| {
+    let is_orphan = |machine: &Machine| {
         machine.owner.as_ref() == Some(pool) && machine.terminating && machine.has_finalizer
-    });
+    };
+    let is_pool = |object: &ObjectMeta| object.uid.as_deref() == Some(pool.as_str());
+    release_all(context, &Key::Pool(pool.clone()), is_pool, is_orphan).await
+}
+
+/// Removes the finalizer from the machines without an owner whose former pool has this namespace and name and does not exist.
+pub(crate) async fn release_former<P: Platform>(
+    context: &Context<P>,
+    (namespace, pool): &(Arc<str>, Arc<str>),
+) -> Requeue {
+    if let Some(pool) = context.pools.get(namespace, pool) {
+        context.queue.wake(&pool.facts.facts.id.uid);
+        return Requeue::Never;
+    }
+    let is_orphan = |machine: &Machine| {
+        machine.owner.is_none() && machine.pool_label.as_ref() == Some(pool) && machine.has_finalizer
+    };
+    let is_pool = |object: &ObjectMeta| object.name.as_deref() == Some(&**pool);
+    let key = Key::PoolName(namespace.clone(), pool.clone());
+    release_all(context, &key, is_pool, is_orphan).await.map_or(Requeue::Never, Requeue::After)
+}
+
+async fn release_all<P: Platform>(
+    context: &Context<P>,
+    key: &Key,
+    is_pool: impl Fn(&ObjectMeta) -> bool,
+    is_orphan: impl Fn(&Machine) -> bool,
+) -> Option<Duration> {
     let mut again = None;
-    for (namespace, name) in machines {
-        if let Err(error) = release_machine(context, pool, &namespace, &name).await {
+    for (namespace, name) in context.machines.places_where(key, &is_orphan) {
+        if let Err(error) = release_machine(context, &is_pool, &is_orphan, &namespace, &name).await {
             tracing::warn!(%error, machine = &*name, "releasing a machine whose pool is gone");
             again = Some(AFTER_ERROR);
         }
@@ -38,20 +68,20 @@ pub(super) async fn release<P: Platform>(context: &Context<P>, pool: &Uid) -> Op
 
 async fn release_machine<P: Platform>(
     context: &Context<P>,
-    pool: &Uid,
+    is_pool: impl Fn(&ObjectMeta) -> bool,
+    is_orphan: impl Fn(&Machine) -> bool,
     namespace: &str,
     name: &str,
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
     // The watch of pools may not show a new pool yet.
     let mut exists = false;
-    let visit = |object: MetadataOnly| exists |= object.metadata.uid.as_deref() == Some(pool.as_str());
+    let visit = |object: MetadataOnly| exists |= is_pool(&object.metadata);
     context.list_live_metadata::<P::Pool>(namespace, visit).await?;
     if exists {
         return Err("the pool exists, and the watch does not show it yet".into());
     }
     let Some(live) = context.get_live::<P::Machine>(namespace, name).await? else { return Ok(()) };
-    let facts = P::read_machine(&live);
-    if facts.owner.as_ref() != Some(pool) || live.meta().deletion_timestamp.is_none() {
+    if !is_orphan(&P::read_machine(&live)) {
         return Ok(());
     }
     let Some(operations) = P::Finalizers::remove(&live) else { return Ok(()) };

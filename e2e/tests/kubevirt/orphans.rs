@@ -62,3 +62,30 @@ fn the_machines_of_an_orphaned_pool_stay_and_can_be_deleted() {
         world.is_settled().await
     });
 }
+
+#[test]
+fn a_machine_of_a_pool_that_does_not_exist_loses_the_finalizer_and_can_be_deleted() {
+    with_world("kubevirt-restored", async |world| {
+        // As if a backup was restored without the pool.
+        let collection = world.place.path(API_VERSION, "VirtualMachine")?;
+        let mut machine = spec(1)["virtualMachineTemplate"].clone();
+        machine["apiVersion"] = json!(API_VERSION);
+        machine["kind"] = json!("VirtualMachine");
+        machine["metadata"] = json!({
+            "name": "restored-0",
+            "labels": { "kubevirt.io/vm-pool-revision-name": "restored-3" },
+            "finalizers": ["pool.kubevirt.io/finalizer"],
+        });
+        world.place.ask(Method::POST, &collection, &machine).await?;
+        world
+            .until("the machine has no finalizer of a pool", async || {
+                Ok((!has_finalizer(&world.machines().await?["restored-0"])).then_some(()))
+            })
+            .await?;
+        world.is_settled().await?;
+        world.delete_machine("restored-0").await?;
+        world
+            .until("the machine is gone", async || Ok(world.machines().await?.is_empty().then_some(())))
+            .await
+    });
+}
