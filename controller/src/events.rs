@@ -75,8 +75,8 @@ pub enum Reason {
     ReservationExpired,
     /// A setting of the pool cannot be read.
     InvalidSettings,
-    /// An object that the template refers to is missing or does not fit.
-    TemplateUnresolved,
+    /// An object that the template refers to is missing or does not fit. The reason is that of the condition.
+    TemplateUnresolved(&'static str),
     /// The controller restored a copy of an object that the template refers to.
     PinRepaired,
     /// Reading objects that the plan depends on failed.
@@ -110,7 +110,7 @@ impl Reason {
             Self::FailedTemplateUpdate => "FailedTemplateUpdate",
             Self::ReservationExpired => "ReservationExpired",
             Self::InvalidSettings => "InvalidSettings",
-            Self::TemplateUnresolved => "TemplateUnresolved",
+            Self::TemplateUnresolved(reason) => reason,
             Self::PinRepaired => "PinRepaired",
             Self::FailedRead => "FailedRead",
             Self::MachineNotStarted => "MachineNotStarted",
@@ -135,7 +135,7 @@ impl Reason {
             | Self::PinRepaired => "Repair",
             Self::TemplateApplied | Self::RestartRequested | Self::FailedTemplateUpdate => "Update",
             Self::ReservationExpired => "Remove",
-            Self::InvalidSettings | Self::TemplateUnresolved | Self::FailedRead => "Read",
+            Self::InvalidSettings | Self::TemplateUnresolved(_) | Self::FailedRead => "Read",
             Self::MachineNotStarted => "Start",
             Self::OtherControllerActive => "Reconcile",
         }
@@ -155,7 +155,7 @@ impl Reason {
                 | Self::ProtectionShortened
                 | Self::ReservationExpired
                 | Self::InvalidSettings
-                | Self::TemplateUnresolved
+                | Self::TemplateUnresolved(_)
                 | Self::PinRepaired
                 | Self::FailedRead
                 | Self::MachineNotStarted

@@ -159,9 +159,9 @@ pub(crate) fn unresolved_event(pool: &Pool, told: &mut Option<String>) -> Option
         .conditions
         .iter()
         .any(|condition| condition.kind == TEMPLATE_RESOLVED && condition.message == unresolved.message);
-    let note = format!("{}: {}", unresolved.reason, unresolved.message);
-    let name = pool.id.name.to_string();
-    (!is_published).then_some(PoolEvent { reason: Reason::TemplateUnresolved, name, note })
+    let (name, note) = (pool.id.name.to_string(), unresolved.message.clone());
+    let reason = Reason::TemplateUnresolved(unresolved.reason);
+    (!is_published).then_some(PoolEvent { reason, name, note })
 }
 
 /// The event about invalid settings. Each message is reported once, also if the leader changes.

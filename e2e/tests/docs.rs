@@ -28,8 +28,10 @@ const ALERTS: &str = "docs/alerts.md";
 
 /// All variants of an enum. A missing variant is a compile error.
 macro_rules! all {
-    ($type:ident: $($variant:ident),+ $(,)?) => {{
-        let _ = |value: $type| match value { $($type::$variant)|+ => {} };
+    ($type:ident: $($variant:ident),+ $(,)?) => {{ all!($type: $($variant),+;) }};
+    // With variants that have fields.
+    ($type:ident: $($variant:ident),+; $($other:pat),*) => {{
+        let _ = |value: $type| match value { $($type::$variant)|+ => {} $($other => {})* };
         [$($type::$variant),+]
     }};
 }
@@ -147,9 +149,12 @@ fn every_event_is_documented_with_its_type() {
     let documented = table(POOLS, "Reason").into_iter().map(|row| (code(&row[0]).concat(), row[1].clone()));
     let reasons = all!(Reason: RestartRequested, SuccessfulCreate, FailedCreate, SuccessfulDelete, FailedDelete, DiskCreated, DiskReused,
         DiskDetached, DiskDetachedByHand, DiskDeleted, DiskResized, FailedDisk, FailedRepair, FailedRevisionPruning, ReservationExpired, TemplateApplied,
-        FailedTemplateUpdate, InvalidSettings, TemplateUnresolved, FailedRead, MachineNotStarted, OtherControllerActive, PinRepaired, ProtectionShortened);
+        FailedTemplateUpdate, InvalidSettings, FailedRead, MachineNotStarted, OtherControllerActive, PinRepaired, ProtectionShortened;
+        Reason::TemplateUnresolved(_));
+    let unresolved = pins::REASONS.map(Reason::TemplateUnresolved);
     let kind = |reason: Reason| if reason.is_warning() { "Warning" } else { "Normal" };
-    let existing = reasons.map(|reason| (reason.as_str().to_owned(), kind(reason).to_owned()));
+    let existing = reasons.into_iter().chain(unresolved);
+    let existing = existing.map(|reason| (reason.as_str().to_owned(), kind(reason).to_owned()));
     same(POOLS, documented, existing);
 }
 
