@@ -63,6 +63,7 @@ fn all_machines_of_a_revision_use_one_copy_of_their_instance_type() {
                 Ok(is_shown.then_some(pool))
             })
             .await?;
+        world.until_event("InstancetypeNotFound", "small").await?;
         ensure!(world.machines().await?.is_empty(), "{pool}");
         ensure!(world.count("create controllerrevisions")? == 0, "{:#?}", world.writes()?);
 
