@@ -58,12 +58,21 @@ async fn delete_one(
     loop {
         match cluster.delete_machine(pool.stored, &pool.namespace, machine, None).await {
             Ok(()) => return Ok(()),
-            // The machine is gone, or another machine has its name.
-            Err(error) if error.is_not_found() || error.is_conflict() => return Ok(()),
-            Err(error) if error.is_transient() && env.uptime() < deadline => {
+            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error) if error.is_conflict() && is_gone(cluster, pool, machine).await => return Ok(()),
+            Err(error) if (error.is_transient() || error.is_conflict()) && env.uptime() < deadline => {
                 env.sleep(env.jitter(PAUSE)).await;
             }
             Err(error) => return Err(error.to_string()),
         }
+    }
+}
+
+/// Whether the machine is gone or is being deleted, according to a live read. Another machine may have its name. The API server
+/// also responds with a conflict if an object changes while it is being deleted.
+async fn is_gone(cluster: &Cluster, pool: &PoolName, machine: &ObjectId) -> bool {
+    match cluster.machine(pool.stored, &pool.namespace, &machine.name).await {
+        Ok(live) => live.metadata.uid != machine.uid.as_str() || live.metadata.deletion_timestamp.is_some(),
+        Err(error) => error.is_not_found(),
     }
 }

@@ -325,6 +325,23 @@ async fn delete_requests_are_retried_and_their_failure_is_reported() {
 }
 
 #[tokio::test]
+async fn a_conflict_of_a_delete_is_no_proof_that_the_machine_is_gone() {
+    let world = World::with_pool(1, 3);
+    let mut failures = 3;
+    world.server.intercept(move |call, _| {
+        if call.verb == Verb::Delete && failures > 0 {
+            failures -= 1;
+            return Fault::Refuse(409, "Conflict");
+        }
+        Fault::None
+    });
+    assert_eq!(remove(&world, &["web-0"]).await.code, StatusCode::CREATED);
+    let deletes = world.server.take_log().iter().filter(|call| call.verb == Verb::Delete).count();
+    // The controller of a paused pool would not delete it.
+    assert_eq!(deletes, 4);
+}
+
+#[tokio::test]
 async fn a_failed_read_is_an_internal_error_and_changes_nothing() {
     for resource in ["virtualmachinepools", "virtualmachines"] {
         let world = World::with_pool(1, 3);
