@@ -90,7 +90,7 @@ impl Step {
     fn watch_fault(self) -> WatchFault {
         match self {
             Self::Create | Self::CreateTyped => WatchFault::Behind(3),
-            Self::ScaleIn => WatchFault::Lost(2),
+            Self::ScaleIn => WatchFault::Lost(1),
             Self::Update | Self::UpdateTyped => WatchFault::Silent,
             Self::LoseMachine => WatchFault::Expired(1),
             Self::Delete => WatchFault::Refused,
