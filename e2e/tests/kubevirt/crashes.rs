@@ -90,8 +90,7 @@ impl Step {
     fn watch_fault(self) -> WatchFault {
         match self {
             Self::Create | Self::CreateTyped => WatchFault::Behind(3),
-            // No lost events: the controller has two watches of pools, and only one of them would get the 410.
-            Self::ScaleIn => WatchFault::Expired(2),
+            Self::ScaleIn => WatchFault::Lost(2),
             Self::Update | Self::UpdateTyped => WatchFault::Silent,
             Self::LoseMachine => WatchFault::Expired(1),
             Self::Delete => WatchFault::Refused,

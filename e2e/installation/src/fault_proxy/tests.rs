@@ -137,6 +137,22 @@ fn a_watch_with_lost_events_gets_410_after_the_release() {
 }
 
 #[test]
+fn each_connection_that_lost_an_event_gets_410() {
+    let mut one = TestWatch::of_events(WatchFault::Lost(2), 1);
+    let mut other = TestWatch { watch_stream: WatchStream::of("things"), faults: one.faults.clone() };
+    assert_eq!(one.receive(), [0; 0]);
+    let mut notified = one.faults.subscribe();
+    other.send("MODIFIED", 1);
+    assert_eq!(other.receive(), [410, 0]);
+    assert!(notified.has_changed().unwrap(), "an idle connection must notice it");
+    notified.mark_unchanged();
+    assert_eq!(one.receive(), [410, 0]);
+    let mut next = TestWatch { watch_stream: WatchStream::of("things"), faults: one.faults };
+    next.send("MODIFIED", 2);
+    assert_eq!(next.receive(), [2]);
+}
+
+#[test]
 fn a_bookmark_keeps_its_position_and_does_not_count() {
     let mut watch = TestWatch::of_events(WatchFault::Behind(1), 1);
     watch.send("BOOKMARK", 2);

@@ -24,7 +24,8 @@ pub enum WatchFault {
     Closed(usize),
     /// This number of events is delivered, then an event of type ERROR with code 410. This happens once.
     Expired(usize),
-    /// This number of events is lost, then an event of type ERROR with code 410 follows. This happens once.
+    /// This number of events is lost, then an event of type ERROR with code 410 follows on each connection that lost one. This
+    /// happens once.
     Lost(usize),
     /// The connection ends, and every new watch gets 410 until the resource is listed.
     Refused,
@@ -59,8 +60,6 @@ pub(super) enum Delivery {
 #[derive(Debug, Default)]
 pub(super) struct WatchFaults {
     faults: BTreeMap<String, WatchFault>,
-    /// Resources that have lost events without an error so far.
-    lost_events: Vec<String>,
 }
 
 impl WatchFaults {
@@ -72,12 +71,9 @@ impl WatchFaults {
         self.faults.get(resource).copied().unwrap_or_default()
     }
 
-    /// Makes everything live again, except for watches that must receive an error for lost events, and for refused
-    /// watches, which need a list.
+    /// Makes everything live again, except for refused watches, which need a list.
     pub(super) fn release(&mut self) {
         self.faults.retain(|_, fault| *fault == WatchFault::Refused);
-        let lost_events = std::mem::take(&mut self.lost_events);
-        self.faults.extend(lost_events.into_iter().map(|resource| (resource, WatchFault::Expired(0))));
     }
 
     /// Whether watches of the resource are refused.
@@ -126,9 +122,6 @@ impl WatchFaults {
             }
             WatchFault::Lost(left) => {
                 self.set(resource, WatchFault::Lost(left - 1));
-                if !self.lost_events.iter().any(|lost_events| lost_events == resource) {
-                    self.lost_events.push(resource.to_owned());
-                }
                 Delivery::Drop
             }
         }
@@ -137,7 +130,6 @@ impl WatchFaults {
     /// Ends a fault that happens only once.
     fn once(&mut self, resource: &str, delivery: Delivery) -> Delivery {
         self.faults.remove(resource);
-        self.lost_events.retain(|lost_events| lost_events != resource);
         delivery
     }
 }

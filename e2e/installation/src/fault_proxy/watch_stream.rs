@@ -68,6 +68,8 @@ pub(super) struct WatchStream {
     ended: bool,
     /// Whether nothing is delivered anymore.
     half_open: bool,
+    /// Whether events were lost. The connection then ends with an error, also if another one of the resource got one.
+    has_lost_events: bool,
 }
 
 /// Whether the connection stays open.
@@ -79,7 +81,13 @@ pub(super) enum Connection {
 
 impl WatchStream {
     pub(super) fn of(resource: &str) -> Self {
-        Self { resource: resource.to_owned(), waiting: VecDeque::new(), ended: false, half_open: false }
+        Self {
+            resource: resource.to_owned(),
+            waiting: VecDeque::new(),
+            ended: false,
+            half_open: false,
+            has_lost_events: false,
+        }
     }
 
     async fn run(
@@ -132,20 +140,29 @@ impl WatchStream {
         while !self.half_open {
             let events = self.waiting.iter().filter(|(_, event)| *event).count();
             let mut delivery = Delivery::Hold;
-            // An event that passes does not change the fault, so the other watches need no notification.
+            // An event that passes does not change the fault, so the other watches need no notification. The error does: other
+            // watches of the resource may have lost events, too.
             faults.send_if_modified(|faults| {
                 let is_bookmark = self.waiting.front().is_some_and(|(_, event)| !event);
                 let passes = is_bookmark
                     && !matches!(faults.of(&self.resource), WatchFault::Silent | WatchFault::HalfOpen);
-                delivery = if passes { Delivery::Deliver(1) } else { faults.decide(&self.resource, events) };
-                false
+                let must_expire = self.has_lost_events && faults.of(&self.resource) == WatchFault::Live;
+                delivery = match () {
+                    () if must_expire => Delivery::Expire,
+                    () if passes => Delivery::Deliver(1),
+                    () => faults.decide(&self.resource, events),
+                };
+                delivery == Delivery::Expire && !must_expire
             });
             match delivery {
                 Delivery::Deliver(times) => {
                     let Some((line, _)) = self.waiting.pop_front() else { break };
                     out.extend(std::iter::repeat_n(line, times));
                 }
-                Delivery::Drop => drop(self.waiting.pop_front()),
+                Delivery::Drop => {
+                    self.waiting.pop_front();
+                    self.has_lost_events = true;
+                }
                 Delivery::Close => return Connection::Closed,
                 Delivery::Expire => {
                     let error = json!({ "type": "ERROR", "object": expired() });
