@@ -365,11 +365,8 @@ fn live<P: Platform>(context: &Context<P>) -> Live {
 
 async fn work_on_former_pools<P: Platform>(context: Arc<Context<P>>, stop: CancellationToken) {
     // Without all pools, each of them would seem not to exist.
-    while !is_synced(&context) && !stop.is_cancelled() {
-        let pause = context.env.sleep(Duration::from_millis(20));
-        select(pause, std::pin::pin!(stop.cancelled())).await;
-    }
     let context = &*context;
+    passes::until_synced(&context.env, &stop, || is_synced(context)).await;
     passes::work(context, &context.former_pools, &stop, |context, key| release_former(context, key).boxed())
         .await;
 }

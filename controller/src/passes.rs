@@ -1,6 +1,5 @@
-//! What the leaders of images and of copies have in common: the loop of a worker, which also releases machines of former pools, and
-//! the number of first lists that it waits for.
-//! The workers of pools have a loop of their own, which also reports a heartbeat and the computing time of passes.
+//! The loop of a worker, and the first lists that it waits for: for images, copies, and machines of former pools. The workers of
+//! pools have a loop of their own, which also reports a heartbeat and the computing time of passes.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -11,11 +10,22 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, select};
 use tokio_util::sync::CancellationToken;
+use vmpool_runtime::Env;
 
 use crate::queue::{Queue, Requeue};
 
 /// Time until the next pass of an object whose pass panicked.
 const AFTER_PANIC: Duration = Duration::from_secs(10);
+
+/// Time between two looks at the first lists.
+const UNSYNCED: Duration = Duration::from_millis(20);
+
+/// Waits until the first lists are complete, or until `stop`.
+pub(crate) async fn until_synced(env: &Env, stop: &CancellationToken, is_synced: impl Fn() -> bool) {
+    while !is_synced() && !stop.is_cancelled() {
+        select(env.sleep(UNSYNCED), std::pin::pin!(stop.cancelled())).await;
+    }
+}
 
 /// Reconciles the objects of a queue until `stop`.
 pub(crate) async fn work<C, K: Clone + Eq + Hash + Ord + Debug>(

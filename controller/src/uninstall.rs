@@ -62,7 +62,8 @@ impl From<Broken> for UninstallError {
 
 /// Takes the lease from the leader, waits until it has stopped, and removes the finalizers of the controller from all
 /// pools and machines of these platforms, from disk images if `images` says so, and from instance types and preferences of
-/// KubeVirt if `types` does. Returns their number. Machines become the owners of the copies of instance types that they use. No replica leads for two minutes afterwards.
+/// KubeVirt if `types` does. Returns their number. Machines become the owners of the copies of instance types that they use.
+/// No replica leads for two minutes afterwards.
 ///
 /// # Errors
 /// The first request that fails. It is safe to try again.

@@ -18,10 +18,11 @@ pub fn router(state: &State) -> Router {
             guard.map(|guard| guard.path),
         ));
     }
-    if state.rules.iter().any(|rules| rules.kind().group == types::POOL_GROUP) {
+    let serves_pools = state.rules.iter().any(|rules| rules.kind().group == types::POOL_GROUP);
+    if serves_pools {
         router = router.merge(types::pool_routes(state));
     }
-    if state.types || state.rules.iter().any(|rules| rules.kind().group == types::POOL_GROUP) {
+    if state.types || serves_pools {
         router = router.merge(types::object_routes(state));
     }
     if state.images {

@@ -70,8 +70,12 @@ async fn object(
     let kind = kind(rules::GROUP, "");
     handle(&state, kind, Path::Instancetype, peer, &headers, body, async |request, caller| {
         let Some((old, new)) = objects(request) else { return (Answer::allowed(), Vec::new()) };
-        let allowed = || Ok(Decision::Allowed { machine: None, warnings: Vec::new() });
-        let decision = match if state.types { rules::object(old, new) } else { allowed() } {
+        let judged = if state.types {
+            rules::object(old, new)
+        } else {
+            Ok(Decision::Allowed { machine: None, warnings: Vec::new() })
+        };
+        let decision = match judged {
             Ok(decision) => decision,
             Err(error) => return (Answer::malformed(error), Vec::new()),
         };

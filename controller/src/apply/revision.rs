@@ -29,18 +29,12 @@ pub(super) async fn store<P: Platform>(
     id: &RevisionId,
 ) -> Outcome {
     let template = basis.templates.wanted.value();
-    let mut events = Vec::new();
-    for pin in P::Pins::objects(&template) {
-        match pin::store(context, pool, &pin).await {
-            Ok(is_written) => {
-                let repaired = repaired(&pin).filter(|_| is_written && pool.facts.revision.copies_lost);
-                context.metrics.pin_repairs.inc_by(u64::from(repaired.is_some()));
-                events.extend(repaired);
-            }
-            Err(error) => return failed(pool, id, "storing the copies for", error).reporting(events),
-        }
-    }
-    store_object(context, pool, basis, (id, &template)).await.reporting(events)
+    let (repairs, stored) = store_copies(context, pool, &template, pool.facts.revision.copies_lost).await;
+    let outcome = match stored {
+        Ok(()) => store_object(context, pool, basis, (id, &template)).await,
+        Err(error) => failed(pool, id, "storing the copies for", error),
+    };
+    outcome.reporting(repairs)
 }
 
 /// Restores the copies that a stored revision contains.
@@ -51,18 +45,34 @@ pub(super) async fn restore<P: Platform>(
     id: &RevisionId,
 ) -> Outcome {
     let Some(content) = basis.templates.restored.get(id) else { return Outcome::outdated() };
-    let mut events = Vec::new();
-    for pin in P::Pins::objects(&content.value()) {
+    let (repairs, stored) = store_copies(context, pool, &content.value(), true).await;
+    let outcome = match stored {
+        Ok(()) => Outcome::done(),
+        Err(error) => failed(pool, id, "restoring the copies of", error),
+    };
+    outcome.reporting(repairs)
+}
+
+/// Stores the copies that the content of a revision contains, up to the first failure. If some were lost, each one that is written
+/// is an event.
+async fn store_copies<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    content: &Value,
+    were_lost: bool,
+) -> (Vec<PoolEvent>, Result<(), WriteError>) {
+    let (mut repairs, mut stored) = (Vec::new(), Ok(()));
+    for pin in P::Pins::objects(content) {
         match pin::store(context, pool, &pin).await {
-            Ok(is_written) => {
-                let repaired = repaired(&pin).filter(|_| is_written);
-                context.metrics.pin_repairs.inc_by(u64::from(repaired.is_some()));
-                events.extend(repaired);
+            Ok(is_written) => repairs.extend(repaired(&pin).filter(|_| is_written && were_lost)),
+            Err(error) => {
+                stored = Err(error);
+                break;
             }
-            Err(error) => return failed(pool, id, "restoring the copies of", error).reporting(events),
         }
     }
-    Outcome::done().reporting(events)
+    context.metrics.pin_repairs.inc_by(repairs.len() as u64);
+    (repairs, stored)
 }
 
 /// The event about a copy that the pool had lost.

@@ -80,7 +80,7 @@ pub(crate) async fn lead(shared: Shared, known: Known, stop: CancellationToken) 
         let makes_copies = shared.settings().copies.is_some();
         tracing::info!(makes_copies, "protecting instance types and preferences");
         let turn = stop.child_token();
-        let leading = act(shared.clone(), known.clone(), turn.clone()).boxed();
+        let leading = protect_and_copy(shared.clone(), known.clone(), turn.clone()).boxed();
         let changes = place.wait_for(|now| *now != free).map(drop).boxed();
         match select(leading, changes).await {
             Either::Left(_) => return stop.cancel(),
@@ -150,7 +150,7 @@ fn show(place: &watch::Sender<Place>, now: Place) {
     });
 }
 
-async fn act(shared: Shared, known: Known, stop: CancellationToken) {
+async fn protect_and_copy(shared: Shared, known: Known, stop: CancellationToken) {
     let limits = shared.settings();
     let env = shared.env().clone();
     let queue = Queue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
@@ -185,8 +185,7 @@ async fn act(shared: Shared, known: Known, stop: CancellationToken) {
 
 /// Starts the watches.
 fn begin(context: &Arc<Context>, known: &Known) -> Vec<Task> {
-    let namespace = context.namespace.clone();
-    let namespace = namespace.as_deref();
+    let namespace = context.namespace.as_deref();
     let mut tasks = vec![
         types(context, namespace, context.types.instancetypes.clone(), Kind::Instancetype),
         types(context, None, context.types.cluster_instancetypes.clone(), Kind::ClusterInstancetype),

@@ -1,7 +1,6 @@
 //! The leadership of images: the watches and the workers, while the cluster serves the kinds of images.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{Either, select};
@@ -136,21 +135,14 @@ async fn reconcile_images(shared: Shared, settings: ImageSettings, serves: Serve
 }
 
 async fn work(context: Arc<Context>, stop: CancellationToken) {
-    until_synced(&context, &stop).await;
+    passes::until_synced(&context.env, &stop, || context.is_synced()).await;
     passes::work(&*context, &context.queue, &stop, |context, key| reconcile(context, key).boxed()).await;
 }
 
 async fn work_on_wrappers(context: Arc<Context>, stop: CancellationToken) {
-    until_synced(&context, &stop).await;
+    passes::until_synced(&context.env, &stop, || context.is_synced()).await;
     passes::work(&*context, &context.wrappers, &stop, |context, key| {
         wrapper_pass::reconcile(context, key).boxed()
     })
     .await;
-}
-
-async fn until_synced(context: &Context, stop: &CancellationToken) {
-    while !context.is_synced() && !stop.is_cancelled() {
-        let pause = context.env.sleep(Duration::from_millis(20));
-        select(pause, std::pin::pin!(stop.cancelled())).await;
-    }
 }

@@ -30,8 +30,8 @@ pub const LABEL: &str = stash::labels::KIND;
 const FAILED_FIND_INSTANCETYPE: &str = "FailedFindInstancetype";
 const FAILED_FIND_PREFERENCE: &str = "FailedFindPreference";
 const MISMATCH: &str = "RevisionMismatch";
-/// The reasons of condition `Failure` of a machine that cannot get its copies. `FailedCreate` is the reason of the program that starts
-/// machines: each would remove the condition of the other.
+/// The reasons of condition `Failure` of a machine that cannot get its copies. `FailedCreate` is the reason of the program that
+/// starts machines: each would remove the condition of the other.
 pub const REASONS: [&str; 5] = [
     FAILED_FIND_INSTANCETYPE,
     FAILED_FIND_PREFERENCE,
