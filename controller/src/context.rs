@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use kube::Client;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use vmpool_engine::model::{Instance, Published, Unresolved};
 use vmpool_engine::plan::NamesInUse;
 use vmpool_engine::{Disk, Machine, Memory, ObjectId, Pool, Status, Uid};
-use vmpool_platforms::{Attachment, Platform};
+use vmpool_platforms::{Attachment, Configuration, Platform};
 use vmpool_runtime::Env;
 
 use crate::cache::{Cache, Key};
@@ -101,9 +101,7 @@ pub(crate) struct Context<P: Platform> {
     pub(crate) settings: Settings,
     /// Whether the API server removes the fields of vmpool from statuses.
     pub(crate) status_is_pruned: AtomicBool,
-    /// Whether the platform applies changes of live parts to running instances.
-    pub(crate) live_updates: Arc<AtomicBool>,
-    expands_references: Arc<AtomicBool>,
+    configuration: Arc<Mutex<Configuration>>,
     /// The objects that templates refer to.
     pub(crate) sources: Arc<Sources>,
     /// Whether the disk images that templates name are ready.
@@ -118,7 +116,7 @@ impl<P: Platform> Context<P> {
         env: Env,
         client: Client,
         (writer, events): (Writer, Events),
-        (live_updates, expands_references, sources): (Arc<AtomicBool>, Arc<AtomicBool>, Arc<Sources>),
+        (configuration, sources): (Arc<Mutex<Configuration>>, Arc<Sources>),
         images: ImageGate,
         settings: Settings,
         metrics: Arc<Metrics>,
@@ -139,8 +137,7 @@ impl<P: Platform> Context<P> {
             states: Mutex::new(HashMap::new()),
             settings,
             status_is_pruned: AtomicBool::default(),
-            live_updates,
-            expands_references,
+            configuration,
             sources,
             images,
             metrics,
@@ -148,9 +145,9 @@ impl<P: Platform> Context<P> {
         }
     }
 
-    /// Whether the platform replaces references of machines to copies by their contents, so that machines share no copies.
-    pub(crate) fn expands_references(&self) -> bool {
-        self.expands_references.load(Ordering::Relaxed)
+    /// The configuration of the platform.
+    pub(crate) fn configuration(&self) -> Configuration {
+        *self.configuration.lock()
     }
 
     /// The pool with this UID in the cache.

@@ -2,7 +2,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -12,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 use vmpool_engine::Uid;
-use vmpool_platforms::Platform;
+use vmpool_platforms::{Configuration, Platform};
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::health::Heartbeat;
@@ -136,10 +135,8 @@ pub(crate) struct Shared {
     writer: Writer,
     events: Events,
     leader_health: LeaderHealth,
-    /// Whether the platform applies changes of live parts to running instances.
-    live_updates: Arc<AtomicBool>,
-    /// Whether the platform replaces references of machines to copies by their contents.
-    expands_references: Arc<AtomicBool>,
+    /// The configuration of the platform.
+    configuration: Arc<Mutex<Configuration>>,
     sources: Arc<Sources>,
     /// Whether the disk images that templates name are ready.
     image_gate: ImageGate,
@@ -159,8 +156,6 @@ impl Shared {
         );
         let (events, send_events) = Events::new(writer.clone(), env.clone(), instance.clone());
         let sender = env.spawn("events", send_events);
-        let (live_updates, expands_references) = (Arc::default(), Arc::default());
-        let sources = Arc::default();
         let image_gate =
             if dependencies.images.is_some() { ImageGate::unknown() } else { ImageGate::default() };
         let shared = Self {
@@ -168,9 +163,8 @@ impl Shared {
             writer,
             events,
             leader_health,
-            live_updates,
-            expands_references,
-            sources,
+            configuration: Arc::default(),
+            sources: Arc::default(),
             image_gate,
         };
         (shared, sender)
@@ -231,14 +225,9 @@ impl Shared {
         self.leader_health.platforms.begin(P::NAME, self.dependencies.metrics.clone())
     }
 
-    /// Records whether the platform applies changes of live parts to running instances.
-    pub(crate) fn set_live_updates(&self, live: bool) {
-        self.live_updates.store(live, Ordering::Relaxed);
-    }
-
-    /// Records whether the platform replaces references of machines to copies by their contents.
-    pub(crate) fn set_expands_references(&self, expands: bool) {
-        self.expands_references.store(expands, Ordering::Relaxed);
+    /// Records the configuration of the platform.
+    pub(crate) fn set_configuration(&self, configuration: Configuration) {
+        *self.configuration.lock() = configuration;
     }
 
     /// The objects that templates of this platform refer to.
@@ -248,8 +237,7 @@ impl Shared {
 
     /// The same for another platform, which has settings of its own.
     pub(crate) fn for_platform(&self) -> Self {
-        let (live_updates, expands_references, sources) = (Arc::default(), Arc::default(), Arc::default());
-        Self { live_updates, expands_references, sources, ..self.clone() }
+        Self { configuration: Arc::default(), sources: Arc::default(), ..self.clone() }
     }
 }
 
@@ -276,22 +264,13 @@ pub(crate) async fn reconcile_platform<P: Platform>(
     mut tasks: Vec<Task>,
     stop: CancellationToken,
 ) {
-    let Shared {
-        dependencies,
-        writer,
-        events,
-        leader_health,
-        live_updates,
-        expands_references,
-        sources,
-        image_gate,
-    } = shared;
+    let Shared { dependencies, writer, events, leader_health, configuration, sources, image_gate } = shared;
     let Dependencies { env, client, namespace, settings, metrics, .. } = dependencies;
     let context = Arc::new(Context::<P>::new(
         env.clone(),
         client,
         (writer, events),
-        (live_updates, expands_references, sources),
+        (configuration, sources),
         image_gate,
         settings,
         metrics.clone(),

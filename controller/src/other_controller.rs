@@ -8,7 +8,7 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, Resource};
 use tokio::sync::watch;
 use vmpool_engine::{ObjectId, Uid};
-use vmpool_platforms::{DefaultWording, OtherController, Platform};
+use vmpool_platforms::{Configuration, DefaultWording, OtherController, Platform};
 
 use crate::definitions::{self, Known};
 use crate::events::{PoolEvent, Reason, Subject};
@@ -43,16 +43,14 @@ pub(crate) async fn observe<P: Platform>(
         let served = uid(&known.borrow_and_update());
         if served == Some(None) {
             // The other controller is not installed.
-            shared.set_live_updates(false);
-            shared.set_expands_references(false);
+            shared.set_configuration(Configuration::default());
             show(&state, OtherControllerState::Off);
         }
         let changed = known.wait_for(|known| uid(known) != served);
         if let Some(Some(_)) = &served {
             let sink = MapSink::new(Some, |installations| {
                 let installations: Vec<Installation<P>> = installations.values().cloned().collect();
-                shared.set_live_updates(P::OtherController::updates_live(&installations));
-                shared.set_expands_references(P::OtherController::expands_references(&installations));
+                shared.set_configuration(P::OtherController::configuration(&installations));
                 let blocker = P::OtherController::blocker(&installations);
                 show(&state, blocker.map_or(OtherControllerState::Off, OtherControllerState::MayRun));
             });

@@ -12,7 +12,6 @@ pub(crate) mod templates;
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use kube::Resource as _;
 use kube::api::ListParams;
@@ -129,12 +128,13 @@ pub(crate) async fn resolve<P: Platform>(
         let lost = revisions.ids().into_iter().filter(|id| is_other(id) && revisions.lost_copies(id));
         current.others_lost = lost.collect();
     }
-    current.pins_unavailable =
-        !is_pinned && context.expands_references() && resolve::wanted(context, pool).pins_unavailable;
+    current.pins_unavailable = !is_pinned
+        && context.configuration().expands_references
+        && resolve::wanted(context, pool).pins_unavailable;
     let mut resolved = pool.at(current);
     let facts = &mut resolved.facts;
     if is_named {
-        facts.rollout.live_updates = context.live_updates.load(Ordering::Relaxed);
+        facts.rollout.live_updates = context.configuration().updates_live;
     }
     facts.invalid_settings.extend(unknown);
     facts.images = context.images.blocker(&facts.id.uid, &facts.namespace, &P::template(&pool.object));

@@ -21,7 +21,7 @@ pub(super) struct Wanted {
 /// The template in the spec of the pool, as far as the platform lets the controller use it.
 pub(super) fn wanted<P: Platform, R>(context: &Context<P>, pool: &PoolEntry<P, R>) -> Wanted {
     let mut content = P::template(&pool.object);
-    let pins_unavailable = context.expands_references() && P::Pins::write_out(&mut content);
+    let pins_unavailable = context.configuration().expands_references && P::Pins::write_out(&mut content);
     Wanted { content, pins_unavailable }
 }
 
@@ -32,7 +32,7 @@ pub(super) fn fingerprint<P: Platform, R>(
     revisions: &mut Revisions,
 ) -> Fingerprint {
     let facts = &pool.facts;
-    let key = (facts.generation, facts.template_variant.clone(), context.expands_references());
+    let key = (facts.generation, facts.template_variant.clone(), context.configuration().expands_references);
     revisions.fingerprint(key, || Fingerprint::of(&P::canonical(&wanted(context, pool).content)))
 }
 
@@ -69,7 +69,7 @@ pub(super) async fn template<P: Platform>(
     }
     let mut found = Found::new();
     loop {
-        match P::Pins::resolve(&pool.object, &template, &found) {
+        match P::Pins::resolve(&pool.object, &template, &context.configuration(), &found) {
             Resolution::Needs(reference) => {
                 let object = context.get_referenced(&reference).await?;
                 found.insert(reference, object);

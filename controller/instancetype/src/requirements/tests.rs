@@ -72,8 +72,9 @@ fn memory_is_compared_as_quantities(#[case] domain: Value, #[case] met: bool) {
 #[rstest]
 #[case::equal(json!("arm64"), true)]
 #[case::another(json!("amd64"), false)]
-#[case::absent(Value::Null, false)]
-fn the_architecture_must_be_equal(#[case] architecture: Value, #[case] met: bool) {
+#[case::absent(Value::Null, true)]
+#[case::empty(json!(""), true)]
+fn the_architecture_must_be_equal_if_the_machine_has_one(#[case] architecture: Value, #[case] met: bool) {
     let expected: &[&str] = if met { &[] } else { &["architecture"] };
     let preferences = json!({"requirements": {"architecture": "arm64"}});
     assert_eq!(fields(json!({ "architecture": architecture }), preferences), expected);

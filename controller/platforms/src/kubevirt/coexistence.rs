@@ -3,6 +3,8 @@
 //! Two controllers on one pool would delete each other's machines. KubeVirt has one switch, a flag of virt-controller
 //! for the whole cluster.
 
+use crate::{Configuration, DefaultInterface};
+
 use super::objects::InstallationObject;
 
 /// The flag of virt-controller with the number of its pool workers.
@@ -51,21 +53,40 @@ fn blocker(installation: &InstallationObject) -> Option<String> {
     (phase != "Deployed").then(|| format!("{name} is in phase {phase:?} and not yet \"Deployed\""))
 }
 
+/// What all KubeVirt objects of the cluster configure.
+pub fn configuration(installations: &[InstallationObject]) -> Configuration {
+    Configuration {
+        updates_live: live_updates(installations),
+        expands_references: expands_references(installations),
+        interface: default_interface(installations),
+    }
+}
+
 /// Whether KubeVirt applies changes of sockets, memory and placement to running machines.
 ///
 /// Only an explicit setting counts, because the default depends on the version of KubeVirt.
-pub fn live_updates(installations: &[InstallationObject]) -> bool {
+fn live_updates(installations: &[InstallationObject]) -> bool {
     let is_live =
         |installation: &InstallationObject| installation.rollout_strategy.as_deref() == Some("LiveUpdate");
     !installations.is_empty() && installations.iter().all(is_live)
 }
 
 /// Whether KubeVirt writes instance types and preferences into machines, and deletes the copies that they name.
-pub fn expands_references(installations: &[InstallationObject]) -> bool {
+fn expands_references(installations: &[InstallationObject]) -> bool {
     let expands = |installation: &InstallationObject| {
         matches!(installation.reference_policy.as_deref(), Some("expand" | "expandAll"))
     };
     installations.iter().any(expands)
+}
+
+/// The interface that KubeVirt adds to a machine that lists none.
+fn default_interface(installations: &[InstallationObject]) -> DefaultInterface {
+    let interface = installations.iter().find_map(|installation| installation.default_interface.as_deref());
+    match interface {
+        None | Some("" | "bridge") => DefaultInterface::Bridge,
+        Some("masquerade") => DefaultInterface::Masquerade,
+        Some(_) => DefaultInterface::Other,
+    }
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use vmpool_instancetype::start::Settings;
 use vmpool_instancetype::stash;
 
 use super::keys::{API_VERSION, MACHINE_KIND, owner};
-use crate::{Existing, Found, Resolution};
+use crate::{DefaultInterface, Existing, Found, Resolution};
 use policy::Policy;
 use resolve::EXPANDED;
 pub use resolve::Problem;
@@ -35,7 +35,7 @@ pub(super) use resolve::{
 pub const FIELD: &str = "vmpoolPins";
 
 /// The field of the spec of a pool that contains the template of its machines.
-const TEMPLATE: &str = "virtualMachineTemplate";
+pub(super) const TEMPLATE: &str = "virtualMachineTemplate";
 
 /// The labels that only pins have. An instance type that KubeVirt captured lacks the second one.
 pub const LABELS: &str = "instancetype.kubevirt.io/object-kind,vmpool.dev/pool-uid";
@@ -77,9 +77,15 @@ pub fn write_out(spec: &mut Value) -> bool {
     is_pinned
 }
 
-/// The spec of a pool with the pins of its template.
-pub fn resolve(pool: &ObjectId, namespace: &str, spec: &Value, found: &Found) -> Resolution {
-    match resolve::pins(pool, namespace, (&spec[TEMPLATE], Policy::of(spec)), found) {
+/// The spec of a pool with the pins of its template. `interface` is the one that KubeVirt adds to a machine that lists none.
+pub fn resolve(
+    pool: &ObjectId,
+    namespace: &str,
+    (spec, interface): (&Value, DefaultInterface),
+    found: &Found,
+) -> Resolution {
+    let template = resolve::Template { content: &spec[TEMPLATE], policy: Policy::of(spec), interface };
+    match resolve::pins(pool, namespace, &template, found) {
         Ok(pins) => {
             let mut spec = spec.clone();
             spec[FIELD] = pins;
@@ -100,9 +106,9 @@ pub fn inherit(spec: &Value, stored: &Value) -> Option<Value> {
     Some(spec)
 }
 
-/// Whether the content of a revision has a copy for the template in the spec of a pool.
-pub fn is_pinned(spec: &Value, content: &Value, family: Family) -> bool {
-    content[TEMPLATE] == spec[TEMPLATE] && copied(content, family).is_object()
+/// Whether the content of a revision has a copy of the object that its template names.
+pub fn has_copy(content: &Value, family: Family) -> bool {
+    copied(content, family).is_object()
 }
 
 /// The ControllerRevisions in the content of a revision.

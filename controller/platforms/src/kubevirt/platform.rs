@@ -25,9 +25,9 @@ use super::release::{self, Target};
 use super::restart::{self, Restart};
 use super::{facts, keys, pins, publish, revision, storage, template, update};
 use crate::{
-    ApiObject, Copied, Existing, Finalizers, Found, Instances, NoDisks, OtherController, PatchBody, Pins,
-    Platform, Resolution, RestartRequest, Revisions, SourceVisitor, StatusFields, Storage, VolumeUse,
-    controller_of,
+    ApiObject, Configuration, Copied, Existing, Finalizers, Found, Instances, NoDisks, OtherController,
+    PatchBody, Pins, Platform, Resolution, RestartRequest, Revisions, SourceVisitor, StatusFields, Storage,
+    VolumeUse, controller_of,
 };
 
 /// The field of the spec of a pool that contains the template of its machines.
@@ -180,9 +180,9 @@ impl Pins<PoolObject, MachineObject> for KubeVirt {
     fn write_out(spec: &mut Value) -> bool {
         pins::write_out(spec)
     }
-    fn resolve(pool: &PoolObject, spec: &Value, found: &Found) -> Resolution {
+    fn resolve(pool: &PoolObject, spec: &Value, configuration: &Configuration, found: &Found) -> Resolution {
         let namespace = pool.metadata.namespace.as_deref().unwrap_or_default();
-        pins::resolve(&facts::id(&pool.metadata), namespace, spec, found)
+        pins::resolve(&facts::id(&pool.metadata), namespace, (spec, configuration.interface), found)
     }
     fn inherit(spec: &Value, stored: &Value) -> Option<Value> {
         pins::inherit(spec, stored)
@@ -247,11 +247,8 @@ impl OtherController for KubeVirt {
             PoolLoop::MayRun(why) => Some(why),
         }
     }
-    fn expands_references(installations: &[InstallationObject]) -> bool {
-        coexistence::expands_references(installations)
-    }
-    fn updates_live(installations: &[InstallationObject]) -> bool {
-        coexistence::live_updates(installations)
+    fn configuration(installations: &[InstallationObject]) -> Configuration {
+        coexistence::configuration(installations)
     }
 }
 

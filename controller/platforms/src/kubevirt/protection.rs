@@ -13,7 +13,7 @@ use vmpool_instancetype::model::{Matcher, Object};
 use vmpool_instancetype::protection::{User, awaits_stash, blocks};
 use vmpool_instancetype::status_ref::{self, Record, StatusRef};
 
-use super::pins;
+use super::{pins, template};
 pub use vmpool_instancetype::model::Kind;
 
 /// The finalizer.
@@ -147,7 +147,8 @@ impl Protected {
 
     /// Whether the content of a revision of a pool has a copy for the template that the pool has now, which names the object.
     pub fn is_pinned(&self, pool: &Value, content: &Value) -> bool {
-        pins::is_pinned(&pool["spec"], content, self.0.kind.family())
+        let template = |spec: &Value| template::canonical(&spec[pins::TEMPLATE]);
+        pins::has_copy(content, self.0.kind.family()) && template(content) == template(&pool["spec"])
     }
 
     /// An object that cannot be read may be corrected, so it counts.

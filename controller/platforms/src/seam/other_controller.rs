@@ -13,17 +13,35 @@ pub trait OtherController: Send + Sync + 'static {
     /// Why the other controller may reconcile pools, and what to change; `None` if it does not.
     fn blocker(installations: &[Self::Installation]) -> Option<String>;
 
+    /// What the installations configure.
+    fn configuration(_: &[Self::Installation]) -> Configuration {
+        Configuration::default()
+    }
+}
+
+/// The configuration of a platform, as far as its pools depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Configuration {
     /// Whether the platform applies changed [live parts](vmpool_engine::revision::LiveParts) of a template to running
     /// instances.
-    fn updates_live(_: &[Self::Installation]) -> bool {
-        false
-    }
-
+    pub updates_live: bool,
     /// Whether the platform replaces the references of machines to copies of objects by the contents of these, so that
     /// machines cannot share a copy.
-    fn expands_references(_: &[Self::Installation]) -> bool {
-        false
-    }
+    pub expands_references: bool,
+    /// The interface that the platform adds to a machine that lists none.
+    pub interface: DefaultInterface,
+}
+
+/// How the interface that a platform adds is connected to the network of the pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DefaultInterface {
+    /// By a bridge.
+    #[default]
+    Bridge,
+    /// By network address translation.
+    Masquerade,
+    /// In a way that vmpool does not know.
+    Other,
 }
 
 /// For platforms where the switch between the controllers is not visible in the cluster.

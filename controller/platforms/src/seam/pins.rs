@@ -8,7 +8,7 @@ use serde_json::Value;
 use vmpool_engine::model::{PinReport, References, Unresolved};
 use vmpool_engine::{ObjectId, Uid};
 
-use super::ApiObject;
+use super::{ApiObject, Configuration};
 
 /// A stored object that a template refers to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,7 +92,7 @@ pub trait Pins<Pool, Machine>: Send + Sync + 'static {
     fn write_out(template: &mut Value) -> bool;
 
     /// Resolves the references of a template. The controller reads what is needed and calls the function again.
-    fn resolve(pool: &Pool, template: &Value, found: &Found) -> Resolution;
+    fn resolve(pool: &Pool, template: &Value, configuration: &Configuration, found: &Found) -> Resolution;
 
     /// The template with the copies that `stored`, the content of a stored revision with the same template, contains; `None` if
     /// that contains none.
@@ -145,7 +145,7 @@ impl<Pool, Machine> Pins<Pool, Machine> for NoPins {
     fn write_out(_: &mut Value) -> bool {
         false
     }
-    fn resolve(_: &Pool, template: &Value, _: &Found) -> Resolution {
+    fn resolve(_: &Pool, template: &Value, _: &Configuration, _: &Found) -> Resolution {
         Resolution::Resolved(template.clone())
     }
     fn inherit(_: &Value, _: &Value) -> Option<Value> {

@@ -73,3 +73,15 @@ fn references_are_expanded_if_the_policy_of_the_cluster_says_so(
     assert_eq!(expands_references(&[installation(&json!({})), installation(&edit)]), expected);
     assert!(!expands_references(&[]));
 }
+
+#[rstest]
+#[case::the_default(json!(null), DefaultInterface::Bridge)]
+#[case::empty(json!(""), DefaultInterface::Bridge)]
+#[case::a_bridge(json!("bridge"), DefaultInterface::Bridge)]
+#[case::masquerade(json!("masquerade"), DefaultInterface::Masquerade)]
+#[case::another(json!("slirp"), DefaultInterface::Other)]
+fn the_default_interface_is_that_of_the_cluster(#[case] word: Value, #[case] expected: DefaultInterface) {
+    let edit = json!({ "spec": { "configuration": { "network": { "defaultNetworkInterface": word } } } });
+    assert_eq!(configuration(&[installation(&edit)]).interface, expected);
+    assert_eq!(configuration(&[]), Configuration::default());
+}

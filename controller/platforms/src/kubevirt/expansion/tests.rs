@@ -3,6 +3,7 @@ use serde_json::json;
 
 use super::super::fixtures;
 use super::*;
+use crate::DefaultInterface;
 
 const NAMESPACE: &str = "studio";
 const TYPES: &str =
@@ -142,7 +143,7 @@ fn herd() -> (Value, Vec<(String, Value)>) {
     let pinned = {
         let mut found = Found::new();
         loop {
-            match pins::resolve(&id, NAMESPACE, &pool_spec("one"), &found) {
+            match pins::resolve(&id, NAMESPACE, (&pool_spec("one"), DefaultInterface::default()), &found) {
                 crate::Resolution::Needs(reference) => {
                     found.insert(reference, Some(types[0].1.clone()));
                 }

@@ -21,6 +21,8 @@ pub struct InstallationObject {
     pub(in super::super) rollout_strategy: Option<String>,
     /// `spec.configuration.instancetype.referencePolicy`.
     pub(in super::super) reference_policy: Option<String>,
+    /// `spec.configuration.network.defaultNetworkInterface`.
+    pub(in super::super) default_interface: Option<String>,
     pub(in super::super) phase: String,
     pub(in super::super) observed_generation: Option<i64>,
 }
@@ -65,6 +67,15 @@ struct Configuration {
     vm_rollout_strategy: Option<String>,
     #[serde(deserialize_with = "lenient")]
     instancetype: ReferenceSettings,
+    #[serde(deserialize_with = "lenient")]
+    network: NetworkSettings,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NetworkSettings {
+    #[serde(deserialize_with = "lenient")]
+    default_network_interface: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -91,6 +102,7 @@ impl From<Wire> for InstallationObject {
             controller_flags: spec.customize_components.flags.controller,
             rollout_strategy: spec.configuration.vm_rollout_strategy,
             reference_policy: spec.configuration.instancetype.reference_policy,
+            default_interface: spec.configuration.network.default_network_interface,
             phase: status.phase,
             observed_generation: status.observed_generation,
         }

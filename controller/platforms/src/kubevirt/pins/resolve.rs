@@ -8,14 +8,14 @@ use vmpool_instancetype::expand::{self, ExpandError};
 use vmpool_instancetype::fields::{Cause, CauseReason, Location};
 use vmpool_instancetype::inference::{self, Inferred, Lookup, Source, Step};
 use vmpool_instancetype::model::{Family, GROUP, Matcher, Object, Types, VERSION};
-use vmpool_instancetype::start::Settings;
+use vmpool_instancetype::start::{Binding, Settings};
 use vmpool_instancetype::stash::{self, Acceptance, Owner, Stash, Wanted};
 use vmpool_instancetype::status_ref::{self, StatusRef};
 use vmpool_instancetype::validation;
 
 use super::super::keys::POOL_KIND;
 use super::policy::Policy;
-use crate::{Found, Reference};
+use crate::{DefaultInterface, Found, Reference};
 
 /// The field of the pins with the spec of machines in which instance type and preference are written out.
 pub(super) const EXPANDED: &str = "expanded";
@@ -140,11 +140,19 @@ pub(in super::super) fn refused(error: &ExpandError, location: Location) -> Prob
     Problem { reason, message: error.to_string(), causes: error.causes(location) }
 }
 
+/// A machine template to resolve.
+pub(super) struct Template<'a> {
+    pub(super) content: &'a Value,
+    pub(super) policy: Policy,
+    /// The interface that KubeVirt adds to a machine that lists none.
+    pub(super) interface: DefaultInterface,
+}
+
 /// The pins of a machine template.
 pub(super) fn pins(
     pool: &ObjectId,
     namespace: &str,
-    (template, policy): (&Value, Policy),
+    &Template { content: template, policy, interface }: &Template<'_>,
     found: &Found,
 ) -> Result<Value, Open> {
     let scope = Scope { namespace, location: Location::Pool };
@@ -170,16 +178,30 @@ pub(super) fn pins(
         }
         pins.insert(family.field().to_owned(), pin);
     }
-    let settings = Settings::default();
     let checked = match policy {
-        Policy::Expand => expand::expand(&machine, &types, &settings, Location::Pool).map(Some),
+        Policy::Expand => {
+            let settings = Settings { interface: preferred(interface, &types), defaults: None };
+            expand::expand(&machine, &types, &settings, Location::Pool).map(Some)
+        }
         Policy::Pin | Policy::PerMember => {
-            expand::check(&machine, &types, &settings, Location::Pool).map(|_| None)
+            expand::check(&machine, &types, &Settings::default(), Location::Pool).map(|_| None)
         }
     };
     let expanded = checked.map_err(|error| Open::Unresolved(refused(&error, Location::Pool)))?;
     pins.extend(expanded.map(|mut machine| (EXPANDED.to_owned(), machine["spec"].take())));
     Ok(pins.into())
+}
+
+/// The default interface, if the preference changes it. KubeVirt adds it when a machine starts, and a machine in which the
+/// preference is written out names no preference then.
+fn preferred(interface: DefaultInterface, types: &Types) -> Option<Binding> {
+    let model = types.preference_spec()?.devices.as_ref()?.interface_model.as_deref()?;
+    match interface {
+        _ if model.is_empty() => None,
+        DefaultInterface::Bridge => Some(Binding::Bridge),
+        DefaultInterface::Masquerade => Some(Binding::Masquerade),
+        DefaultInterface::Other => None,
+    }
 }
 
 fn cause(scope: Scope<'_>, family: Family, field: &str, message: String) -> Cause {

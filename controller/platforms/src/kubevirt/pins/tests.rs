@@ -39,9 +39,17 @@ fn preference(spec: &Value) -> Value {
 
 /// Resolves with a cluster that has these objects, by their paths. Returns the paths that were read, too.
 fn resolve_with(spec: &Value, cluster: &[(&str, Value)]) -> (Resolution, Vec<String>) {
+    resolve_where(DefaultInterface::default(), spec, cluster)
+}
+
+fn resolve_where(
+    interface: DefaultInterface,
+    spec: &Value,
+    cluster: &[(&str, Value)],
+) -> (Resolution, Vec<String>) {
     let (mut found, mut read) = (Found::new(), Vec::new());
     loop {
-        match resolve(&pool(), NAMESPACE, spec, &found) {
+        match resolve(&pool(), NAMESPACE, (spec, interface), &found) {
             Resolution::Needs(reference) => {
                 let path = format!("{}/{}", reference.collection, reference.name);
                 let object =
@@ -317,6 +325,26 @@ fn the_policy_expand_writes_type_and_preference_into_machines_and_stores_no_copi
     assert_eq!(domain["devices"]["inputs"][0]["bus"], "virtio");
     assert_eq!(domain["devices"].get("interfaces"), None, "general defaults are KubeVirt's");
     assert_eq!(content[TEMPLATE], both()[TEMPLATE], "the template itself stays as the user wrote it");
+}
+
+/// KubeVirt adds the default interface to a machine that starts, before it applies the preference. A machine in which the
+/// preference is written out has none then.
+#[rstest]
+#[case::by_a_bridge(DefaultInterface::Bridge, json!([{ "name": "default", "bridge": {}, "model": "e1000e" }]))]
+#[case::by_masquerade(DefaultInterface::Masquerade, json!([{ "name": "default", "masquerade": {}, "model": "e1000e" }]))]
+#[case::in_an_unknown_way(DefaultInterface::Other, Value::Null)]
+fn the_policy_expand_writes_out_a_default_interface_that_the_preference_changes(
+    #[case] interface: DefaultInterface,
+    #[case] expected: Value,
+) {
+    let spec = with_policy("Expand");
+    let preference = preference(&json!({ "devices": { "preferredInterfaceModel": "e1000e" } }));
+    let cluster = [(SMALL, instancetype(3, "2Gi")), (LINUX, preference)];
+    let (Resolution::Resolved(content), _) = resolve_where(interface, &spec, &cluster) else { panic!() };
+    let machine = machine(&content);
+    assert_eq!(machine["template"]["spec"]["domain"]["devices"]["interfaces"], expected);
+    let networks = if expected.is_null() { Value::Null } else { json!([{ "name": "default", "pod": {} }]) };
+    assert_eq!(machine["template"]["spec"]["networks"], networks);
 }
 
 #[test]

@@ -96,6 +96,9 @@ fn a_pool_needs_the_object_until_its_template_is_pinned() {
         |uid: &str| json!({ "virtualMachineTemplate": template, "vmpoolPins": pin(uid), "replicas": 3 });
     assert!(protected.is_pinned(&pool, &content("u1")));
     assert!(protected.is_pinned(&pool, &content("u0")), "the template continues to use the former object");
+    let mut respelled = pool.clone();
+    respelled["spec"]["virtualMachineTemplate"]["metadata"] = json!({ "labels": {} });
+    assert!(protected.is_pinned(&respelled, &content("u1")), "the template is the same in another spelling");
     assert!(!protected.is_pinned(&pool, &json!({ "virtualMachineTemplate": template })));
     let mut other = content("u1");
     other["virtualMachineTemplate"]["spec"]["template"]["spec"]["subdomain"] = json!("other");
