@@ -106,7 +106,7 @@ fn creations() -> Vec<Attack> {
         create("another port", json!({ "url": "https://mirror.example:8443/public/a" }), "rule V4"),
         create("another scheme", json!({ "url": "http://mirror.example/public/a" }), "rule V4"),
         create(
-            "the way out of the permitted path",
+            "a path that leaves the permitted one",
             json!({ "url": "https://mirror.example/public/../private/a" }),
             "rule V1",
         ),
@@ -133,7 +133,7 @@ fn changes() -> Vec<Attack> {
     vec![
         ("reading an image", MALLORY, Method::GET, format!("{IMAGES}/debian"), Value::Null, "forbidden"),
         (
-            "creating an image next door",
+            "creating an image in another namespace",
             MALLORY,
             Method::POST,
             IMAGES.to_owned(),

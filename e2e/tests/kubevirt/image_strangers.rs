@@ -124,7 +124,7 @@ fn attacks() -> Vec<(&'static str, Value)> {
         ("a wrapper of an image", wrapper("reader", "debian")),
         ("a wrapper of an absent image", wrapper("prober", "absent")),
         ("a wrapper with a forged status", forged),
-        ("a wrapper that creates an image next door", creating("planter", "planted", &blank)),
+        ("a wrapper that creates an image in another namespace", creating("planter", "planted", &blank)),
         ("a wrapper that sends a Secret of the owner away", creating("thief", "stolen", &secret)),
         ("a wrapper that lets the importer fetch metadata", creating("fetcher", "metadata", &local)),
         ("a machine of the DataSource", machine("by-source", &data_source())),
