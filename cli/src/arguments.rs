@@ -63,9 +63,9 @@ pub(crate) enum Command {
     Rollback(RollbackArguments),
     /// Restart machines, as many at a time as the disruption budget allows
     Restart(RestartArguments),
-    /// Protect machines from scale-downs and restarts for a duration
+    /// Protect machines from scale-downs, autohealing and restarts for a duration
     Protect(ProtectArguments),
-    /// End the protection of machines
+    /// End the protection of machines that are not claimed
     Unprotect(UnprotectArguments),
     /// Claim a free machine for one job or user, or renew a claim
     Claim(ClaimArguments),
@@ -164,7 +164,7 @@ pub(crate) struct RollbackArguments {
     /// Name or number of the revision. The default is the last one with another template
     #[arg(long, value_name = "REVISION")]
     pub(crate) to_revision: Option<String>,
-    /// Change nothing
+    /// Show which revision would be written, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -177,7 +177,7 @@ pub(crate) struct RestartArguments {
     /// Names of the machines. The default is all unprotected machines that need a restart
     #[arg(value_name = "MACHINE", add = ArgValueCandidates::new(machines))]
     pub(crate) machines: Vec<String>,
-    /// Change nothing
+    /// List the machines that would restart, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// How long to wait for all machines, in seconds
@@ -237,7 +237,7 @@ pub(crate) struct ClaimArguments {
     /// Only renew a claim, and never take another machine
     #[arg(long)]
     pub(crate) renew: bool,
-    /// Claim nothing
+    /// Validate the request, and claim nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -258,7 +258,7 @@ pub(crate) struct ReleaseArguments {
     /// What happens to the machine
     #[arg(long, value_enum)]
     pub(crate) then: Then,
-    /// Release nothing
+    /// Validate the request, and release nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
