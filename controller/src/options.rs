@@ -36,9 +36,10 @@ pub struct Options {
     )]
     pub platforms: Vec<PlatformName>,
 
-    /// Remove the finalizers of vmpool from all pools and machines of the platforms, and from all disk images if the feature gate
-    /// DiskImages is on, and exit. Takes the lease first, so that
-    /// running replicas stop, and none leads for two minutes. For use before vmpool is uninstalled.
+    /// Remove the finalizers of vmpool, and exit: from all pools and machines of the platforms, with the platform kubevirt
+    /// also from all instance types and preferences, and with the feature gate DiskImages from all disk images. The program
+    /// takes the lease first, so that running replicas stop. No replica leads for two minutes afterwards. For use before
+    /// vmpool is uninstalled.
     #[arg(long, env = "VMPOOL_REMOVE_FINALIZERS")]
     pub remove_finalizers: bool,
 
@@ -79,8 +80,8 @@ pub struct Options {
     #[arg(long, env = "VMPOOL_MAX_POOL_SERIES", default_value_t = 1000, value_name = "COUNT")]
     pub max_pool_series: usize,
 
-    /// Which program makes copies of instance types and preferences for machines that belong to no pool. Use Standalone only in
-    /// a cluster without a KubeVirt object.
+    /// Which program makes copies of instance types and preferences for machines that belong to no pool. With Coexist,
+    /// KubeVirt does. With Standalone, the controller does. Use Standalone only in a cluster without a KubeVirt object.
     #[arg(
         long,
         env = "VMPOOL_INSTANCETYPE_MODE",

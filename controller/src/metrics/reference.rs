@@ -14,17 +14,17 @@ const HEAD: &str = "\
 The controller, [the webhook](#the-webhook) and [the API server](#the-api-server-for-removals) serve `/metrics` on the
 port of their probes, in the OpenMetrics text format, which Prometheus supports. The first tables are those of the
 controller. [The metrics of the process](#the-process) exist in each program. A standby of the controller also serves
-its metrics; those that only a leader can know are 0. Counters start at zero with the process. If the leadership
-changes, they keep their values. [Operations](operations.md#metrics) describes the collection and the alerts.
+its metrics; those that only a leader can know are 0, or have no series. Counters start at zero with the process. If the
+leadership changes, they keep their values. [Operations](operations.md#metrics) describes the collection and the alerts.
 
 The metrics `vmpool_pool_*` have the labels `namespace`, `pool` and `platform`. Only the leader exports them, for the
 first 1,000 pools by namespace and name (`--max-pool-series`). All other pools are summed in one series, in which these
-labels are `(others)`; there, `vmpool_pool_blocked` is a number of pools. Prometheus adds the namespace of the controller as the
-label `namespace` and renames the label of the metric to `exported_namespace`, unless `honor_labels` is set. No other
-label depends on the contents of the cluster, so a controller has some hundreds of time series, and some for each
-of these pools.
+labels are `(others)`; there, `vmpool_pool_blocked` is a number of pools. Prometheus adds the namespace of the controller as
+the label `namespace`. It renames the label of the metric to `exported_namespace`, unless `honor_labels` is set.
 
-The metrics of [disk images](disk-images.md) have a series for each image. Only the leader exports them.
+The metrics of [disk images](disk-images.md) have series for each image, and those of wrappers for each namespace.
+`vmpool_instancetype_deletion_blocked` has one for each of the first 100 objects. Only the leader exports these. No other
+label depends on the contents of the cluster, so a controller has some hundreds of time series besides these.
 
 A histogram has the series `NAME_bucket`, `NAME_sum` and `NAME_count`.
 ";

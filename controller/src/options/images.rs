@@ -26,7 +26,8 @@ pub struct ImageArgs {
     #[arg(long, env = "VMPOOL_DISK_IMAGE_MAX_ATTEMPT_RESTARTS", default_value_t = 3, value_name = "COUNT")]
     pub disk_image_max_attempt_restarts: u32,
 
-    /// A third of the wait after the first failed attempt. Each further wait is three times as long.
+    /// A third of the wait after the first failed attempt. Each further wait is three times as long: with 1m, the
+    /// controller waits 3, 9 and 27 minutes, up to the longest wait.
     #[arg(long, env = "VMPOOL_DISK_IMAGE_BACKOFF_UNIT", default_value = "1m", value_name = "DURATION",
           value_parser = vmpool_runtime::duration::parse)]
     pub disk_image_backoff_unit: Duration,
@@ -46,7 +47,7 @@ pub struct ImageArgs {
           value_parser = vmpool_runtime::duration::parse)]
     pub disk_image_snapshot_timeout: Duration,
 
-    /// How long the snapshot of a ready image may be not ready before the controller takes a new one.
+    /// How long the snapshot of a ready image may be unready before the controller takes a new one.
     #[arg(long, env = "VMPOOL_DISK_IMAGE_SNAPSHOT_UNREADY_GRACE", default_value = "5m", value_name = "DURATION",
           value_parser = vmpool_runtime::duration::parse)]
     pub disk_image_snapshot_unready_grace: Duration,
