@@ -127,7 +127,7 @@ impl Metrics {
             ),
             checks: registry.register(
                 "vmpool_authorization_checks_total",
-                "questions",
+                "checks",
                 "Authorization checks, by the source of the decision",
                 Family::default(),
             ),

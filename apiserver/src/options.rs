@@ -14,7 +14,8 @@ const MIN_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 /// The maximum of `--request-timeout`. It leaves time to report the failure of a request before [`removal::DEADLINE`].
 const MAX_REQUEST_TIMEOUT: Duration = removal::DEADLINE.saturating_sub(Duration::from_secs(2));
 
-/// Serves targeted removal of machines from pools as an aggregated API of the cluster.
+/// Serves targeted removal, claims and releases of machines of pools as an aggregated API of the cluster; for KubeVirt also
+/// machines and pools with instance type and preference written out.
 ///
 /// Every replica handles requests. Run at least two replicas: while none is available, the cluster cannot delete any
 /// namespace. Each flag can also be set by the environment variable beside it.

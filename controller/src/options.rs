@@ -14,7 +14,7 @@ use crate::settings::Settings;
 /// Controller for pools of identical virtual machines: creates, updates and deletes machines and their disks until each
 /// pool matches its spec.
 ///
-/// Run two replicas: one leads, and the other takes over when the lease ends. Each flag can also be set by the
+/// Run two replicas: one leads, and the other replaces it when the lease ends. Each flag can also be set by the
 /// environment variable shown with it.
 #[derive(Debug, Parser)]
 // If a flag is repeated, the last one counts, so that users of the chart can override flags.

@@ -12,7 +12,7 @@ use vmpool_runtime::certificates::{ServingArgs, ServingArgsError, ServingConfig}
 
 use crate::callers::Callers;
 
-/// Validates creates, updates and scaling of pools for the API server, and refuses invalid changes.
+/// Validates pools, disk images, and instance types for the API server, and rejects invalid changes.
 ///
 /// Run at least two replicas. They share only the certificate and give the same responses. Each flag can also be set by the
 /// environment variable beside it.

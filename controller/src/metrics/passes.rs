@@ -33,7 +33,7 @@ impl QueueMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
         let adds: Family<WakeLabels, Counter> = registry.register(
             "vmpool_workqueue_adds_total",
-            "wake-ups",
+            "wakeups",
             "Wakeups of pools by events. Wakeups of a pool that was already due were merged into one pass",
             each(WakeOutcome::ALL.iter().map(|&outcome| WakeLabels { outcome })),
         );

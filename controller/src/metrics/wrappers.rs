@@ -91,7 +91,7 @@ impl WrapperMetrics {
             waiting: registry.register(
                 "vmpool_wrapper_waiting_since_timestamp_seconds",
                 "seconds",
-                "Since when the image is ready of the wrapper that has waited longest for its first machine, in Unix time; no series without such a wrapper",
+                "When the image became ready for the wrapper that has waited longest for its first machine, in Unix time; no series without such a wrapper",
                 Family::default(),
             ),
             mismatch: registry.register(
