@@ -188,14 +188,21 @@ async fn publish<P: Platform>(
     unwritten.into_iter().chain(availability.first_end).min()
 }
 
-/// The pool with the last written status, if `pool` is older than that write, and with the reason why its template cannot be
-/// used. Without the former, the status would be written again.
+/// The pool with the last written status, if `pool` is older than that write, with the reason why its template cannot be
+/// used, and with the copies of a revision that this pass has stored. Without the first, the status would be written again, and
+/// without the last, the next pass would write it once more.
 fn as_published<P: Platform>(pool: &PoolEntry<P>, state: &PoolMemory) -> Option<PoolEntry<P>> {
     let unseen = state.last_status.as_ref().filter(|last| version(&*pool.object) < last.version);
-    if unseen.is_none() && state.unresolved.is_none() {
+    let current = &pool.facts.revision;
+    let used_copies = state.revisions.as_ref().map(|revisions| revisions.used_copies(current));
+    let used_copies = used_copies.filter(|used| *used != current.used_copies);
+    if unseen.is_none() && state.unresolved.is_none() && used_copies.is_none() {
         return None;
     }
     let mut facts = Pool { unresolved: state.unresolved.clone(), ..pool.facts.clone() };
+    if let Some(used_copies) = used_copies {
+        facts.revision.used_copies = used_copies;
+    }
     if let Some(last) = unseen {
         facts.published = last.became.clone();
     }

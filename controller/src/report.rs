@@ -8,7 +8,7 @@ use std::time::Duration;
 use kube::api::Patch;
 use serde_json::{Value, json};
 use vmpool_engine::condition::{Condition, INVALID_SETTINGS, TEMPLATE_RESOLVED};
-use vmpool_engine::status::{Detached, Problem};
+use vmpool_engine::status::{Detached, Problem, Summary};
 use vmpool_engine::{Pool, Status, Uid};
 use vmpool_platforms::{Platform, StatusFields, Wording};
 
@@ -66,7 +66,7 @@ pub(crate) async fn report<P: Platform>(
     state.status_attempt = Some(uptime);
     match publish(context, pool, body).await {
         Ok(entry) => {
-            if entry.facts.published.summary != wanted.summary {
+            if is_pruned(entry.facts.published.summary.as_ref(), wanted.summary.as_ref()) {
                 context.status_is_pruned.store(true, Ordering::Relaxed);
             }
             let transitions =
@@ -84,6 +84,14 @@ pub(crate) async fn report<P: Platform>(
             Some(context.settings.status_interval)
         }
     }
+}
+
+/// Whether the API server stores no fields of vmpool. A definition of an earlier version of vmpool drops only the copies: the
+/// other fields are still written.
+fn is_pruned(stored: Option<&Summary>, wanted: Option<&Summary>) -> bool {
+    let without_copies =
+        |summary: Option<&Summary>| Some(Summary { used_copies: Arc::default(), ..summary?.clone() });
+    without_copies(stored) != without_copies(wanted)
 }
 
 async fn publish<P: Platform>(

@@ -121,6 +121,7 @@ pub(crate) async fn resolve<P: Platform>(
         let copied = of_template.into_iter().find(|copied| !copied.is_empty());
         current.pins_outdated = copied.and_then(|copied| context.sources.outdated::<P>(copied));
         current.references = revisions.references();
+        current.used_copies = revisions.used_copies(&current);
         current.unused_copies = unused_copies(context, pool, revisions);
         current.copies_lost = !is_pinned && users.any(|id| revisions.lost_copies(id));
         // What is stored again with the current template is restored with it.

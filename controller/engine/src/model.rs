@@ -14,5 +14,5 @@ pub(crate) use pool::Transition;
 pub use pool::{
     Autohealing, Budget, CurrentRevision, DiskTemplate, Finalizer, Lifetime, Membership, Naming, ParsedPool,
     PinReport, Pool, Preservation, Published, RequestedRevision, Restarts, Rollout, ScaleDownPolicy,
-    Selection, StatusScope, StorageTemplate, Summary, Unresolved,
+    Selection, StatusScope, StorageTemplate, Summary, Unresolved, UsedCopy,
 };

@@ -61,6 +61,7 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
         restart_pending: counts.restart_pending,
         healed: observed.memory.healed_machines(),
         revision: pool.revision.id.clone(),
+        used_copies: pool.revision.used_copies.clone(),
     };
 
     let blocked = Blocked::of(observed);

@@ -1,5 +1,7 @@
 //! The documented health script of Argo CD, on statuses as the platforms write them.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use mlua::{Lua, LuaSerdeExt as _};
 use rstest::rstest;
@@ -30,6 +32,7 @@ fn pool<P: Platform>(conditions: Vec<Condition>, observed: i64) -> Value {
         restart_pending: 0,
         healed: 0,
         revision: "r".into(),
+        used_copies: Arc::default(),
     };
     object["status"] =
         P::status(&stored, &Status { summary, conditions, activity: Vec::new() }, StatusFields::All);

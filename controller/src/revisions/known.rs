@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use vmpool_engine::model::References;
+use vmpool_engine::model::{CurrentRevision, References, UsedCopy};
 use vmpool_engine::revision::{Fingerprint, History, Resolved, RevisionId};
 use vmpool_engine::{ObjectId, Uid, ledger};
 use vmpool_platforms::{Copied, Platform, Revisions as _, Text};
@@ -37,6 +37,8 @@ pub(crate) struct Revisions {
     copies: HashMap<RevisionId, Vec<Arc<str>>>,
     /// What the machines of each of them refer to, if it contains copies.
     references: HashMap<RevisionId, References>,
+    /// The copies that the machines of each of them use.
+    used_copies: HashMap<RevisionId, Arc<[UsedCopy]>>,
     /// The objects of which each of them contains copies.
     copied: HashMap<RevisionId, Vec<Copied>>,
     copies_shown: HashSet<Arc<str>>,
@@ -68,6 +70,7 @@ impl Revisions {
                 }
                 self.copies.insert(entry.stored.id.clone(), entry.copies);
                 self.copied.insert(entry.stored.id.clone(), entry.copied);
+                self.used_copies.insert(entry.stored.id.clone(), entry.used_copies);
                 if let Some(references) = entry.references {
                     self.references.insert(entry.stored.id.clone(), references);
                 }
@@ -83,6 +86,7 @@ impl Revisions {
                 self.copies.remove(&id);
                 self.references.remove(&id);
                 self.copied.remove(&id);
+                self.used_copies.remove(&id);
                 self.history.remove(&id);
             }
         }
@@ -140,6 +144,13 @@ impl Revisions {
     /// The objects of which this revision contains copies.
     pub(super) fn copied(&self, id: &RevisionId) -> &[Copied] {
         self.copied.get(id).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The copies that machines of the current revision use. A later revision with the same template has the same ones.
+    pub(crate) fn used_copies(&self, current: &CurrentRevision) -> Arc<[UsedCopy]> {
+        let of_template = std::iter::once(&current.id).chain(current.same_template.iter().rev());
+        let mut used = of_template.filter_map(|id| self.used_copies.get(id));
+        used.find(|used| !used.is_empty()).cloned().unwrap_or_default()
     }
 
     /// The copies that only the pool owns, among `owned`, and that no revision and no machine refers to.

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;
 use vmpool_engine::limits;
-use vmpool_engine::model::References;
+use vmpool_engine::model::{References, UsedCopy};
 use vmpool_engine::revision::{Fingerprint, StoredRevision};
 use vmpool_engine::{ObjectId, Uid};
 use vmpool_platforms::{Copied, Pins, Platform, Revisions, Text, controller_of, slim_metadata};
@@ -80,6 +80,8 @@ pub(crate) struct RevisionEntry {
     pub(crate) copies: Vec<Arc<str>>,
     /// What its machines refer to, if its content contains copies.
     pub(crate) references: Option<References>,
+    /// The copies that its machines use, for the status.
+    pub(crate) used_copies: Arc<[UsedCopy]>,
     /// The objects of which its content contains copies.
     pub(crate) copied: Vec<Copied>,
 }
@@ -107,6 +109,7 @@ impl RevisionEntry {
             object: ObjectId::new(name, metadata.uid.as_deref().unwrap_or_default()),
             copies,
             references: P::Pins::references(&data),
+            used_copies: P::Pins::used_copies(&data).into(),
             copied: P::Pins::copied(&data),
         })
     }

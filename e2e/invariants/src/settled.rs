@@ -93,6 +93,7 @@ fn errors_of_kubevirt(pool: &Object, members: &[&Object]) -> Vec<Violation> {
     if pool.condition("ReplicaPaused").is_some() != is_paused {
         errors.push(format!("paused is {is_paused}, but the condition ReplicaPaused differs"));
     }
+    errors.extend(other_copies(pool, members));
     if let Some(record) = pool.annotation(kubevirt::annotations::SCALE_IN_TARGETS) {
         errors.push(format!("the removal record is {record}, but should be absent"));
     }
@@ -100,6 +101,28 @@ fn errors_of_kubevirt(pool: &Object, members: &[&Object]) -> Vec<Violation> {
         .into_iter()
         .map(|error| Violation { invariant: "I8", what: format!("pool {}: {error}", pool.name()) })
         .collect()
+}
+
+/// Machines of the current revision that use other copies of instance type and preference than the status shows. A machine that a
+/// user changed has its own condition, and the definition of KubeVirt has no field for the current revision.
+fn other_copies(pool: &Object, members: &[&Object]) -> Vec<String> {
+    let current = pool.text("/status/currentRevision");
+    if current.is_empty() || pool.condition("MembersDrifted").is_some() {
+        return Vec::new();
+    }
+    let of_current = |member: &&&Object| member.label(kubevirt::labels::REVISION) == Some(current);
+    let mut errors = Vec::new();
+    for field in ["instancetype", "preference"] {
+        let shown = pool.text(&format!("/status/{field}Ref/controllerRevisionRef/name"));
+        for member in members.iter().filter(of_current) {
+            let used = member.text(&format!("/spec/{field}/revisionName"));
+            if used != shown {
+                let name = member.name();
+                errors.push(format!("status.{field}Ref shows {shown:?}, but machine {name} uses {used:?}"));
+            }
+        }
+    }
+    errors
 }
 
 /// Writes of the controller although nothing had changed, without leases and events.
@@ -134,3 +157,6 @@ fn status_text(holds: bool) -> String {
 fn count(value: &Value) -> usize {
     value.as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

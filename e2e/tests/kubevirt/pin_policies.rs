@@ -68,6 +68,8 @@ fn with_the_policy_expand_machines_contain_their_instance_type() {
             ensure!(domain["devices"]["inputs"][0]["bus"] == "virtio", "{machine}");
         }
         ensure!(world.count("create controllerrevisions")? == 1, "only the revision: {:#?}", world.writes()?);
+        let pool = world.until_status("p", 2).await?;
+        ensure!(pool["status"].get("instancetypeRef").is_none(), "there is no copy: {pool}");
         world.is_settled().await?;
 
         // When the type changes, then the pool says so, and new machines are like the others.

@@ -49,6 +49,40 @@ async fn copy(world: &World<'_>, machine: &Value) -> Result<Value> {
     world.place.ask(Method::GET, &path, &Value::Null).await
 }
 
+/// Checks that the status of a pool shows the copies that a machine uses.
+pub(crate) fn shows_copies(pool: &Value, machine: &Value) -> Result<()> {
+    for (field, kind) in
+        [("instancetype", "VirtualMachineInstancetype"), ("preference", "virtualmachinepreference")]
+    {
+        let (shown, used) = (&pool["status"][format!("{field}Ref")], &machine["spec"][field]);
+        let expected = json!({
+            "name": used["name"], "kind": kind, "controllerRevisionRef": { "name": used["revisionName"] },
+        });
+        ensure!(*shown == expected, "{field}: {shown} instead of {expected}");
+    }
+    Ok(())
+}
+
+/// Checks that each written status with machines has the copies, so that they cost no status of their own.
+fn statuses_show_copies(world: &World<'_>) -> Result<()> {
+    let written = world.writes()?;
+    let statuses = written.iter().filter(|write| {
+        write.resource == "virtualmachinepools" && write.subresource == "status" && write.code < 300
+    });
+    let mut found = 0;
+    for status in statuses {
+        let value =
+            status.body.as_array().and_then(|operations| operations.last()).map(|last| &last["value"]);
+        let value = value.unwrap_or(&Value::Null);
+        if value["replicas"].as_u64().is_some_and(|replicas| replicas > 0) {
+            ensure!(value["instancetypeRef"].is_object() && value["preferenceRef"].is_object(), "{value}");
+            found += 1;
+        }
+    }
+    ensure!(found > 0, "the audit log has the bodies of statuses");
+    Ok(())
+}
+
 #[test]
 fn all_machines_of_a_revision_use_one_copy_of_their_instance_type() {
     with_world("kubevirt-pins", async |world| {
@@ -76,6 +110,9 @@ fn all_machines_of_a_revision_use_one_copy_of_their_instance_type() {
         let pinned = machines["p-0"]["spec"]["instancetype"].clone();
         ensure!(text(&pinned, "/revisionName").starts_with("p-small-v1beta1-"), "{pinned}");
         ensure!(machines["p-1"]["spec"]["instancetype"] == pinned, "{machines:#?}");
+        // The status shows them, and never showed the machines of the revision without their copies.
+        shows_copies(&pool, &machines["p-0"])?;
+        statuses_show_copies(&world)?;
         ensure!(text(&machines["p-0"], "/spec/preference/revisionName").starts_with("p-linux-v1beta1-"));
         let stored = copy(&world, &machines["p-0"]).await?;
         ensure!(text(&stored, "/data/spec/memory/guest") == "2048Mi", "the spelling stays: {stored}");
@@ -140,6 +177,7 @@ fn all_machines_of_a_revision_use_one_copy_of_their_instance_type() {
             .await?;
         let machines = world.until_ready(&["p-0", "p-1", "p-2", "p-3"]).await?;
         ensure!(text(&copy(&world, &machines["p-0"]).await?, "/data/spec/memory/guest") == "4Gi");
+        shows_copies(&world.until_status("p", 3).await?, &machines["p-0"])?;
         ensure!(machines["p-2"]["spec"]["instancetype"] == pinned, "the detached machine stays as it is");
 
         // When the pool is deleted, then the copies of the detached machine stay.

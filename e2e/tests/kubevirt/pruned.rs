@@ -7,36 +7,42 @@ use http::Method;
 use serde_json::{Value, json};
 use vmpool_installation::installation::{cluster_options, kubevirt_definitions};
 use vmpool_installation::programs::{Accounts, Chart};
+use vmpool_installation::workspace_root;
 use vmpool_test_cluster::control_plane::ControlPlane;
 use vmpool_test_cluster::deadline::Deadline;
 
-use crate::pools::spec;
-use crate::world::run_with;
+use crate::pins::{small, spec, write};
+use crate::world::{World, run_with};
 use crate::{POOLS, Place, Unknown, minimal, run_to_end};
 
 const NAMESPACE: &str = "team";
 /// The fields that only vmpool has in the spec of a pool.
 const OWN_SETTINGS: [&str; 2] = ["instancetypePolicy", "maxProtection"];
 /// The fields that only vmpool has in its status.
-const OWN: [&str; 7] = [
+const OWN: [&str; 9] = [
     "observedGeneration",
     "availableReplicas",
     "updatedReplicas",
     "restartPendingReplicas",
     "healedReplicas",
     "currentRevision",
+    "instancetypeRef",
+    "preferenceRef",
     "activity",
 ];
 
-/// Removes the fields of vmpool from the definition, and waits until the API server prunes them.
-async fn prune(place: &Place<'_>) -> Result<()> {
+/// The fields of its status that vmpool had later than the others.
+const LATEST: [&str; 2] = ["instancetypeRef", "preferenceRef"];
+
+/// Removes these fields of vmpool from the definition, and waits until the API server prunes them.
+async fn prune(place: &Place<'_>, removed: &[(&str, &[&str])]) -> Result<()> {
     let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{POOLS}");
     let mut definition = place.ask(Method::GET, &path, &Value::Null).await?;
     for version in definition["spec"]["versions"].as_array_mut().context("it has versions")? {
         let schema = version["schema"]["openAPIV3Schema"].as_object_mut().context("it has a schema")?;
         // The rules of vmpool are about its own fields.
         schema.remove("x-kubernetes-validations");
-        for (part, own) in [("spec", &OWN_SETTINGS[..]), ("status", &OWN[..])] {
+        for &(part, own) in removed {
             let fields =
                 version["schema"]["openAPIV3Schema"]["properties"][part]["properties"].as_object_mut();
             let fields = fields.with_context(|| format!("it has no {part}"))?;
@@ -50,7 +56,7 @@ async fn prune(place: &Place<'_>) -> Result<()> {
     let mut replicas = 0;
     loop {
         replicas += 1;
-        let status = json!({ "status": { "replicas": replicas, "updatedReplicas": replicas } });
+        let status = json!({ "status": { "replicas": replicas, "instancetypeRef": { "name": "small" } } });
         // While the API server replaces the storage of a changed definition, it answers requests with
         // 503, as if it were shutting down.
         let found = match place.write(&minimal("trial"), Unknown::Refused).await? {
@@ -58,7 +64,7 @@ async fn prune(place: &Place<'_>) -> Result<()> {
             Err(refused) => Err(refused),
         };
         match found {
-            Ok(found) if found["status"].get("updatedReplicas").is_none() => break,
+            Ok(found) if found["status"].get("instancetypeRef").is_none() => break,
             Ok(_not_yet_pruned) => {}
             Err(refused) => ensure!(refused.code == 503, "{refused:?}"),
         }
@@ -68,27 +74,59 @@ async fn prune(place: &Place<'_>) -> Result<()> {
     place.ask(Method::DELETE, &pool, &Value::Null).await.map(drop)
 }
 
+/// Runs a test with a controller on a control plane whose definition of pools lacks these fields.
+async fn with_pruned(
+    name: &str,
+    removed: &[(&str, &[&str])],
+    test: impl AsyncFnOnce(World<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut options = cluster_options(name);
+    options.manifests.extend(kubevirt_definitions());
+    options.manifests.push(workspace_root().join("api/crds/instancetype"));
+    let cluster = ControlPlane::start(options).await?;
+    let chart = Chart::render(&["platforms.kubevirt.enabled=true".to_owned()]).await?;
+    let accounts = Accounts::of(&chart, &cluster).await?;
+    cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
+    prune(&Place { cluster: &cluster, namespace: NAMESPACE }, removed).await?;
+    run_with(&accounts, Place { cluster: &cluster, namespace: NAMESPACE }, "kubevirt", test).await
+}
+
+/// Creates a pool with an instance type, scales it, and checks that the controller writes nothing afterwards. Returns the pool.
+async fn settles(world: &World<'_>) -> Result<Value> {
+    small(world, "2Gi").await?;
+    write(world, "VirtualMachinePreference", "linux", json!({})).await?;
+    world.create("p", &spec(2)).await?;
+    world.until_ready(&["p-0", "p-1"]).await?;
+    world.until_status("p", 2).await?;
+    world.is_settled().await?;
+    world.patch("p", &json!({ "spec": { "replicas": 3 } })).await?;
+    world.until_ready(&["p-0", "p-1", "p-2"]).await?;
+    let pool = world.until_status("p", 3).await?;
+    world.is_settled().await?;
+    Ok(pool)
+}
+
 #[test]
 fn with_the_definition_of_kubevirt_the_status_has_its_fields_and_is_not_written_again() {
     run_to_end(async {
-        let mut options = cluster_options("kubevirt-pruned");
-        options.manifests.extend(kubevirt_definitions());
-        let cluster = ControlPlane::start(options).await?;
-        let chart = Chart::render(&["platforms.kubevirt.enabled=true".to_owned()]).await?;
-        let accounts = Accounts::of(&chart, &cluster).await?;
-        cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
-        prune(&Place { cluster: &cluster, namespace: NAMESPACE }).await?;
-        let place = Place { cluster: &cluster, namespace: NAMESPACE };
-        run_with(&accounts, place, "kubevirt", async |world| {
-            world.create("p", &spec(2)).await?;
-            world.until_ready(&["p-0", "p-1"]).await?;
-            let pool = world.until_status("p", 2).await?;
+        let removed = [("spec", &OWN_SETTINGS[..]), ("status", &OWN[..])];
+        with_pruned("kubevirt-pruned", &removed, async |world| {
+            let pool = settles(&world).await?;
             ensure!(OWN.iter().all(|field| pool["status"].get(*field).is_none()), "{pool}");
-            world.is_settled().await?;
-            world.patch("p", &json!({ "spec": { "replicas": 3 } })).await?;
-            world.until_ready(&["p-0", "p-1", "p-2"]).await?;
-            world.until_status("p", 3).await?;
-            world.is_settled().await
+            Ok(())
+        })
+        .await
+    });
+}
+
+#[test]
+fn with_an_earlier_definition_of_vmpool_the_status_has_the_fields_that_exist() {
+    run_to_end(async {
+        with_pruned("kubevirt-earlier", &[("status", &LATEST)], async |world| {
+            let pool = settles(&world).await?;
+            ensure!(LATEST.iter().all(|field| pool["status"].get(*field).is_none()), "{pool}");
+            ensure!(pool["status"]["updatedReplicas"] == 3, "{pool}");
+            Ok(())
         })
         .await
     });

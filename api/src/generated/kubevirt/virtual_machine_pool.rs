@@ -223,12 +223,18 @@ pub struct VirtualMachinePoolStatus {
     /// How many machines autohealing has replaced since the pool was created.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "healedReplicas")]
     pub healed_replicas: Option<i64>,
+    /// The instance type of the current template, if machines use a copy of it. Absent while the template is not resolved, and with other instancetypePolicy than Pin.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "instancetypeRef")]
+    pub instancetype_ref: Option<VirtualMachinePoolStatusInstancetypeRef>,
     /// The selector as text, for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "labelSelector")]
     pub label_selector: Option<String>,
     /// The metadata.generation that the controller last processed.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "observedGeneration")]
     pub observed_generation: Option<i64>,
+    /// The preference of the current template, if machines use a copy of it. Absent while the template is not resolved, and with other instancetypePolicy than Pin.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "preferenceRef")]
+    pub preference_ref: Option<VirtualMachinePoolStatusPreferenceRef>,
     /// Number of machines whose condition Ready is True. Without it 0.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "readyReplicas")]
     pub ready_replicas: Option<i32>,
@@ -261,6 +267,74 @@ pub struct VirtualMachinePoolStatusActivity {
     /// The new value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
+    /// Fields that this crate does not know. They are written as they were read.
+    #[serde(flatten)]
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
+}
+
+/// The instance type of the current template, if machines use a copy of it. Absent while the template is not resolved, and with other instancetypePolicy than Pin.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolStatusInstancetypeRef {
+    /// The ControllerRevision with the copy that machines of the current revision use.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "controllerRevisionRef")]
+    pub controller_revision_ref: Option<VirtualMachinePoolStatusInstancetypeRefControllerRevisionRef>,
+    /// Name of the volume of the template whose labels named the object.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "inferFromVolume")]
+    pub infer_from_volume: Option<String>,
+    /// What happens if the volume names no object.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "inferFromVolumeFailurePolicy")]
+    pub infer_from_volume_failure_policy: Option<String>,
+    /// Kind of the object, as the template spells it. Without it the kind of the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Name of the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Fields that this crate does not know. They are written as they were read.
+    #[serde(flatten)]
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
+}
+
+/// The ControllerRevision with the copy that machines of the current revision use.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolStatusInstancetypeRefControllerRevisionRef {
+    /// Name of the ControllerRevision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Fields that this crate does not know. They are written as they were read.
+    #[serde(flatten)]
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
+}
+
+/// The preference of the current template, if machines use a copy of it. Absent while the template is not resolved, and with other instancetypePolicy than Pin.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolStatusPreferenceRef {
+    /// The ControllerRevision with the copy that machines of the current revision use.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "controllerRevisionRef")]
+    pub controller_revision_ref: Option<VirtualMachinePoolStatusPreferenceRefControllerRevisionRef>,
+    /// Name of the volume of the template whose labels named the object.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "inferFromVolume")]
+    pub infer_from_volume: Option<String>,
+    /// What happens if the volume names no object.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "inferFromVolumeFailurePolicy")]
+    pub infer_from_volume_failure_policy: Option<String>,
+    /// Kind of the object, as the template spells it. Without it the kind of the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Name of the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Fields that this crate does not know. They are written as they were read.
+    #[serde(flatten)]
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
+}
+
+/// The ControllerRevision with the copy that machines of the current revision use.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachinePoolStatusPreferenceRefControllerRevisionRef {
+    /// Name of the ControllerRevision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Fields that this crate does not know. They are written as they were read.
     #[serde(flatten)]
     pub unknown_fields: BTreeMap<String, serde_json::Value>,

@@ -284,6 +284,24 @@ pub struct PinReport {
     pub message: String,
 }
 
+/// An object that the template refers to, and the copy of it that machines use, as the status shows them. An empty text is a
+/// field that the reference does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsedCopy {
+    /// The field of the template with the reference.
+    pub field: &'static str,
+    /// Name of the object.
+    pub name: Arc<str>,
+    /// Kind of the object, in the spelling of the template.
+    pub kind: Arc<str>,
+    /// Name of the copy.
+    pub copy: Arc<str>,
+    /// The volume whose labels name the object.
+    pub volume: Arc<str>,
+    /// What happens if they do not, as the template spells it.
+    pub volume_policy: Arc<str>,
+}
+
 /// The revision that a pool requests, as its spec or an annotation contains it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestedRevision {
@@ -321,6 +339,8 @@ pub struct CurrentRevision {
     /// What machines of the stored revisions refer to, in the spelling of [`References::text`](super::References). Revisions
     /// without copies are absent, because the platform may complete the references of their machines.
     pub references: BTreeMap<RevisionId, Arc<str>>,
+    /// The copies that machines of this revision use, without those of a revision that is not stored.
+    pub used_copies: Arc<[UsedCopy]>,
     /// Copies of objects that the pool owns and that no stored revision and no machine refers to.
     pub unused_copies: Vec<ObjectId>,
     /// The parts of the templates of the stored revisions, if the controller restarts machines.
@@ -341,6 +361,7 @@ impl CurrentRevision {
             pins_unavailable: false,
             pins_outdated: None,
             references: BTreeMap::new(),
+            used_copies: Arc::default(),
             unused_copies: Vec::new(),
             template_parts: BTreeMap::new(),
         }
@@ -608,6 +629,8 @@ pub struct Summary {
     pub healed: u64,
     /// Identity of the current revision.
     pub revision: RevisionId,
+    /// The copies that machines of the current revision use.
+    pub used_copies: Arc<[UsedCopy]>,
 }
 
 #[cfg(test)]

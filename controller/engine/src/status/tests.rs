@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use rstest::rstest;
 
@@ -149,6 +151,7 @@ fn every_counter_counts_its_own() {
         restart_pending: 1,
         healed: 0,
         revision: "r1".into(),
+        used_copies: Arc::default(),
     };
     assert_eq!(shown(&world).summary, summary);
 }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use rstest::rstest;
 use serde_json::json;
 use vmpool_api::crds::POOL_CRD;
@@ -304,6 +306,7 @@ fn counters_are_published_when_they_are_zero() {
         restart_pending: 0,
         healed: 0,
         revision,
+        used_copies: Arc::default(),
     };
     let status = Dvp::status(
         &pool_with(|_| {}),
@@ -341,6 +344,7 @@ fn a_status_that_lacks_something_is_not_a_published_one(#[case] field: &str) {
         restart_pending: 0,
         healed: 0,
         revision,
+        used_copies: Arc::default(),
     };
     let status = Dvp::status(
         &pool,

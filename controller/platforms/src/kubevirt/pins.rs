@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use vmpool_api::kubevirt::labels::POOL_UID;
-use vmpool_engine::model::{References, Unresolved};
+use vmpool_engine::model::{References, Unresolved, UsedCopy};
 use vmpool_engine::{ObjectId, limits};
 use vmpool_instancetype::expand::expand;
 use vmpool_instancetype::fields::Location;
@@ -233,6 +233,30 @@ pub fn references_of(content: &Value) -> Option<References> {
     let mut spec = content[TEMPLATE]["spec"].clone();
     apply(&mut spec, pins);
     Some(references(&spec))
+}
+
+/// The copies that the machines from the content of a revision name, with what the template says about their objects. Machines
+/// that contain their instance type and preference name none.
+pub fn used_copies(content: &Value) -> Vec<UsedCopy> {
+    let pins = &content[FIELD];
+    if pins.get(EXPANDED).is_some() {
+        return Vec::new();
+    }
+    let used = FAMILIES.iter().filter_map(|family| {
+        let (matcher, written) =
+            (&pins[family.field()]["matcher"], &content[TEMPLATE]["spec"][family.field()]);
+        let text = |value: &Value| -> Arc<str> { limits::clip(value.as_str().unwrap_or_default()).into() };
+        let copy = text(&matcher["revisionName"]);
+        (!copy.is_empty()).then(|| UsedCopy {
+            field: family.field(),
+            name: text(&matcher["name"]),
+            kind: text(&matcher["kind"]),
+            copy,
+            volume: text(&written["inferFromVolume"]),
+            volume_policy: text(&written["inferFromVolumeFailurePolicy"]),
+        })
+    });
+    used.collect()
 }
 
 /// What the machines from the content of a revision use, for people: each object with the name of its copy, or without one if it is

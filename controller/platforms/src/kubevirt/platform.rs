@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::annotations::INSTANCETYPE_POLICY;
 use vmpool_api::kubevirt::labels::POOL_UID;
-use vmpool_engine::model::{DiskDraft, Draft, Instance, PinReport, Published, References};
+use vmpool_engine::model::{DiskDraft, Draft, Instance, PinReport, Published, References, UsedCopy};
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::{RevisionId, TemplateParts};
@@ -195,6 +195,9 @@ impl Pins<PoolObject, MachineObject> for KubeVirt {
     }
     fn references(spec: &Value) -> Option<References> {
         pins::references_of(spec)
+    }
+    fn used_copies(spec: &Value) -> Vec<UsedCopy> {
+        pins::used_copies(spec)
     }
     fn each_source(visitor: &mut impl SourceVisitor) {
         pins::source::each(visitor);

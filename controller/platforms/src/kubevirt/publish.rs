@@ -5,11 +5,14 @@ use serde_json::{Value, json};
 use vmpool_api::kubevirt::annotations;
 use vmpool_engine::Status;
 use vmpool_engine::condition::{Condition, OWN, REPLICA_FAILURE};
-use vmpool_engine::model::{Published, Summary};
+use vmpool_engine::model::{Published, Summary, UsedCopy};
 use vmpool_engine::removal::RemovalRecord;
+use vmpool_instancetype::model::{Family, Matcher};
+use vmpool_instancetype::status_ref::StatusRef;
 
 use super::events::failed_step;
 use super::objects::{PoolObject, PoolStatus};
+use super::pins::FAMILIES;
 use crate::{StatusFields, activity};
 
 /// The merge patch that writes the removal record.
@@ -38,11 +41,30 @@ pub(super) fn status(pool: &PoolObject, status: &Status, fields: StatusFields) -
         object["restartPendingReplicas"] = summary.restart_pending.into();
         object["healedReplicas"] = summary.healed.into();
         object["currentRevision"] = summary.revision.as_str().into();
+        for used in &*summary.used_copies {
+            if let Some((family, reference)) = reference(used) {
+                object[family.status_field()] = reference.to_json();
+            }
+        }
         if !status.activity.is_empty() {
             object["activity"] = activity::write(&status.activity);
         }
     }
     object
+}
+
+/// The reference in the status of a pool, in the form that references in the status of a machine have.
+fn reference(used: &UsedCopy) -> Option<(Family, StatusRef)> {
+    let UsedCopy { field, name, kind, copy, volume, volume_policy } = used;
+    let family = FAMILIES.into_iter().find(|family| family.field() == *field)?;
+    let matcher = Matcher {
+        name: name.to_string(),
+        kind: kind.to_string(),
+        infer_from_volume: volume.to_string(),
+        infer_from_volume_failure_policy: volume_policy.to_string(),
+        ..Matcher::default()
+    };
+    Some((family, StatusRef { matcher, revision: copy.to_string() }))
 }
 
 /// A condition of another controller stays as it is, with fields that vmpool does not know.
@@ -87,6 +109,7 @@ fn read(pool: &PoolObject, status: &PoolStatus) -> Published {
         restart_pending: status.restart_pending_replicas.unwrap_or_default(),
         healed: status.healed_replicas.unwrap_or_default(),
         revision: status.current_revision.as_deref().unwrap_or_default().into(),
+        used_copies: status.used_copies().collect(),
     });
     let text = |condition: &Value, field: &str| condition[field].as_str().unwrap_or_default().to_owned();
     let conditions =

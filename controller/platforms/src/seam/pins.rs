@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
-use vmpool_engine::model::{PinReport, References, Unresolved};
+use vmpool_engine::model::{PinReport, References, Unresolved, UsedCopy};
 use vmpool_engine::{ObjectId, Uid};
 
 use super::{ApiObject, Configuration};
@@ -107,6 +107,9 @@ pub trait Pins<Pool, Machine>: Send + Sync + 'static {
     /// What machines that are created from this template refer to; `None` if the template contains no copies.
     fn references(template: &Value) -> Option<References>;
 
+    /// The copies that machines from this template use, for the status of the pool.
+    fn used_copies(template: &Value) -> Vec<UsedCopy>;
+
     /// Visits the kinds of objects that are copied.
     fn each_source(visitor: &mut impl SourceVisitor);
 
@@ -159,6 +162,9 @@ impl<Pool, Machine> Pins<Pool, Machine> for NoPins {
     }
     fn references(_: &Value) -> Option<References> {
         None
+    }
+    fn used_copies(_: &Value) -> Vec<UsedCopy> {
+        Vec::new()
     }
     fn each_source(_: &mut impl SourceVisitor) {}
     fn copied(_: &Value) -> Vec<Copied> {

@@ -25,6 +25,17 @@ fn shown(owners: &[(&'static str, &'static str)]) -> Shown {
     Shown(owners.iter().copied().collect())
 }
 
+fn used(copy: &str) -> UsedCopy {
+    UsedCopy {
+        field: "instancetype",
+        name: "small".into(),
+        kind: "".into(),
+        copy: copy.into(),
+        volume: "".into(),
+        volume_policy: "".into(),
+    }
+}
+
 /// Revision `r` with the copy `copy`.
 fn stored() -> Change {
     let content = Fingerprint::of(&json!({}));
@@ -35,6 +46,7 @@ fn stored() -> Change {
         object: ObjectId::new("r", "uid-r"),
         copies: vec!["copy".into()],
         references: Some(references),
+        used_copies: [used("copy")].into(),
         copied: Vec::new(),
     }))
 }
@@ -137,6 +149,7 @@ fn a_generation_has_a_name_for_each_of_its_contents() {
             stored,
             copies: Vec::new(),
             references: None,
+            used_copies: [].into(),
             copied: Vec::new(),
         };
         revisions.record(Change::Stored(Box::new(entry)), Duration::ZERO);
@@ -148,4 +161,15 @@ fn a_generation_has_a_name_for_each_of_its_contents() {
     let first = revisions.resolve::<KubeVirt>(&pool, &other, None).id;
     revisions.record(Change::Taken(first.clone()), Duration::ZERO);
     assert_ne!(revisions.resolve::<KubeVirt>(&pool, &other, None).id, first);
+}
+
+#[test]
+fn a_revision_uses_the_copies_of_an_earlier_one_with_the_same_template_until_it_is_stored() {
+    let mut revisions = revisions();
+    let mut current = CurrentRevision::of_template("r2".into(), false);
+    assert_eq!(*revisions.used_copies(&current), [], "r has another template");
+    current.same_template = vec!["r".into()];
+    assert_eq!(*revisions.used_copies(&current), [used("copy")]);
+    revisions.record(Change::Gone("r".into()), Duration::ZERO);
+    assert_eq!(*revisions.used_copies(&current), []);
 }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use rstest::rstest;
 use serde_json::json;
 
@@ -153,6 +155,7 @@ fn a_deleted_pool_deletes_the_revisions_that_no_machine_refers_to(
         restart_pending: 0,
         healed: 0,
         revision: "r1".into(),
+        used_copies: Arc::default(),
     };
     let world = world.pool(|pool| pool.published.summary = Some(summary));
     assert_eq!(pruned(&world.plan()), [""; 0]);

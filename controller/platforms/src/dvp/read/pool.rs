@@ -1,6 +1,7 @@
 //! Pools.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -185,6 +186,7 @@ fn published(status: &PoolStatus, pool: &ObjectId) -> Published {
             restart_pending: status.restart_pending_replicas?,
             healed: 0,
             revision: RevisionId::from(status.desired_template_hash.as_deref()?),
+            used_copies: Arc::default(),
         })
     };
     let conditions = status

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use vmpool_engine::activity::Writers;
 use vmpool_engine::limits;
+use vmpool_engine::model::UsedCopy;
+use vmpool_instancetype::model::Family;
 
 use super::super::selectors::LabelSelector;
 use super::metadata::{Finalizers, slim};
@@ -115,11 +117,60 @@ pub(in super::super) struct PoolStatus {
     pub(in super::super) healed_replicas: Option<u64>,
     #[serde(deserialize_with = "short")]
     pub(in super::super) current_revision: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    instancetype_ref: Option<CopyReference>,
+    #[serde(deserialize_with = "lenient")]
+    preference_ref: Option<CopyReference>,
     /// Complete, because conditions of other controllers are written back unchanged.
     #[serde(deserialize_with = "lenient_list")]
     pub(in super::super) conditions: Vec<Value>,
     #[serde(deserialize_with = "lenient_list")]
     pub(in super::super) activity: Vec<Value>,
+}
+
+/// The copy of an instance type or a preference that machines of the pool use.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct CopyReference {
+    #[serde(deserialize_with = "short")]
+    name: Option<String>,
+    #[serde(deserialize_with = "short")]
+    kind: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    controller_revision_ref: RevisionReference,
+    #[serde(deserialize_with = "short")]
+    infer_from_volume: Option<String>,
+    #[serde(deserialize_with = "short")]
+    infer_from_volume_failure_policy: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct RevisionReference {
+    #[serde(deserialize_with = "short")]
+    name: Option<String>,
+}
+
+impl PoolStatus {
+    /// The copies that it shows.
+    pub(in super::super) fn used_copies(&self) -> impl Iterator<Item = UsedCopy> {
+        let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+        let shown = [
+            (Family::Instancetype, self.instancetype_ref.as_ref()),
+            (Family::Preference, self.preference_ref.as_ref()),
+        ];
+        shown.into_iter().filter_map(move |(family, reference)| {
+            let reference = reference?;
+            Some(UsedCopy {
+                field: family.field(),
+                name: text(&reference.name),
+                kind: text(&reference.kind),
+                copy: text(&reference.controller_revision_ref.name),
+                volume: text(&reference.infer_from_volume),
+                volume_policy: text(&reference.infer_from_volume_failure_policy),
+            })
+        })
+    }
 }
 
 crate::api_object!(PoolObject, "pool.kubevirt.io", "v1beta1", "VirtualMachinePool", "virtualmachinepools");

@@ -123,6 +123,41 @@ fn people_see_the_objects_and_their_copies() {
 }
 
 #[test]
+fn the_status_shows_the_copies_that_machines_name() {
+    let shown = |content: &Value| -> Vec<String> {
+        let line = |used: UsedCopy| {
+            let UsedCopy { field, name, kind, copy, volume, volume_policy } = used;
+            format!("{field} {name}/{kind} {copy} {volume}/{volume_policy}")
+        };
+        used_copies(content).into_iter().map(line).collect()
+    };
+    let small = "farm-small-v1beta1-uid-of-small-3";
+    assert_eq!(
+        shown(&resolved(&both(), &cluster())),
+        [
+            format!("instancetype small/ {small} /"),
+            "preference linux/virtualmachinepreference farm-linux-v1beta1-uid-of-linux-1 /".to_owned(),
+        ]
+    );
+    // A name from a volume is shown with the volume.
+    let mut inferring = spec(&json!({
+        "instancetype": { "inferFromVolume": "root", "inferFromVolumeFailurePolicy": "Ignore" },
+    }));
+    inferring[TEMPLATE]["spec"]["template"]["spec"]["volumes"] =
+        json!([{ "name": "root", "persistentVolumeClaim": { "claimName": "root" } }]);
+    let labels = json!({ "instancetype.kubevirt.io/default-instancetype": "small" });
+    let claim = json!({ "metadata": { "labels": labels } });
+    let content = resolved(&inferring, &[(SMALL, instancetype(3, "2Gi")), (ROOT, claim)]);
+    assert_eq!(shown(&content), [format!("instancetype small/ {small} root/Ignore")]);
+    // Without a label, there is nothing to show.
+    let content = resolved(&inferring, &[(ROOT, json!({ "metadata": {} }))]);
+    assert_eq!(shown(&content), [""; 0]);
+    // With other policies, machines name no copy of the pool.
+    assert_eq!(shown(&resolved(&with_policy("Expand"), &cluster())), [""; 0]);
+    assert_eq!(shown(&with_policy("PerMember")), [""; 0]);
+}
+
+#[test]
 fn a_later_revision_with_the_same_template_has_the_same_pins() {
     let stored = resolved(&both(), &[(SMALL, instancetype(3, "2Gi")), (LINUX, preference(&json!({})))]);
     let mut scaled = both();

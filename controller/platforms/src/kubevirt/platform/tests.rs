@@ -148,6 +148,14 @@ fn a_condition_of_another_controller_keeps_its_fields_and_the_failure_has_the_wo
         restart_pending: 1,
         healed: 7,
         revision: "p-4".into(),
+        used_copies: [
+            used(
+                "instancetype",
+                ["small", "VirtualMachineInstancetype", "p-small-v1beta1-u-1", "root", "Ignore"],
+            ),
+            used("preference", ["linux", "", "p-linux-v1beta1-u-1", "", ""]),
+        ]
+        .into(),
     };
     let conditions = vec![condition("ReplicaFailure", "FailedDelete"), condition("Audited", "")];
     let status = Status { summary, conditions, activity: Vec::new() };
@@ -170,7 +178,34 @@ fn a_condition_of_another_controller_keeps_its_fields_and_the_failure_has_the_wo
     assert_eq!((parsed.observed_generation, parsed.available_replicas), (Some(4), Some(1)));
     assert_eq!((parsed.updated_replicas, parsed.restart_pending_replicas), (Some(2), Some(1)));
     assert_eq!((parsed.healed_replicas, parsed.current_revision.as_deref()), (Some(7), Some("p-4")));
+    assert_eq!(
+        written["instancetypeRef"],
+        json!({
+            "name": "small",
+            "kind": "VirtualMachineInstancetype",
+            "controllerRevisionRef": { "name": "p-small-v1beta1-u-1" },
+            "inferFromVolume": "root",
+            "inferFromVolumeFailurePolicy": "Ignore",
+        })
+    );
+    assert_eq!(
+        written["preferenceRef"],
+        json!({ "name": "linux", "controllerRevisionRef": { "name": "p-linux-v1beta1-u-1" } })
+    );
+    assert!(parsed.instancetype_ref.unwrap().unknown_fields.is_empty());
     assert_eq!(KubeVirt::published(&object, &written).summary, Some(status.summary));
+}
+
+/// A copy, with the name and the kind of its object, its own name, the volume, and the policy.
+fn used(field: &'static str, [name, kind, copy, volume, policy]: [&str; 5]) -> UsedCopy {
+    UsedCopy {
+        field,
+        name: name.into(),
+        kind: kind.into(),
+        copy: copy.into(),
+        volume: volume.into(),
+        volume_policy: policy.into(),
+    }
 }
 
 #[test]
