@@ -121,7 +121,8 @@ pub fn settled_violations(world: &World) -> Vec<String> {
     for pool in state.all(Kind::Pool).filter(|pool| !pool.is_terminating()) {
         let members = state.members(pool.uid());
         violations.extend(settled::status_errors(pool, &members).iter().map(ToString::to_string));
-        if images::waits_for_image(world, pool) {
+        violations.extend(kubevirt::unused_copies(world, pool));
+        if images::waits_for_image(world, pool) || kubevirt::waits_for_preference(world, pool) {
             continue;
         }
         violations.extend(missing_machines(pool, &members, world.some_may_not_run));

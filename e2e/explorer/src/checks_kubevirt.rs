@@ -7,9 +7,11 @@ use vmpool_invariants::object::{Kind, Object};
 use vmpool_model::{HandledRequest, Verb};
 
 use crate::instance::is_tested;
+use crate::manifest_kubevirt::PREFERENCE;
 use crate::world::{NAMESPACE, World};
 
 const CORES: &str = "/template/spec/domain/cpu/cores";
+const PREFERENCES: &str = "virtualmachinepreferences.instancetype.kubevirt.io";
 const INSTANCES: &str = "virtualmachineinstances.kubevirt.io";
 
 /// Machines and instances that lack the template of the pool. Instances of machines that a user stopped or whose run
@@ -75,6 +77,32 @@ pub(crate) fn copies(world: &World, served: &[HandledRequest]) -> Vec<String> {
         }
     }
     found
+}
+
+/// Whether the template of the pool names a preference that does not exist.
+pub(crate) fn waits_for_preference(world: &World, pool: &Object) -> bool {
+    let unresolved = pool.condition("TemplateResolved");
+    unresolved.is_some_and(|condition| condition["reason"] == "PreferenceNotFound")
+        && world.server.get(PREFERENCES, NAMESPACE, PREFERENCE).is_none()
+}
+
+/// A pool that waits for its preference, although a stored revision with its template has a copy.
+pub(crate) fn unused_copies(world: &World, pool: &Object) -> Vec<String> {
+    if pool.condition("TemplateResolved").is_none() {
+        return Vec::new();
+    }
+    let revisions = world.server.all("controllerrevisions.apps");
+    let has_copy = revisions.iter().filter(|revision| {
+        revision["metadata"]["ownerReferences"][0]["uid"] == *pool.uid()
+            && revision["data"]["virtualMachineTemplate"] == *pool.at("/spec/virtualMachineTemplate")
+            && revision["data"]["vmpoolPins"].is_object()
+    });
+    has_copy
+        .map(|revision| {
+            let name = revision["metadata"]["name"].as_str().unwrap_or_default();
+            format!("I13: the pool waits for its preference, and revision {name} has a copy of it")
+        })
+        .collect()
 }
 
 /// The label of a machine with its revision.

@@ -5,7 +5,7 @@ use vmpool_model::{PatchKind, Verb};
 use vmpool_simulator::kubevirt::objects::COPY;
 
 use crate::manifest::POOL;
-use crate::manifest_kubevirt::PREFERENCE;
+use crate::manifest_kubevirt::{PREFERENCE, preference};
 use crate::requests::{choose, edit, patch_machine, stored_pool};
 use crate::world::World;
 
@@ -34,6 +34,10 @@ pub enum KubeVirtOperation {
     EditPreference(i64),
     /// The template changes, so that the pool takes the preference as it is now.
     RefreshPreference(i64),
+    /// A user deletes the preference. It stays while a pool needs it that has no copy yet.
+    DeletePreference,
+    /// A user creates the preference again, with this content.
+    CreatePreference(i64),
     /// A user deletes a copy of the preference.
     DeleteCopy(usize),
 }
@@ -79,6 +83,16 @@ impl KubeVirtOperation {
                     "",
                     patch,
                 );
+                _ = world.do_as_user(&call).await;
+            }
+            Self::DeletePreference => {
+                let call = world.call(Verb::Delete, "virtualmachinepreferences", PREFERENCE, "", Value::Null);
+                _ = world.do_as_user(&call).await;
+            }
+            Self::CreatePreference(number) => {
+                let mut object = preference();
+                object["spec"]["annotations"] = json!({ "edit": number.to_string() });
+                let call = world.call(Verb::Create, "virtualmachinepreferences", "", "", object);
                 _ = world.do_as_user(&call).await;
             }
             Self::RefreshPreference(number) => {

@@ -43,6 +43,9 @@ const IMAGE_OPERATIONS: u64 = 500;
 /// Of 1000 schedules with images, this many have another namespace that uses them.
 const WITH_GUESTS: u64 = 500;
 
+/// Of 1000 schedules of KubeVirt, this many delete the preference and create it again.
+const WITH_LOST_PREFERENCE: u64 = 400;
+
 /// The names of images. There are few, so that operations meet.
 const IMAGES: [&str; 2] = ["debian", "fedora"];
 const WRAPPERS: [&str; 3] = ["one", "two", "three"];
@@ -92,6 +95,9 @@ impl Schedule {
         if options.images {
             with_guests(seed, &mut steps);
         }
+        if platform == PlatformName::KubeVirt {
+            with_lost_preference(seed, &mut steps);
+        }
         Self { options, steps, ..Self::default() }
     }
 }
@@ -108,6 +114,35 @@ fn with_guests(seed: u64, steps: &mut Vec<(u64, Operation)>) {
         let at = usize::try_from(random.number(1..=last)).unwrap_or(1);
         steps.insert(at, (pause(&random), Operation::Image(guest_op(&random))));
     }
+}
+
+/// Adds steps in which the preference that the template names is deleted and created again, between changes of the pool and of
+/// its copies. Decided apart from the other decisions, so that the other steps stay the same.
+fn with_lost_preference(seed: u64, steps: &mut Vec<(u64, Operation)>) {
+    let random = SeededRandom::new(seed ^ 0x70b5);
+    if !random.per_mille(WITH_LOST_PREFERENCE) {
+        return;
+    }
+    steps.insert(1, (pause(&random), Operation::KubeVirt(KubeVirtOperation::SetPreference(true))));
+    for _ in 0..random.number(3..=8) {
+        let last = u64::try_from(steps.len()).unwrap_or_default();
+        let at = usize::try_from(random.number(2..=last)).unwrap_or(2);
+        steps.insert(at, (pause(&random), lost_preference_op(&random)));
+    }
+}
+
+fn lost_preference_op(random: &SeededRandom) -> Operation {
+    let number = || random.number(1..=3).cast_signed();
+    Operation::KubeVirt(match random.number(0..=19) {
+        0..=5 => KubeVirtOperation::DeletePreference,
+        6..=10 => KubeVirtOperation::CreatePreference(number()),
+        11..=12 => KubeVirtOperation::EditPreference(number()),
+        13..=14 => KubeVirtOperation::RefreshPreference(number()),
+        15 => KubeVirtOperation::DeleteCopy(which(random)),
+        16 => return Operation::RemoveOwner(which(random)),
+        17 => return Operation::SetCores(random.number(1..=4).cast_signed()),
+        _ => return Operation::Scale(random.number(0..=5).cast_signed()),
+    })
 }
 
 fn guest_op(random: &SeededRandom) -> ImageOperation {
