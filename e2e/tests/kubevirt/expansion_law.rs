@@ -23,6 +23,8 @@ const NAMESPACE: &str = "law";
 const MACHINES: u64 = 200;
 /// The seed of a run, which another one can repeat.
 const SEED: u64 = 19;
+/// A user in the value `instancetype.copyDeleters` of the chart.
+const DELETER: &str = "archivist";
 const LIMIT: Duration = Duration::from_mins(5);
 
 /// A sequence of numbers that looks random. It is the same for the same seed.
@@ -329,9 +331,13 @@ async fn law(world: &World<'_>) -> Result<()> {
     copies_disappear_with_their_owners(world, &copies).await
 }
 
-/// The policy that protects copies lets the garbage collector and the namespace controller delete them.
+/// The policy that protects copies lets the users of the chart's value, the garbage collector and the namespace controller delete
+/// them.
 async fn copies_disappear_with_their_owners(world: &World<'_>, copies: &str) -> Result<()> {
     let list = world.place.ask(Method::GET, copies, &Value::Null).await?;
+    let by_deleter = format!("{copies}/{}", text(&list, "/items/1/metadata/name"));
+    let deleted = world.place.send_as(DELETER, Method::DELETE, &by_deleter, &Value::Null).await?;
+    ensure!(deleted.is_ok(), "{deleted:?}");
     let copy = &list["items"][0];
     world.delete_machine(text(copy, "/metadata/ownerReferences/0/name")).await?;
     let path = format!("{copies}/{}", text(copy, "/metadata/name"));
@@ -353,9 +359,14 @@ fn the_expansion_of_a_machine_is_what_its_instance_is() {
         let cluster = Arc::new(ControlPlane::start(options).await?);
         let options = GuardOptions::default()
             .value("platforms.kubevirt.enabled=true")
-            .value("instancetype.mode=Standalone");
+            .value("instancetype.mode=Standalone")
+            .value(&format!("instancetype.copyDeleters={{{DELETER}}}"));
         let installation = Installation::guarded(cluster.clone(), options).await?;
         cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
+        let user = format!("--user={DELETER}");
+        cluster
+            .kubectl(&["create", "clusterrolebinding", DELETER, "--clusterrole=cluster-admin", &user])
+            .await?;
         let place = Place { cluster: &cluster, namespace: NAMESPACE };
         let mut options = ControllerOptions::everywhere("one");
         options.extra.extend(["--platforms=kubevirt", "--instancetype-mode=Standalone"].map(str::to_owned));
