@@ -38,8 +38,8 @@ pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
         }
     };
     let (is_blocked, upgrades) = (plan.is_blocked, plan.upgrades.clone());
-    if let Some(reason) = plan.failure {
-        context.metrics.types.failed(reason);
+    if let Some(failure) = plan.failure {
+        context.metrics.types.failed(failure);
     }
     let applied = apply(context, key, &machine, plan).await;
     for from in upgrades {

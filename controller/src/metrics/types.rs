@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use std::fmt;
 use std::sync::Arc;
-use vmpool_platforms::kubevirt::copies::StoredVersion;
+use vmpool_platforms::kubevirt::copies::{LookupFailure, StoredVersion};
 use vmpool_platforms::kubevirt::protection::Kind;
 use vmpool_runtime::metrics::{Registry, Values, Word};
 use vmpool_runtime::{label_set, words};
@@ -42,6 +42,25 @@ label!(
     /// The name of an instance type or a preference.
     TypeName, "the name of the object"
 );
+
+/// The kind of an instance type or a preference that a machine cannot use, if it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FailedKind(Option<Kind>);
+
+impl EncodeLabelValue for FailedKind {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        fmt::Write::write_str(encoder, self.0.map_or("unknown", |kind| kind.as_str()))
+    }
+}
+
+impl Word for FailedKind {
+    fn values() -> Values {
+        Values::Open(
+            "the kind of the instance type or the preference, or `unknown` if the machine names a kind that does not exist, \
+             or only a volume",
+        )
+    }
+}
 
 words!(
     /// Why a machine cannot get its copies.
@@ -84,7 +103,20 @@ words!(
 );
 
 label_set!(KindLabels { kind: TypeKind });
-label_set!(CopyFailureLabels { reason: CopyFailure });
+impl CopyFailure {
+    /// The kinds of the objects that can have it.
+    fn kinds(self) -> impl Iterator<Item = Option<Kind>> {
+        let of = match self {
+            Self::FindInstancetype | Self::Conflict => Some(Kind::Instancetype.family()),
+            Self::FindPreference | Self::Requirements => Some(Kind::Preference.family()),
+            Self::Mismatch => None,
+        };
+        let kinds = Kind::ALL.into_iter().filter(move |kind| of.is_none_or(|of| kind.family() == of));
+        kinds.map(Some).chain([None])
+    }
+}
+
+label_set!(CopyFailureLabels { kind: FailedKind, reason: CopyFailure });
 label_set!(UpgradeLabels { from_version: FormerVersion, result: UpgradeResult });
 label_set!(TypeLabels { kind: TypeKind, namespace: TypeNamespace, name: TypeName });
 
@@ -115,7 +147,9 @@ impl TypeMetrics {
                 "vmpool_instancetype_lookup_failures_total",
                 "passes",
                 "Passes in which a single machine could not get its copies. Pools report this in condition TemplateResolved",
-                each(CopyFailure::ALL.iter().map(|&reason| CopyFailureLabels { reason })),
+                each(CopyFailure::ALL.iter().flat_map(|&reason| {
+                    reason.kinds().map(move |kind| CopyFailureLabels { kind: FailedKind(kind), reason })
+                })),
             ),
             upgrades: registry.register(
                 "vmpool_instancetype_copy_upgrades_total",
@@ -145,9 +179,9 @@ impl TypeMetrics {
     }
 
     /// Counts a pass in which a machine could not get its copies.
-    pub(crate) fn failed(&self, reason: &str) {
+    pub(crate) fn failed(&self, LookupFailure { reason, kind }: LookupFailure) {
         if let Some(&reason) = CopyFailure::ALL.iter().find(|known| known.as_str() == reason) {
-            self.failures.get_or_create(&CopyFailureLabels { reason }).inc();
+            self.failures.get_or_create(&CopyFailureLabels { kind: FailedKind(kind), reason }).inc();
         }
     }
 
@@ -182,5 +216,28 @@ mod tests {
     fn the_failure_labels_are_the_reasons_of_the_condition() {
         let labels: Vec<&str> = CopyFailure::ALL.iter().map(|reason| reason.as_str()).collect();
         assert_eq!(labels, vmpool_platforms::kubevirt::copies::REASONS);
+    }
+
+    #[test]
+    fn a_failure_is_counted_with_its_kind() {
+        let mut registry = Registry::new();
+        let metrics = TypeMetrics::new(&mut registry);
+        let reason = "FailedFindInstancetype";
+        metrics.failed(LookupFailure { reason, kind: Some(Kind::ClusterInstancetype) });
+        metrics.failed(LookupFailure { reason, kind: None });
+        let page = vmpool_runtime::metrics::Page::new(registry, "1").encode(|| {});
+        for (kind, reason, value) in [
+            ("VirtualMachineClusterInstancetype", reason, 1),
+            ("unknown", reason, 1),
+            // Series without events. A reason has only the kinds of the objects that it is about.
+            ("VirtualMachineInstancetype", reason, 0),
+            ("VirtualMachinePreference", "RequirementsNotMet", 0),
+            ("VirtualMachinePreference", "RevisionMismatch", 0),
+        ] {
+            let labels = format!(r#"kind="{kind}",reason="{reason}""#);
+            let line = format!("vmpool_instancetype_lookup_failures_total{{{labels}}} {value}");
+            assert!(page.contains(&line), "{line} is not on the page:\n{page}");
+        }
+        assert!(!page.contains(r#"kind="VirtualMachinePreference",reason="FailedFindInstancetype""#));
     }
 }

@@ -9,7 +9,7 @@ mod objects;
 use kube::Resource as _;
 use serde_json::{Map, Value, json};
 use vmpool_instancetype::defaults::Defaults;
-use vmpool_instancetype::expand;
+use vmpool_instancetype::expand::{self, ExpandError};
 use vmpool_instancetype::fields::Location;
 use vmpool_instancetype::model::{Family, Kind, Matcher, Object, Types};
 use vmpool_instancetype::start::{Binding, Settings};
@@ -74,6 +74,15 @@ pub struct Owned {
     pub uid: String,
 }
 
+/// Why a machine cannot get its copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookupFailure {
+    /// One of [`REASONS`].
+    pub reason: &'static str,
+    /// The kind of the object; `None` if the machine names a kind that does not exist, or no object but a volume.
+    pub kind: Option<Kind>,
+}
+
 /// What the controller writes for a machine, in this order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
@@ -90,8 +99,8 @@ pub struct Plan {
     pub events: Vec<Event>,
     /// Whether the machine cannot get its copies now. The controller tries again with backoff.
     pub is_blocked: bool,
-    /// Why it cannot: one of [`REASONS`].
-    pub failure: Option<&'static str>,
+    /// Why it cannot.
+    pub failure: Option<LookupFailure>,
     /// The former versions of the copies that new ones replace.
     pub upgrades: Vec<StoredVersion>,
 }
@@ -168,6 +177,8 @@ pub fn compare(planned: &Value, live: &Value) -> Comparison {
 
 /// Why a machine gets no copies now.
 struct Failure {
+    /// The matcher that cannot be used.
+    family: Family,
     /// The reason of the condition and of the event.
     reason: &'static str,
     message: String,
@@ -207,8 +218,8 @@ impl Copies<'_> {
             // Without an API server that authenticates itself, the webhook infers nothing.
             pins::inferred(&mut completed, self.scope, family, self.found)
                 .map_err(|open| stop(family, open))?;
-            let matcher = Matcher::of_machine(&completed, family)
-                .map_err(|error| failed(find(family), error.to_string()))?;
+            let matcher =
+                Matcher::of_machine(&completed, family).map_err(|error| failed(family, error.to_string()))?;
             if let Some(matcher) = matcher {
                 planned.references[index] = Some(self.reference(family, &matcher, &mut planned)?);
             }
@@ -216,9 +227,7 @@ impl Copies<'_> {
         if !planned.creates.is_empty() {
             let checked =
                 expand::check(&completed, &planned.types, &Settings::default(), self.scope.location);
-            checked.map_err(|error| {
-                failed(pins::refused(&error, self.scope.location).reason, error.to_string())
-            })?;
+            checked.map_err(|error| self.refused(&error))?;
         }
         planned.machine = completed;
         Ok(planned)
@@ -243,8 +252,7 @@ impl Copies<'_> {
         }
         let settings = Settings { interface: Some(Binding::Bridge), defaults: Some(Defaults::default()) };
         let expanded = expand::expand(&planned.machine, &planned.types, &settings, self.scope.location);
-        let expanded = expanded
-            .map_err(|error| failed(pins::refused(&error, self.scope.location).reason, error.to_string()))?;
+        let expanded = expanded.map_err(|error| self.refused(&error))?;
         let replace = json!({ "op": "replace", "path": "/spec", "value": expanded["spec"] });
         let message =
             "wrote the instance type and the preference into the machine, as the reference policy says"
@@ -256,10 +264,20 @@ impl Copies<'_> {
         }))
     }
 
+    /// The failure if both objects exist, and cannot be applied to the machine.
+    fn refused(&self, error: &ExpandError) -> Stop {
+        let family = match error {
+            ExpandError::Requirements(_) => Family::Preference,
+            _ => Family::Instancetype,
+        };
+        let reason = pins::refused(error, self.scope.location).reason;
+        Stop::Failed(Failure { family, reason, message: error.to_string() })
+    }
+
     /// The reference of one matcher, which names an object.
     fn reference(&self, family: Family, matcher: &Matcher, planned: &mut Planned) -> Result<StatusRef, Stop> {
         let status = StatusRef::of_machine(self.machine, family)
-            .map_err(|error| failed(MISMATCH, error.to_string()))?;
+            .map_err(|error| mismatched(family, error.to_string()))?;
         match status_ref::record(family, matcher, status.as_ref()) {
             Record::NeedsStash(reference) => self.copy(family, matcher, reference, planned),
             Record::Complete(reference) => self.known(family, matcher, reference, planned),
@@ -296,11 +314,11 @@ impl Copies<'_> {
             if by_spec {
                 let message =
                     format!("ControllerRevision {revision:?} does not exist; correct or remove revisionName");
-                return Err(failed(find(family), message));
+                return Err(failed(family, message));
             }
             return self.lost(family, matcher, reference, planned);
         };
-        let mismatch = |message: String| failed(MISMATCH, message);
+        let mismatch = |message: String| mismatched(family, message);
         let kind = matcher.kind(family).map_err(|error| mismatch(error.to_string()))?;
         let stash = Stash::read(stored).map_err(|error| mismatch(error.to_string()))?;
         let decoded =
@@ -357,7 +375,7 @@ impl Copies<'_> {
                 "ControllerRevision {revision:?} was deleted, and the {noun} has changed since, so it cannot be restored; \
                  remove spec.{field} and set it again to use the {noun} as it is now"
             );
-            return Err(failed(find(family), message));
+            return Err(failed(family, message));
         }
         planned.create(family, object, &stash)?;
         Ok(reference)
@@ -372,16 +390,16 @@ impl Copies<'_> {
         if name.len() > validation::LONGEST_NAME {
             let most = validation::LONGEST_NAME;
             let message = format!("the name of {} {name:?} has more than {most} characters", object.kind);
-            return Err(failed(find(family), message));
+            return Err(failed(family, message));
         }
         Stash::of(object, self.owner.clone(), self.scope.namespace)
-            .map_err(|error| failed(find(family), error.to_string()))
+            .map_err(|error| failed(family, error.to_string()))
     }
 }
 
 impl Planned {
     fn add(&mut self, family: Family, object: Object) -> Result<(), Stop> {
-        self.types.insert(object).map_err(|error| failed(find(family), error.to_string()))
+        self.types.insert(object).map_err(|error| failed(family, error.to_string()))
     }
 
     /// Plans the creation of a copy.
@@ -400,14 +418,18 @@ fn find(family: Family) -> &'static str {
     }
 }
 
-fn failed(reason: &'static str, message: String) -> Stop {
-    Stop::Failed(Failure { reason, message })
+fn failed(family: Family, message: String) -> Stop {
+    Stop::Failed(Failure { family, reason: find(family), message })
+}
+
+fn mismatched(family: Family, message: String) -> Stop {
+    Stop::Failed(Failure { family, reason: MISMATCH, message })
 }
 
 fn stop(family: Family, open: Open) -> Stop {
     match open {
         Open::Needs(reference) => Stop::Needs(reference),
-        Open::Unresolved(Problem { message, .. }) => failed(find(family), message),
+        Open::Unresolved(Problem { message, .. }) => failed(family, message),
     }
 }
 
@@ -443,10 +465,19 @@ fn finish(machine: &Value, owned: &[Owned], planned: Planned, now: &str) -> Plan
 /// The plan of a machine that cannot get its copies now.
 fn fail(machine: &Value, failure: Failure, now: &str) -> Plan {
     let status = patch(machine, None, conditions(machine, Some(&failure), now));
-    let Failure { reason, message } = failure;
+    let Failure { family, reason, message } = failure;
+    let matcher =
+        Matcher::of_machine(machine, family).ok().flatten().filter(|matcher| !matcher.name.is_empty());
+    let kind = matcher.and_then(|matcher| matcher.kind(family).ok());
     let events =
         status.iter().map(|_| Event { reason, is_warning: true, message: message.clone() }).collect();
-    Plan { status, events, is_blocked: true, failure: Some(reason), ..Plan::default() }
+    Plan {
+        status,
+        events,
+        is_blocked: true,
+        failure: Some(LookupFailure { reason, kind }),
+        ..Plan::default()
+    }
 }
 
 /// The conditions with or without that of this module; `None` if they do not change.
@@ -458,7 +489,7 @@ fn conditions(machine: &Value, failure: Option<&Failure>, now: &str) -> Option<V
     let mut ours = stored.into_iter().flatten().filter(|condition| is_ours(condition));
     match (ours.next(), failure) {
         (None, None) => return None,
-        (Some(known), Some(Failure { reason, message }))
+        (Some(known), Some(Failure { reason, message, .. }))
             if known["reason"] == **reason && known["message"] == **message =>
         {
             return None;
@@ -468,7 +499,7 @@ fn conditions(machine: &Value, failure: Option<&Failure>, now: &str) -> Option<V
     // One that another controller wrote stays.
     let others = stored.into_iter().flatten().filter(|condition| !is_ours(condition));
     let mut conditions: Vec<Value> = others.cloned().collect();
-    if let Some(Failure { reason, message }) = failure {
+    if let Some(Failure { reason, message, .. }) = failure {
         conditions.push(json!({
             "type": FAILURE,
             "status": "True",

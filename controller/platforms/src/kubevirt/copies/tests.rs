@@ -147,6 +147,33 @@ fn a_missing_type_is_a_condition_that_ends_when_the_type_appears() {
     assert_eq!(settled["status"]["instancetypeRef"]["controllerRevisionRef"]["name"], STASH);
 }
 
+#[rstest]
+#[case::of_the_namespace(json!({ "name": "a", "kind": "virtualmachineinstancetypes" }), Some(Kind::Instancetype))]
+#[case::of_the_cluster(json!({ "name": "a" }), Some(Kind::ClusterInstancetype))]
+#[case::that_does_not_exist(json!({ "name": "a", "kind": "Secret" }), None)]
+#[case::of_a_volume(json!({ "inferFromVolume": "root" }), None)]
+fn a_failure_has_the_kind_of_the_object(#[case] matcher: Value, #[case] kind: Option<Kind>) {
+    let failure = Cluster::default().plan(&machine(matcher)).failure;
+    assert_eq!(failure, Some(LookupFailure { reason: "FailedFindInstancetype", kind }));
+}
+
+#[test]
+fn a_failure_of_both_objects_has_the_kind_of_the_one_that_does_not_fit() {
+    let mut conflicting = machine(small());
+    conflicting["spec"]["template"]["spec"]["domain"]["memory"] = json!({ "guest": "1Gi" });
+    let failure = Cluster::default().with_type(instancetype(1, "2Gi")).plan(&conflicting).failure;
+    let kind = Some(Kind::Instancetype);
+    assert_eq!(failure, Some(LookupFailure { reason: "InstancetypeConflict", kind }));
+    let mut matcher = small();
+    matcher["revisionName"] = json!("mine");
+    matcher["name"] = json!("other");
+    let mut copy =
+        Cluster::default().with_type(instancetype(1, "2Gi")).plan(&machine(small())).creates.remove(0);
+    copy["metadata"]["name"] = json!("mine");
+    let failure = Cluster::default().with_revision(copy).plan(&machine(matcher)).failure;
+    assert_eq!(failure, Some(LookupFailure { reason: "RevisionMismatch", kind }));
+}
+
 #[test]
 fn conditions_of_other_controllers_stay() {
     let mut blocked = machine(small());
