@@ -6,9 +6,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use vmpool_api::names::is_dns_subdomain;
 
-use vmpool_platforms::removal::RemovalApi;
+use vmpool_platforms::removal::{Apis, RemovalApi};
 
-use crate::api::Apis;
 use crate::error::Error;
 
 /// The maximum length of a body in bytes.
@@ -128,7 +127,7 @@ fn check_kind(
     kind: Option<&str>,
 ) -> Result<(), String> {
     // Groups about the same pools have the same meaning, so each accepts the bodies of the others.
-    let mut same = apis.iter().filter(|other| other.stored == api.stored);
+    let mut same = apis.removal.iter().filter(|other| other.stored == api.stored);
     match (api_version, kind) {
         (_, Some(kind)) if !kind.is_empty() && kind != api.removal_kind => {
             Err(format!("the kind of the body is {kind:?}: {}", instruction(api.removal_kind)))

@@ -200,6 +200,22 @@ impl Cluster {
         }
     }
 
+    /// Whether an object of a resource exists in any namespace. A resource that the API server does not serve has none.
+    pub(crate) async fn has_any(&self, resource: &StoredResource) -> Result<bool, CallError> {
+        #[derive(Deserialize)]
+        struct List {
+            items: Vec<IgnoredAny>,
+        }
+        let StoredResource { group, version, plural } = resource;
+        let request =
+            Path::new(format!("/apis/{group}/{version}/{plural}")).list(&ListParams::default().limit(1));
+        match self.send::<List>(request).await {
+            Ok(list) => Ok(!list.items.is_empty()),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Reads an object that another one refers to; `None` if it does not exist.
     pub(crate) async fn referenced(&self, reference: &Reference) -> Result<Option<Value>, CallError> {
         match self.read(&reference.collection, &reference.name, false).await {

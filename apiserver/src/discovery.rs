@@ -1,105 +1,144 @@
-//! Discovery documents in the unaggregated and the aggregated format.
+//! Discovery documents in the unaggregated and the aggregated format. Both list the same resources.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIResource, APIResourceList};
 use serde_json::{Value, json};
 
-use vmpool_platforms::removal::{ExpansionApi, RemovalApi, StoredResource};
+use vmpool_platforms::removal::{Apis, ExpansionApi, GroupVersion, RemovalApi, StoredResource};
 
-use crate::api::{Apis, CLAIM, EXPAND, RELEASE, REMOVAL};
+use crate::api::{CLAIM, EXPAND, RELEASE, REMOVAL};
+
+/// A resource or a subresource.
+struct Listed {
+    resource: &'static str,
+    /// Empty for the resource itself.
+    subresource: &'static str,
+    /// Empty for a subresource.
+    singular: &'static str,
+    kind: &'static str,
+    /// Where the kind is defined.
+    of: GroupVersion,
+    verb: &'static str,
+}
+
+/// What these APIs serve in a version of a group.
+fn listed(apis: Apis, served: GroupVersion) -> Vec<Listed> {
+    let removal = apis.removal.iter().filter(|api| api.group_version() == served).flat_map(of_removal);
+    let expansion = apis.expansions().filter(|api| api.group_version() == served).flat_map(of_expansion);
+    removal.chain(expansion).collect()
+}
+
+fn of_removal(api: &'static RemovalApi) -> [Listed; 4] {
+    let of_pool = |subresource, kind, verb| Listed {
+        resource: api.plural,
+        subresource,
+        singular: "",
+        kind,
+        of: api.group_version(),
+        verb,
+    };
+    [
+        Listed { singular: api.singular, ..of_pool("", api.kind, "get") },
+        of_pool(CLAIM, api.claim_kind, "create"),
+        of_pool(RELEASE, api.release_kind, "create"),
+        of_pool(REMOVAL, api.removal_kind, "create"),
+    ]
+}
+
+fn of_expansion(api: &'static ExpansionApi) -> Vec<Listed> {
+    let of = |stored: &StoredResource, kind, (resource, subresource), verb| {
+        let of = GroupVersion { group: stored.group, version: stored.version };
+        Listed { resource, subresource, singular: "", kind, of, verb }
+    };
+    let machine = |path, verb| of(&api.stored.machines, api.machine_kind, path, verb);
+    let mut listed =
+        vec![machine((api.machines, EXPAND), "get"), machine((api.expand_machine, ""), "update")];
+    if let Some(pools) = api.pools {
+        let pool = |path, verb| of(&api.stored.pools, pools.kind, path, verb);
+        listed.insert(0, pool((pools.plural, EXPAND), "get"));
+        listed.push(pool((pools.expand_pool, ""), "update"));
+    }
+    listed
+}
 
 /// `/apis/GROUP/VERSION`.
-pub(crate) fn resources(api: &RemovalApi, enabled: bool) -> APIResourceList {
-    let resource = |name: String, kind: &str, verb: &str| APIResource {
-        name,
-        singular_name: String::new(),
-        namespaced: true,
-        kind: kind.to_owned(),
-        verbs: vec![verb.to_owned()],
-        ..APIResource::default()
-    };
-    let mut resources = vec![
+pub(crate) fn resources(apis: Apis, served: GroupVersion) -> APIResourceList {
+    let resource = |listed: Listed| {
+        let Listed { resource, subresource, singular, kind, of, verb } = listed;
+        let is_foreign = of != served;
         APIResource {
-            singular_name: api.singular.to_owned(),
-            ..resource(api.plural.to_owned(), api.kind, "get")
-        },
-        resource(format!("{}/{CLAIM}", api.plural), api.claim_kind, "create"),
-        resource(format!("{}/{RELEASE}", api.plural), api.release_kind, "create"),
-        resource(format!("{}/{REMOVAL}", api.plural), api.removal_kind, "create"),
-    ];
-    if let Some(expansion) = &api.expansion {
-        let ExpansionApi { machines, machine_kind, expand_machine, expand_pool, .. } = *expansion;
-        let of = |stored: &StoredResource, resource: APIResource| APIResource {
-            group: Some(stored.group.to_owned()),
-            version: Some(stored.version.to_owned()),
-            ..resource
-        };
-        let (pool, machine) = (&api.stored.pools, &api.stored.machines);
-        resources.extend([
-            of(pool, resource(format!("{}/{EXPAND}", api.plural), api.kind, "get")),
-            of(machine, resource(format!("{machines}/{EXPAND}"), machine_kind, "get")),
-            of(machine, resource(expand_machine.to_owned(), machine_kind, "update")),
-            of(pool, resource(expand_pool.to_owned(), api.kind, "update")),
-        ]);
-    }
+            name: if subresource.is_empty() {
+                resource.to_owned()
+            } else {
+                format!("{resource}/{subresource}")
+            },
+            singular_name: singular.to_owned(),
+            namespaced: true,
+            group: is_foreign.then(|| of.group.to_owned()),
+            version: is_foreign.then(|| of.version.to_owned()),
+            kind: kind.to_owned(),
+            verbs: vec![verb.to_owned()],
+            ..APIResource::default()
+        }
+    };
     APIResourceList {
-        group_version: api.api_version(),
-        resources: if enabled { resources } else { Vec::new() },
+        group_version: served.to_string(),
+        resources: listed(apis, served).into_iter().map(resource).collect(),
     }
 }
 
-/// `/apis` in the aggregated format. `version` is that of the format.
-pub(crate) fn aggregated(apis: Apis, version: &str, enabled: bool) -> Value {
-    let items: Vec<Value> = apis.iter().map(|api| group(api, enabled)).collect();
+/// `/apis` in the aggregated format: the groups of `all`, with the resources of `now`. `version` is that of the format.
+pub(crate) fn aggregated(all: Apis, now: Apis, version: &str) -> Value {
+    let groups = groups(all).into_iter().map(|(group, versions)| {
+        let version = |served: &GroupVersion| {
+            json!({
+                "version": served.version,
+                "freshness": "Current",
+                "resources": aggregated_resources(now, *served),
+            })
+        };
+        let versions: Vec<Value> = versions.iter().map(version).collect();
+        json!({ "metadata": { "name": group }, "versions": versions })
+    });
     json!({
         "kind": "APIGroupDiscoveryList",
         "apiVersion": format!("apidiscovery.k8s.io/{version}"),
         "metadata": {},
-        "items": items,
+        "items": groups.collect::<Vec<_>>(),
     })
 }
 
-fn group(api: &RemovalApi, enabled: bool) -> Value {
-    let RemovalApi { group, version, .. } = api;
-    let kind = |kind| json!({ "group": group, "version": version, "kind": kind });
-    let mut resources = json!([{
-        "resource": api.plural,
-        "responseKind": kind(api.kind),
-        "scope": "Namespaced",
-        "singularResource": api.singular,
-        "verbs": ["get"],
-        "subresources": [
-            { "subresource": CLAIM, "responseKind": kind(api.claim_kind), "verbs": ["create"] },
-            { "subresource": RELEASE, "responseKind": kind(api.release_kind), "verbs": ["create"] },
-            { "subresource": REMOVAL, "responseKind": kind(api.removal_kind), "verbs": ["create"] },
-        ],
-    }]);
-    if let Some(expansion) = &api.expansion {
-        let ExpansionApi { machines, machine_kind, expand_machine, expand_pool, .. } = *expansion;
-        let of = |stored: &StoredResource, kind: &str| json!({ "group": stored.group, "version": stored.version, "kind": kind });
-        let expand = |stored, kind| json!({ "subresource": EXPAND, "responseKind": of(stored, kind), "verbs": ["get"] });
-        let whole = |name: &str, stored, kind, verbs: Value, subresources: Value| {
-            json!({
-                "resource": name, "responseKind": of(stored, kind), "scope": "Namespaced", "singularResource": "",
-                "verbs": verbs, "subresources": subresources,
-            })
-        };
-        let (pool, machine) = (&api.stored.pools, &api.stored.machines);
-        if let Some(subresources) = resources[0]["subresources"].as_array_mut() {
-            subresources.push(expand(pool, api.kind));
-        }
-        if let Some(resources) = resources.as_array_mut() {
-            let of_machine = json!([expand(machine, machine_kind)]);
-            resources.push(whole(machines, machine, machine_kind, json!([]), of_machine));
-            resources.push(whole(expand_machine, machine, machine_kind, json!(["update"]), json!([])));
-            resources.push(whole(expand_pool, pool, api.kind, json!(["update"]), json!([])));
+/// The groups, each with its versions, the preferred one first.
+pub(crate) fn groups(all: Apis) -> Vec<(&'static str, Vec<GroupVersion>)> {
+    let mut groups: Vec<(&str, Vec<GroupVersion>)> = Vec::new();
+    for served in all.group_versions() {
+        match groups.iter_mut().find(|(group, _)| *group == served.group) {
+            Some((_, versions)) => versions.push(served),
+            None => groups.push((served.group, vec![served])),
         }
     }
-    json!({
-        "metadata": { "name": group },
-        "versions": [{
-            "version": version,
-            "freshness": "Current",
-            "resources": if enabled { resources } else { json!([]) },
-        }],
-    })
+    groups
+}
+
+fn aggregated_resources(apis: Apis, served: GroupVersion) -> Vec<Value> {
+    let mut resources: Vec<Value> = Vec::new();
+    for Listed { resource, subresource, singular, kind, of, verb } in listed(apis, served) {
+        let kind = json!({ "group": of.group, "version": of.version, "kind": kind });
+        let place = resources.iter().position(|known| known["resource"] == resource).unwrap_or_else(|| {
+            // A resource that has only subresources has no kind, so that clients list the subresources alone.
+            resources.push(json!({
+                "resource": resource, "responseKind": {}, "scope": "Namespaced", "singularResource": "",
+                "verbs": [], "subresources": [],
+            }));
+            resources.len() - 1
+        });
+        let known = &mut resources[place];
+        if subresource.is_empty() {
+            known["responseKind"] = kind;
+            known["singularResource"] = singular.into();
+            known["verbs"] = json!([verb]);
+        } else if let Some(subresources) = known["subresources"].as_array_mut() {
+            subresources.push(json!({ "subresource": subresource, "responseKind": kind, "verbs": [verb] }));
+        }
+    }
+    resources
 }

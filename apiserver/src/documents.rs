@@ -9,9 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIGroupList, Gro
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use vmpool_platforms::removal::RemovalApi;
+use vmpool_platforms::removal::{Apis, GroupVersion};
 
-use crate::api::Apis;
 use crate::error::Error;
 use crate::negotiation::{DISCOVERY_V2, DISCOVERY_V2BETA1, Form, accepted};
 use crate::{discovery, openapi};
@@ -32,10 +31,10 @@ impl Document {
     }
 }
 
-/// All documents. If the feature gate is off, they contain no resources.
+/// All documents of a server.
 pub(crate) struct Documents {
-    apis: Apis,
-    enabled: bool,
+    all: Apis,
+    now: Apis,
     content: OnceLock<Content>,
 }
 
@@ -47,29 +46,30 @@ struct Content {
 const JSON: &str = "application/json";
 
 impl Content {
-    fn new(apis: Apis, enabled: bool) -> Self {
+    fn new(all: Apis, now: Apis) -> Self {
         let mut plain = Vec::new();
         let mut add = |path: String, content: Value| plain.push((path, Document::new(JSON, &content)));
-        let groups: Vec<APIGroup> = apis.iter().map(group).collect();
-        for (api, group) in apis.iter().zip(&groups) {
-            let RemovalApi { group: name, version, .. } = api;
-            add(format!("/apis/{name}"), value(group));
-            add(format!("/apis/{name}/{version}"), value(&discovery::resources(api, enabled)));
+        let mut groups = Vec::new();
+        for (name, versions) in discovery::groups(all) {
+            let group = group(name, &versions);
+            add(format!("/apis/{name}"), value(&group));
+            groups.push(group);
         }
-        add("/apis".to_owned(), value(&APIGroupList { groups }));
         let mut index = serde_json::Map::new();
-        for api in apis {
-            let content = openapi::v3(api, enabled);
-            let path = format!("apis/{}/{}", api.group, api.version);
+        for served in all.group_versions() {
+            add(format!("/apis/{served}"), value(&discovery::resources(now, served)));
+            let content = openapi::v3(now, served);
             let hash = hash(content.to_string().as_bytes());
+            let path = format!("apis/{served}");
             index.insert(
                 path.clone(),
                 json!({ "serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}") }),
             );
             add(format!("/openapi/v3/{path}"), content);
         }
+        add("/apis".to_owned(), value(&APIGroupList { groups }));
         add("/openapi/v3".to_owned(), json!({ "paths": index }));
-        add("/openapi/v2".to_owned(), openapi::v2());
+        add("/openapi/v2".to_owned(), openapi::v2(now));
         add("/version".to_owned(), version());
         let mut paths: Vec<String> = plain.iter().map(|(path, _)| path.clone()).collect();
         paths.extend(["/healthz", "/livez", "/readyz"].map(str::to_owned));
@@ -78,20 +78,20 @@ impl Content {
         let aggregated =
             [(Form::DiscoveryV2, DISCOVERY_V2, "v2"), (Form::DiscoveryV2Beta1, DISCOVERY_V2BETA1, "v2beta1")]
                 .map(|(form, media_type, version)| {
-                    (form, Document::new(media_type, &discovery::aggregated(apis, version, enabled)))
+                    (form, Document::new(media_type, &discovery::aggregated(all, now, version)))
                 });
         Self { plain, aggregated }
     }
 }
 
 impl Documents {
-    /// The documents of a server with the resources of these groups, or without resources if `enabled` is false.
-    pub(crate) fn new(apis: Apis, enabled: bool) -> Self {
-        Self { apis, enabled, content: OnceLock::new() }
+    /// The documents of a server with the groups of `all`, and the resources of `now`.
+    pub(crate) fn new(all: Apis, now: Apis) -> Self {
+        Self { all, now, content: OnceLock::new() }
     }
 
     fn content(&self) -> &Content {
-        self.content.get_or_init(|| Content::new(self.apis, self.enabled))
+        self.content.get_or_init(|| Content::new(self.all, self.now))
     }
 
     /// The response with the document at a path.
@@ -166,13 +166,18 @@ fn value(content: &impl Serialize) -> Value {
     serde_json::to_value(content).expect("documents can be serialized as JSON")
 }
 
-fn group(api: &RemovalApi) -> APIGroup {
-    let version =
-        GroupVersionForDiscovery { group_version: api.api_version(), version: api.version.to_owned() };
+fn group(name: &str, versions: &[GroupVersion]) -> APIGroup {
+    let versions: Vec<GroupVersionForDiscovery> = versions
+        .iter()
+        .map(|served| GroupVersionForDiscovery {
+            group_version: served.to_string(),
+            version: served.version.to_owned(),
+        })
+        .collect();
     APIGroup {
-        name: api.group.to_owned(),
-        preferred_version: Some(version.clone()),
-        versions: vec![version],
+        name: name.to_owned(),
+        preferred_version: versions.first().cloned(),
+        versions,
         ..APIGroup::default()
     }
 }

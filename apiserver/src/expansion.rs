@@ -4,7 +4,9 @@ use axum::body::Bytes;
 use http::StatusCode;
 use serde_json::Value;
 use vmpool_platforms::Found;
-use vmpool_platforms::removal::{Expansion, ExpansionApi, Problem, RemovalApi, Revision, expansion};
+use vmpool_platforms::removal::{
+    Cause, ExpandedPools, Expansion, ExpansionApi, Problem, Revision, expansion,
+};
 
 use crate::api::EXPAND;
 use crate::cluster::Cluster;
@@ -26,17 +28,17 @@ pub(crate) enum Target {
 
 impl Target {
     /// What the request expands; `None` if it is another request.
-    pub(crate) fn of(api: &RemovalApi, request: &ResourceRequest) -> Option<(Self, ExpansionApi)> {
-        let expansion = api.expansion?;
-        let (resource, subresource) = (&*request.resource, &*request.subresource);
-        let target = match (request.name.is_empty(), subresource) {
-            (false, EXPAND) if resource == expansion.machines => Self::StoredMachine,
-            (false, EXPAND) if resource == api.plural => Self::StoredPool,
-            (true, "") if resource == expansion.expand_machine => Self::Machine,
-            (true, "") if resource == expansion.expand_pool => Self::Pool,
-            _ => return None,
+    pub(crate) fn of(api: &ExpansionApi, request: &ResourceRequest) -> Option<Self> {
+        let is_pool = |name: fn(ExpandedPools) -> &'static str| {
+            api.pools.is_some_and(|pools| request.resource == name(pools))
         };
-        Some((target, expansion))
+        match (request.name.is_empty(), &*request.subresource) {
+            (false, EXPAND) if request.resource == api.machines => Some(Self::StoredMachine),
+            (false, EXPAND) if is_pool(|pools| pools.plural) => Some(Self::StoredPool),
+            (true, "") if request.resource == api.expand_machine => Some(Self::Machine),
+            (true, "") if is_pool(|pools| pools.expand_pool) => Some(Self::Pool),
+            _ => None,
+        }
     }
 
     /// Whether the object is in the body of the request.
@@ -59,12 +61,16 @@ pub(crate) fn supplied(target: Target, body: &Bytes, namespace: &str) -> Result<
         Err(error) => return refuse(format!("the body of the request is not JSON: {error}")),
     };
     let check = if target == Target::Pool { expansion::check_pool } else { expansion::check_machine };
-    if let Err(message) = check(&object) {
-        let field =
-            message.split(':').next().filter(|field| !field.contains(' ')).unwrap_or_default().to_owned();
-        let cause = FieldCause { reason: "FieldValueInvalid".to_owned(), message: message.clone(), field };
-        let message = format!("the object in the body is invalid: {message}");
-        return Err(Error::NotExpanded { code: StatusCode::BAD_REQUEST, message, causes: vec![cause] });
+    let violations = check(&object);
+    if let Some(first) = violations.first() {
+        let more = violations.len() - 1;
+        let more = if more > 0 { format!(", and {more} more violations") } else { String::new() };
+        let message = format!("the object in the body is invalid: {first}{more}");
+        return Err(Error::NotExpanded {
+            code: StatusCode::BAD_REQUEST,
+            message,
+            causes: causes(violations),
+        });
     }
     match object["metadata"]["namespace"].as_str() {
         None | Some("") => Ok(object),
@@ -145,12 +151,16 @@ fn refused(target: Target, problem: Problem) -> Error {
         Target::Machine => StatusCode::BAD_REQUEST,
         Target::StoredPool | Target::Pool => StatusCode::UNPROCESSABLE_ENTITY,
     };
-    let causes = problem.causes.into_iter().map(|cause| FieldCause {
+    Error::NotExpanded { code, message: problem.message, causes: causes(problem.causes) }
+}
+
+fn causes(causes: Vec<Cause>) -> Vec<FieldCause> {
+    let cause = |cause: Cause| FieldCause {
         reason: format!("{:?}", cause.reason),
         message: cause.message,
         field: cause.field,
-    });
-    Error::NotExpanded { code, message: problem.message, causes: causes.collect() }
+    };
+    causes.into_iter().map(cause).collect()
 }
 
 #[cfg(test)]

@@ -19,13 +19,14 @@ use crate::negotiation::{accepted, check_content_type};
 use crate::removal::PoolName;
 use crate::request_info::{RequestInfo, ResourceRequest};
 use crate::response::{self, success};
+use crate::routes::Route;
 use crate::state::State;
 
 impl State {
     /// Returns the metadata of a pool.
     pub(crate) async fn read(
         &self,
-        api: &RemovalApi,
+        api: &'static RemovalApi,
         request: ResourceRequest,
         parts: &Parts,
     ) -> Result<Response<Body>, Error> {
@@ -38,10 +39,9 @@ impl State {
         }
         accepted(&parts.headers, false)?;
         let ResourceRequest { namespace, name, .. } = request;
-        let not_found = || Error::PoolNotFound { plural: api.plural, group: api.group, pool: name.clone() };
         let pool: Value = match self.cluster.pool(api.stored, &namespace, &name).await {
             Ok(pool) => pool,
-            Err(error) if error.is_not_found() => return Err(not_found()),
+            Err(error) if error.is_not_found() => return Err(Route::Pool(api).not_found(&name)),
             Err(error) => return Err(Error::Internal(format!("reading pool \"{name}\": {error}"))),
         };
         let content = json!({
@@ -55,8 +55,8 @@ impl State {
     /// Returns a machine or a pool with instance type and preference written out.
     pub(crate) async fn expand(
         &self,
-        api: &RemovalApi,
-        (target, names): (Target, ExpansionApi),
+        api: &'static ExpansionApi,
+        target: Target,
         request: ResourceRequest,
         parts: Parts,
         body: Body,
@@ -73,7 +73,7 @@ impl State {
             if target == Target::StoredPool {
                 (revision, index) = expansion::parameters(parts.uri.query().unwrap_or_default())?;
             }
-            self.stored(api, (target, names), &request).await?
+            self.stored(api, target, &request).await?
         };
         let which = (&revision, index);
         let expanded = expansion::expand(&self.cluster, (target, &object), &request.namespace, which).await?;
@@ -83,22 +83,21 @@ impl State {
     /// The stored machine or pool that a request names.
     async fn stored(
         &self,
-        api: &RemovalApi,
-        (target, names): (Target, ExpansionApi),
+        api: &'static ExpansionApi,
+        target: Target,
         request: &ResourceRequest,
     ) -> Result<Value, Error> {
         let ResourceRequest { namespace, name, .. } = request;
-        let (read, plural, group): (Result<Value, _>, _, _) = if target == Target::StoredMachine {
-            let read = self.cluster.whole_machine(api.stored, namespace, name).await;
-            (read, names.machine, api.stored.machines.group)
+        let (read, resource): (Result<Value, _>, _) = if target == Target::StoredMachine {
+            (self.cluster.whole_machine(api.stored, namespace, name).await, &api.stored.machines)
         } else {
-            (self.cluster.pool(api.stored, namespace, name).await, api.plural, api.group)
+            (self.cluster.pool(api.stored, namespace, name).await, &api.stored.pools)
         };
         read.map_err(|error| {
             if error.is_not_found() {
-                Error::PoolNotFound { plural, group, pool: name.clone() }
+                Route::Expansion(api, target).not_found(name)
             } else {
-                Error::Internal(format!("reading {plural} {name:?}: {error}"))
+                Error::Internal(format!("reading {} {name:?}: {error}", resource.plural))
             }
         })
     }
@@ -116,7 +115,7 @@ impl State {
         let body = content(&request, ("create", "POST"), &parts, body).await?;
         let query = parts.uri.query().unwrap_or_default();
         let names = (&*request.namespace, &*request.name);
-        let removal = body::read(&body, query, (self.apis, api), names)?;
+        let removal = body::read(&body, query, (self.apis.all(), api), names)?;
         let (dry_run, force) = (removal.dry_run, removal.force);
         if force {
             let forced = RequestInfo::Resource(ResourceRequest { verb: "force", ..request.clone() });

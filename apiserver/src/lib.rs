@@ -1,4 +1,5 @@
-//! The aggregated API of vmpool: targeted removal of machines from a pool, and claims of machines.
+//! The aggregated API of vmpool: targeted removal of machines from a pool, claims of machines, and machines and pools with
+//! instance type and preference written out.
 //!
 //! ```text
 //!  caller ──> kube-apiserver ──(front proxy certificate, headers)──> router: authentication, authorization
@@ -17,7 +18,7 @@
 //! 3. `authentication`, `authorization`, `body`: what a caller may do and asks for
 //! 4. `audit`, `pool_queue`, `removal`, `claims`, `response`: removals and claims. `audit` and `pool_queue` use only the
 //!    types of `removal::model`, and `claims` uses `removal`
-//! 5. `discovery`, `openapi`, `documents`: the documents of the API
+//! 5. `expansion`, `served`, `discovery`, `openapi`, `documents`: expansion, and the documents of the API
 //! 6. `routes`, `state`, `handlers`, `router`: the handling of a request
 //! 7. [`options`], `run`: the process
 
@@ -45,6 +46,7 @@ mod response;
 mod router;
 mod routes;
 mod run;
+mod served;
 mod state;
 #[cfg(test)]
 mod testing;

@@ -14,6 +14,7 @@ use vmpool_runtime::label_set;
 use vmpool_runtime::metrics::{Description, Page, Registry};
 
 use label_values::Code;
+use label_values::Expansion;
 pub(crate) use label_values::{CheckSource, ClaimOutcome, Outcome, Resource, Verb};
 
 /// From a response from memory to the deadline of a removal, in seconds.
@@ -38,6 +39,7 @@ struct Inner {
     claim_duration: Histogram,
     claim_batch_sizes: Histogram,
     claim_conflicts: Counter,
+    expansions: ExpansionMetrics,
     checks: Family<CheckLabels, Counter>,
     page: Page,
 }
@@ -46,10 +48,44 @@ label_set!(RequestLabels { verb: Verb, resource: Resource, code: Code });
 label_set!(DurationLabels { verb: Verb, resource: Resource });
 label_set!(RemovalLabels { result: Outcome });
 label_set!(ClaimLabels { result: ClaimOutcome });
+label_set!(ExpandLabels { resource: Expansion, code: Code });
+label_set!(ExpandDurationLabels { resource: Expansion });
 label_set!(CheckLabels { source: CheckSource });
 
 fn histogram() -> Histogram {
     Histogram::new(BUCKETS)
+}
+
+/// The metrics of expansions.
+#[derive(Debug)]
+struct ExpansionMetrics {
+    requests: Family<ExpandLabels, Counter>,
+    duration: Family<ExpandDurationLabels, Histogram>,
+}
+
+impl ExpansionMetrics {
+    fn new(registry: &mut Registry) -> Self {
+        let metrics = Self {
+            requests: registry.register(
+                "vmpool_expand_requests_total",
+                "requests",
+                "Requests for machines and pools with instance type and preference written out, in all groups and versions",
+                Family::default(),
+            ),
+            duration: registry.register(
+                "vmpool_expand_request_duration_seconds",
+                "seconds",
+                "Time from the headers of such a request to its response",
+                Family::new_with_constructor(histogram as fn() -> Histogram),
+            ),
+        };
+        // The codes of failures are not known in advance.
+        for &resource in Expansion::ALL {
+            drop(metrics.requests.get_or_create(&ExpandLabels { resource, code: Code(200) }));
+            drop(metrics.duration.get_or_create(&ExpandDurationLabels { resource }));
+        }
+        metrics
+    }
 }
 
 impl Metrics {
@@ -125,6 +161,7 @@ impl Metrics {
                 "Writes to machines that the API server refused, because another client had changed the machine",
                 Counter::default(),
             ),
+            expansions: ExpansionMetrics::new(registry),
             checks: registry.register(
                 "vmpool_authorization_checks_total",
                 "checks",
@@ -162,6 +199,11 @@ impl Metrics {
         let code = Code(code.as_u16());
         self.0.requests.get_or_create(&RequestLabels { verb, resource, code }).inc();
         self.0.request_duration.get_or_create(&DurationLabels { verb, resource }).observe(took.as_secs_f64());
+        if let Some(resource) = resource.expansion() {
+            let ExpansionMetrics { requests, duration } = &self.0.expansions;
+            requests.get_or_create(&ExpandLabels { resource, code }).inc();
+            duration.get_or_create(&ExpandDurationLabels { resource }).observe(took.as_secs_f64());
+        }
     }
 
     pub(crate) fn removal(&self, result: Outcome, counted: usize, took: Duration) {

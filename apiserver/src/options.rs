@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Parser;
-use vmpool_runtime::args::{ArgsError, GateArgs, ProgramArgs, ReservationArgs};
+use vmpool_runtime::args::{ArgsError, GateArgs, InstancetypeMode, ProgramArgs, ReservationArgs};
 use vmpool_runtime::certificates::{ServingArgs, ServingArgsError, ServingConfig};
 
 use crate::removal;
@@ -47,6 +47,19 @@ pub struct Options {
         help_heading = "Kubernetes API"
     )]
     pub request_timeout: Duration,
+
+    /// Which program processes instance types and preferences. With Standalone, the server also serves the expansion of
+    /// machines in KubeVirt's own API group, while the cluster has no KubeVirt object
+    #[arg(
+        long,
+        env = "VMPOOL_INSTANCETYPE_MODE",
+        value_enum,
+        default_value_t,
+        ignore_case = true,
+        value_name = "MODE",
+        help_heading = "Expansion"
+    )]
+    pub instancetype_mode: InstancetypeMode,
 
     /// Options that all programs have.
     #[command(flatten)]

@@ -13,16 +13,16 @@ use axum::body::Body;
 use axum::extract::Request;
 use http::{HeaderValue, Response, StatusCode};
 use tower::ServiceExt;
+use vmpool_platforms::removal::Apis;
 use vmpool_runtime::health::Health;
 use vmpool_runtime::https::Peer;
 
 use crate::api::REMOVAL;
 use crate::audit::{AUDIT_ID, request_id};
 use crate::error::Error;
-use crate::expansion::Target;
 use crate::metrics::Resource;
 use crate::request_info::RequestInfo;
-use crate::routes::{check_names, labels, served};
+use crate::routes::{Route, check_names, labels, served};
 use crate::state::State;
 
 /// The API as a service for [`vmpool_runtime::https`].
@@ -38,11 +38,12 @@ impl State {
         let start = self.env.uptime();
         let id = request_id(request.headers(), &self.env);
         let info = RequestInfo::of(request.method(), request.uri());
-        let labels = labels(self.apis, info.as_ref());
+        let apis = self.apis.now();
+        let labels = labels(apis, info.as_ref());
         let result = match (labels.resource, info) {
             (Resource::Health, _) => Ok(health(&self.health, request).await),
             (_, None) => Err(Error::UnknownPath),
-            (_, Some(info)) => self.respond(request, info, &id).await,
+            (_, Some(info)) => self.respond(apis, request, info, &id).await,
         };
         let mut response = result.unwrap_or_else(|error| {
             tracing::debug!(request = ?id, code = error.code().as_u16(), %error, "refused");
@@ -56,31 +57,35 @@ impl State {
         response
     }
 
-    async fn respond(&self, request: Request, info: RequestInfo, id: &str) -> Result<Response<Body>, Error> {
+    async fn respond(
+        &self,
+        apis: Apis,
+        request: Request,
+        info: RequestInfo,
+        id: &str,
+    ) -> Result<Response<Body>, Error> {
         let (parts, body) = request.into_parts();
         let user = self.authenticator.authenticate(parts.extensions.get::<Peer>(), &parts.headers)?;
         // Invalid names are refused before authorization, because the review and the cached decision would contain them.
-        check_names(self.apis, &info)?;
+        check_names(apis, &info)?;
         // If the gate is off, no resource needs a permission, and this program has no permission to create reviews. The
         // responses are then documents without resources, and "not found".
-        if self.enabled {
+        if self.apis.is_enabled() {
             self.authorizer.authorize(&user, &info).await?;
         }
         match info {
             RequestInfo::NonResource { path, .. } => {
-                self.documents.respond(&parts.method, &path, &parts.headers)
+                let documents = self.documents(apis);
+                documents.respond(&parts.method, &path, &parts.headers)
             }
-            RequestInfo::Resource(request) => {
-                let api = served(self.apis, &request).filter(|_| self.enabled).ok_or(Error::UnknownPath)?;
-                if let Some((target, names)) = Target::of(api, &request) {
-                    return self.expand(api, (target, names), request, parts, body).await;
-                }
-                match &*request.subresource {
+            RequestInfo::Resource(request) => match served(apis, &request).ok_or(Error::UnknownPath)? {
+                Route::Expansion(api, target) => self.expand(api, target, request, parts, body).await,
+                Route::Pool(api) => match &*request.subresource {
                     "" => self.read(api, request, &parts).await,
                     REMOVAL => self.remove(api, request, user, id, parts, body).await,
                     _ => self.claim_or_release(api, request, user, id, parts, body).await,
-                }
-            }
+                },
+            },
         }
     }
 }

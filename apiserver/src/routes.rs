@@ -1,13 +1,36 @@
 //! Which resource a request is for.
 
 use vmpool_api::names::is_dns_subdomain;
-use vmpool_platforms::removal::RemovalApi;
+use vmpool_platforms::removal::{Apis, ExpansionApi, RemovalApi};
 
-use crate::api::{self, Apis, CLAIM, RELEASE, REMOVAL};
+use crate::api::{CLAIM, RELEASE, REMOVAL};
 use crate::error::Error;
 use crate::expansion::Target;
 use crate::metrics::{Resource, Verb};
 use crate::request_info::{RequestInfo, ResourceRequest};
+
+/// A served resource.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Route {
+    /// The metadata of a pool, or a removal or a claim of its machines.
+    Pool(&'static RemovalApi),
+    /// An expansion.
+    Expansion(&'static ExpansionApi, Target),
+}
+
+impl Route {
+    /// The error for an object of this name that does not exist.
+    pub(crate) fn not_found(self, name: &str) -> Error {
+        let (plural, group) = match self {
+            Self::Pool(api) => (api.plural, api.group),
+            Self::Expansion(api, Target::StoredMachine | Target::Machine) => {
+                (api.machine, api.stored.machines.group)
+            }
+            Self::Expansion(api, Target::StoredPool | Target::Pool) => (api.stored.pools.plural, api.group),
+        };
+        Error::PoolNotFound { plural, group, pool: name.to_owned() }
+    }
+}
 
 /// The label values of a request.
 #[derive(Clone, Copy)]
@@ -25,32 +48,36 @@ pub(crate) fn check_names(apis: Apis, info: &RequestInfo) -> Result<(), Error> {
         return Err(Error::UnknownPath);
     }
     if let RequestInfo::Resource(request) = info
-        && let Some(api) = served(apis, request)
+        && let Some(route) = served(apis, request)
         && (!is_dns_subdomain(&request.namespace)
             || !request.name.is_empty() && !is_dns_subdomain(&request.name))
     {
         if request.name.is_empty() {
             return Err(Error::UnknownPath);
         }
-        return Err(Error::PoolNotFound { plural: api.plural, group: api.group, pool: request.name.clone() });
+        return Err(route.not_found(&request.name));
     }
     Ok(())
 }
 
-/// The API of a request, if its resource is served.
-pub(crate) fn served(apis: Apis, request: &ResourceRequest) -> Option<&'static RemovalApi> {
-    let api = api::find(apis, &request.group, &request.version)?;
+/// The resource of a request, if it is served.
+pub(crate) fn served(apis: Apis, request: &ResourceRequest) -> Option<Route> {
     if request.namespace.is_empty() || request.has_more_segments {
         return None;
     }
-    let known = Target::of(api, request).is_some()
-        || request.resource == api.plural
-            && match &*request.subresource {
-                "" => true,
-                REMOVAL | CLAIM | RELEASE => !request.name.is_empty(),
-                _ => false,
-            };
-    known.then_some(api)
+    let (group, version) = (&*request.group, &*request.version);
+    let mut expansions = apis.expansions().filter(|api| (api.group, api.version) == (group, version));
+    let expansion =
+        expansions.find_map(|api| Target::of(api, request).map(|target| Route::Expansion(api, target)));
+    expansion.or_else(|| {
+        let api = apis.removal.iter().find(|api| (api.group, api.version) == (group, version))?;
+        let is_known = match &*request.subresource {
+            "" => true,
+            REMOVAL | CLAIM | RELEASE => !request.name.is_empty(),
+            _ => false,
+        };
+        (request.resource == api.plural && is_known).then_some(Route::Pool(api))
+    })
 }
 
 /// The label values of a request.
@@ -69,16 +96,15 @@ pub(crate) fn labels(apis: Apis, info: Option<&RequestInfo>) -> Labels {
             Labels { verb, resource }
         }
         Some(RequestInfo::Resource(request)) => {
-            let target = |api: &'static RemovalApi| Target::of(api, request).map(|(target, _)| target);
             let resource = match (served(apis, request), &*request.subresource) {
-                (Some(api), _) if target(api) == Some(Target::StoredMachine) => Resource::ExpandedMachine,
-                (Some(api), _) if target(api) == Some(Target::Machine) => Resource::ExpandMachine,
-                (Some(api), _) if target(api) == Some(Target::StoredPool) => Resource::ExpandedPool,
-                (Some(api), _) if target(api) == Some(Target::Pool) => Resource::ExpandPool,
-                (Some(_), "") => Resource::Pools,
-                (Some(_), CLAIM) => Resource::Claim,
-                (Some(_), RELEASE) => Resource::Release,
-                (Some(_), _) => Resource::Removal,
+                (Some(Route::Expansion(_, Target::StoredMachine)), _) => Resource::ExpandedMachine,
+                (Some(Route::Expansion(_, Target::Machine)), _) => Resource::ExpandMachine,
+                (Some(Route::Expansion(_, Target::StoredPool)), _) => Resource::ExpandedPool,
+                (Some(Route::Expansion(_, Target::Pool)), _) => Resource::ExpandPool,
+                (Some(Route::Pool(_)), "") => Resource::Pools,
+                (Some(Route::Pool(_)), CLAIM) => Resource::Claim,
+                (Some(Route::Pool(_)), RELEASE) => Resource::Release,
+                (Some(Route::Pool(_)), _) => Resource::Removal,
                 (None, _) => Resource::Other,
             };
             let verb = match request.verb {

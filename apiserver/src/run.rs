@@ -5,7 +5,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use vmpool_engine::removal::accept_within;
 use vmpool_feature_gates::Feature;
+use vmpool_platforms::removal::{APIS, STANDALONE_APIS};
 use vmpool_runtime::Env;
+use vmpool_runtime::args::InstancetypeMode;
 use vmpool_runtime::certificates::CertificateMetrics;
 use vmpool_runtime::https::{Limits, TrafficMetrics};
 use vmpool_runtime::serving::{Program, ServeError, Service};
@@ -52,7 +54,10 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     let serving = options.serving()?;
     let settings = Settings {
         enabled: gates.enabled(Feature::VirtualMachinePool),
-        apis: vmpool_platforms::removal::APIS,
+        apis: match options.instancetype_mode {
+            InstancetypeMode::Coexist => APIS,
+            InstancetypeMode::Standalone => STANDALONE_APIS,
+        },
         accept_within: accept_within(options.reservation_timeout()?),
         request_timeout: options.request_timeout()?,
     };
@@ -74,6 +79,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     let clients = ClientCas::requiring();
     let state = State::new(program.client(), env.clone(), settings, health.clone(), metrics);
     let _front_proxy = env.spawn("front proxy", state.follow_front_proxy(clients.clone()));
+    let _platform = env.spawn("platform", state.follow_platform());
     let service = Service { router: router(state), clients, limits: limits(), certificates, traffic };
     Ok(program.serve(service, &env, stop).await?)
 }

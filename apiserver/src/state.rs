@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use vmpool_platforms::removal::Apis;
 use vmpool_runtime::Env;
 use vmpool_runtime::health::Health;
 use vmpool_runtime::tls::ClientCas;
 
-use crate::api::Apis;
 use crate::authentication::{Authenticator, follow};
 use crate::authorization::Authorizer;
 use crate::claims::Claims;
@@ -16,18 +16,19 @@ use crate::cluster::Cluster;
 use crate::documents::Documents;
 use crate::metrics::Metrics;
 use crate::removal::Remover;
+use crate::served::{self, ServedApis};
 
 /// The components that handle requests.
 pub struct State {
     pub(crate) env: Env,
-    pub(crate) enabled: bool,
     pub(crate) health: Health,
     pub(crate) metrics: Metrics,
     pub(crate) cluster: Cluster,
     pub(crate) authenticator: Authenticator,
     pub(crate) authorizer: Authorizer,
-    pub(crate) apis: Apis,
-    pub(crate) documents: Documents,
+    pub(crate) apis: ServedApis,
+    documents: Documents,
+    shared_documents: Documents,
     pub(crate) remover: Arc<Remover>,
     pub(crate) claims: Arc<Claims>,
 }
@@ -37,7 +38,7 @@ pub struct State {
 pub struct Settings {
     /// Whether the server serves its resource. Otherwise it serves only documents about itself.
     pub enabled: bool,
-    /// The served API groups.
+    /// The served APIs.
     pub apis: Apis,
     /// The controller drops no reservation before it is this old.
     pub accept_within: Duration,
@@ -55,20 +56,37 @@ impl State {
             let authenticator = authenticator.clone();
             move || authenticator.check()
         });
+        let served = ServedApis::new(apis, enabled);
+        health.ready("platform", {
+            let served = served.clone();
+            move || served.check()
+        });
+        let with = if enabled { apis } else { Apis::NONE };
         let remover = Remover::new(cluster.clone(), env.clone(), accept_within, metrics.clone());
         Arc::new(Self {
-            enabled,
             health,
             authenticator,
             authorizer: Authorizer::new(cluster.clone(), env.clone(), metrics.clone()),
-            documents: Documents::new(apis, enabled),
-            apis,
+            documents: Documents::new(apis, with),
+            shared_documents: Documents::new(apis, with.without_reference()),
+            apis: served,
             claims: Claims::new(cluster.clone(), env.clone(), metrics.clone(), Arc::clone(&remover)),
             remover,
             metrics,
             cluster,
             env,
         })
+    }
+
+    /// The documents that list these resources.
+    pub(crate) fn documents(&self, apis: Apis) -> &Documents {
+        if apis.reference.is_some() { &self.documents } else { &self.shared_documents }
+    }
+
+    /// Reads periodically whether the platform is installed, if the server serves its group otherwise. Returns at once if it
+    /// does not.
+    pub fn follow_platform(&self) -> impl Future<Output = ()> + Send + 'static {
+        served::follow(self.apis.clone(), self.cluster.clone(), self.env.clone())
     }
 
     /// Reads the configuration of the front proxy periodically and never returns. Until the first successful read, no
@@ -80,6 +98,6 @@ impl State {
 
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State").field("enabled", &self.enabled).finish_non_exhaustive()
+        f.debug_struct("State").field("apis", &self.apis).finish_non_exhaustive()
     }
 }

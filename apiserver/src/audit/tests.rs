@@ -52,7 +52,7 @@ fn the_log_line_contains_caller_targets_and_result() {
         User { name: "eve\nINFO forged".into(), groups: vec!["a".into(), "b".into()], ..User::default() };
     let audit = AuditInfo { user, request: "id-1".into() };
     let pool = PoolName {
-        stored: vmpool_platforms::removal::APIS[0].stored,
+        stored: vmpool_platforms::removal::APIS.removal[0].stored,
         namespace: "team-a".into(),
         name: "web".into(),
     };

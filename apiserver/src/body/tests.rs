@@ -7,7 +7,7 @@ use vmpool_platforms::removal::APIS;
 use super::*;
 
 fn request(body: &str) -> Result<RemovalRequest, String> {
-    read(body.as_bytes(), "", (APIS, &APIS[1]), ("team-a", "web")).map_err(|error| error.to_string())
+    read(body.as_bytes(), "", (APIS, &APIS.removal[1]), ("team-a", "web")).map_err(|error| error.to_string())
 }
 
 fn names(request: &RemovalRequest) -> Vec<&str> {
@@ -100,7 +100,10 @@ fn uids_are_matched_to_targets_by_position() {
 #[case("fieldValidation=Strict&fieldManager=a&timeout=3s", false)]
 #[case("dryrun=All", false)]
 fn the_query_can_request_a_dry_run(#[case] query: &str, #[case] dry_run: bool) {
-    assert_eq!(read(br#"{"targets":["a"]}"#, query, (APIS, &APIS[1]), ("n", "p")).unwrap().dry_run, dry_run);
+    assert_eq!(
+        read(br#"{"targets":["a"]}"#, query, (APIS, &APIS.removal[1]), ("n", "p")).unwrap().dry_run,
+        dry_run
+    );
 }
 
 #[rstest]
@@ -109,7 +112,7 @@ fn the_query_can_request_a_dry_run(#[case] query: &str, #[case] dry_run: bool) {
 #[case("dryRun=all")]
 #[case("dryRun=All&dryRun=None")]
 fn unknown_dry_run_values_are_refused(#[case] query: &str) {
-    assert!(read(br#"{"targets":["a"]}"#, query, (APIS, &APIS[1]), ("n", "p")).is_err());
+    assert!(read(br#"{"targets":["a"]}"#, query, (APIS, &APIS.removal[1]), ("n", "p")).is_err());
 }
 
 /// The number of bodies. `VMPOOL_FUZZ_CASES` replaces it.
@@ -187,7 +190,7 @@ fn any_body_and_query_is_refused_or_read_as_a_valid_request() {
         .run(
             &(body, "(&?(dryRun|fieldValidation|%zz|\\PC{0,3})=?(All|%41ll|\\PC{0,4})?){0,3}"),
             |(body, query)| {
-                match read(&body, &query, (APIS, &APIS[1]), ("team-a", "web")) {
+                match read(&body, &query, (APIS, &APIS.removal[1]), ("team-a", "web")) {
                     Ok(request) => {
                         valid.set(valid.get() + 1);
                         prop_assert!(!request.targets.is_empty() && request.targets.len() <= MAX_TARGETS);

@@ -3,12 +3,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::core::discovery::v2::APIGroupDiscoveryList;
 use serde::de::DeserializeOwned;
 
-use vmpool_platforms::removal::APIS;
+use vmpool_platforms::removal::{APIS, STANDALONE_APIS};
 
 use super::*;
 
 fn documents(enabled: bool) -> Documents {
-    Documents::new(APIS, enabled)
+    Documents::new(APIS, if enabled { APIS } else { Apis::NONE })
 }
 
 const DVP: &str = "/apis/subresources.virtualization.deckhouse.io/v1alpha2";
@@ -80,6 +80,86 @@ fn aggregated_discovery() {
     assert_eq!(names, ["claim", "release", "scaledownwith"]);
     assert!(subresources.iter().all(|known| known.verbs == ["create"]));
     insta::assert_json_snapshot!("aggregated", serde_json::from_slice::<Value>(&aggregated(true)).unwrap());
+}
+
+/// The names of the resources in an unaggregated document.
+fn names(documents: &Documents, path: &str) -> Vec<String> {
+    let list: APIResourceList = serde_json::from_slice(documents.text(path).unwrap()).unwrap();
+    list.resources.into_iter().map(|resource| resource.name).collect()
+}
+
+const REFERENCE: [&str; 2] = ["/apis/subresources.kubevirt.io/v1", "/apis/subresources.kubevirt.io/v1alpha3"];
+
+#[test]
+fn without_kubevirt_both_versions_of_its_group_are_listed() {
+    let documents = Documents::new(STANDALONE_APIS, STANDALONE_APIS);
+    for path in REFERENCE {
+        assert_eq!(names(&documents, path), ["virtualmachines/expand-spec", "expand-vm-spec"], "{path}");
+    }
+    let group: APIGroup =
+        serde_json::from_slice(documents.text("/apis/subresources.kubevirt.io").unwrap()).unwrap();
+    let versions: Vec<&str> = group.versions.iter().map(|version| version.version.as_str()).collect();
+    assert_eq!(versions, ["v1", "v1alpha3"]);
+    assert_eq!(group.preferred_version.unwrap().version, "v1");
+    let text = &documents.content().aggregated[0].1.text;
+    let list: APIGroupDiscoveryList = serde_json::from_slice(text).unwrap();
+    let group = list.items.last().unwrap();
+    let versions: Vec<_> = group.versions.iter().map(|version| version.version.as_deref().unwrap()).collect();
+    assert_eq!(versions, ["v1", "v1alpha3"]);
+    insta::assert_json_snapshot!("reference", serde_json::from_slice::<Value>(text).unwrap()["items"][3]);
+    // Nothing else changes.
+    let others = self::documents(true);
+    for path in [DVP, OWN, "/apis/kubevirt.subresources.vmpool.dev/v1alpha1"] {
+        assert_eq!(documents.text(path), others.text(path));
+    }
+    assert_eq!(others.text(REFERENCE[0]), None, "KubeVirt owns its group");
+}
+
+/// An APIService whose group has no document is unavailable, and blocks the deletion of every namespace.
+#[test]
+fn beside_kubevirt_its_group_is_listed_without_resources() {
+    let documents = Documents::new(STANDALONE_APIS, STANDALONE_APIS.without_reference());
+    for path in REFERENCE {
+        assert!(names(&documents, path).is_empty(), "{path}");
+        let openapi = documents.text(&format!("/openapi/v3{path}")).unwrap();
+        assert!(!String::from_utf8_lossy(openapi).contains("expand-spec"), "{path}");
+    }
+    let text = &documents.content().aggregated[0].1.text;
+    let list: APIGroupDiscoveryList = serde_json::from_slice(text).unwrap();
+    assert!(list.items.last().unwrap().versions.iter().all(|version| version.resources.is_empty()));
+}
+
+/// Both formats list the same, as clients of the aggregated one compute it: a resource without a kind is only the place of its
+/// subresources.
+#[test]
+fn both_formats_list_the_same_resources() {
+    let documents = Documents::new(STANDALONE_APIS, STANDALONE_APIS);
+    let text = &documents.content().aggregated[0].1.text;
+    let list: Value = serde_json::from_slice(text).unwrap();
+    for group in list["items"].as_array().unwrap() {
+        for version in group["versions"].as_array().unwrap() {
+            let mut aggregated = Vec::new();
+            for resource in version["resources"].as_array().unwrap() {
+                let name = resource["resource"].as_str().unwrap();
+                if resource["responseKind"] != json!({}) {
+                    assert_ne!(resource["verbs"], json!([]), "{name}");
+                    aggregated.push(name.to_owned());
+                }
+                for subresource in resource["subresources"].as_array().unwrap() {
+                    aggregated.push(format!("{name}/{}", subresource["subresource"].as_str().unwrap()));
+                }
+            }
+            let path = format!(
+                "/apis/{}/{}",
+                group["metadata"]["name"].as_str().unwrap(),
+                version["version"].as_str().unwrap()
+            );
+            let mut unaggregated = names(&documents, &path);
+            aggregated.sort();
+            unaggregated.sort();
+            assert_eq!(aggregated, unaggregated, "{path}");
+        }
+    }
 }
 
 #[test]

@@ -51,6 +51,39 @@ label_values!(
 );
 
 label_values!(
+    /// The resource of an expansion.
+    pub(crate) Expansion {
+        /// A stored machine.
+        StoredMachine => "virtualmachines/expand-spec",
+        /// A machine in the request.
+        Machine => "expand-vm-spec",
+        /// A stored pool.
+        StoredPool => "virtualmachinepools/expand-spec",
+        /// A pool in the request.
+        Pool => "expand-pool-spec",
+    }
+);
+
+impl Resource {
+    /// The resource, if the request is an expansion.
+    pub(super) fn expansion(self) -> Option<Expansion> {
+        match self {
+            Self::ExpandedMachine => Some(Expansion::StoredMachine),
+            Self::ExpandMachine => Some(Expansion::Machine),
+            Self::ExpandedPool => Some(Expansion::StoredPool),
+            Self::ExpandPool => Some(Expansion::Pool),
+            Self::Pools
+            | Self::Removal
+            | Self::Claim
+            | Self::Release
+            | Self::Documents
+            | Self::Health
+            | Self::Other => None,
+        }
+    }
+}
+
+label_values!(
     /// The result of a removal.
     pub(crate) Outcome {
         /// The API server removed machines and decremented replicas.

@@ -17,6 +17,7 @@ pub(super) const SECTIONS: &[Section] = &[
             "vmpool_removal_",
             "vmpool_claims_",
             "vmpool_claim_",
+            "vmpool_expand_",
             "vmpool_authorization_",
         ],
     ),

@@ -28,6 +28,27 @@ fn the_page_shows_counted_events() {
 }
 
 #[test]
+fn expansions_are_counted_by_resource_and_code() {
+    let metrics = Metrics::new(|_| ());
+    let took = Duration::from_millis(20);
+    metrics.request(Verb::Get, Resource::ExpandedMachine, StatusCode::OK, took);
+    metrics.request(Verb::Update, Resource::ExpandMachine, StatusCode::BAD_REQUEST, took);
+    metrics.request(Verb::Get, Resource::Pools, StatusCode::OK, took);
+    let page = metrics.page();
+    for line in [
+        r#"vmpool_expand_requests_total{resource="virtualmachines/expand-spec",code="200"} 1"#,
+        r#"vmpool_expand_requests_total{resource="expand-vm-spec",code="400"} 1"#,
+        // A series without events.
+        r#"vmpool_expand_requests_total{resource="expand-pool-spec",code="200"} 0"#,
+        r#"vmpool_expand_request_duration_seconds_count{resource="expand-vm-spec"} 1"#,
+    ] {
+        assert!(page.contains(line), "{line} is not on the page:\n{page}");
+    }
+    let counted = |line: &&str| line.starts_with("vmpool_expand_requests_total{") && line.ends_with(" 1");
+    assert_eq!(page.lines().filter(counted).count(), 2, "other requests are not counted");
+}
+
+#[test]
 fn every_metric_and_label_has_a_description() {
     let metrics = Metrics::new(|_| ());
     for metric in metrics.catalogue() {

@@ -1,7 +1,7 @@
-//! Names of schemas, and references to them.
+//! Names of schemas, paths and parameters, and references to them.
 
 use serde_json::{Value, json};
-use vmpool_platforms::removal::RemovalApi;
+use vmpool_platforms::removal::{GroupVersion, RemovalApi};
 
 /// The name of a schema of vmpool.
 pub(super) fn schema_name(api: &RemovalApi, kind: &str) -> String {
@@ -17,4 +17,32 @@ pub(super) fn reference(schema: &str) -> Value {
 /// Group, version and kind of an object of vmpool.
 pub(super) fn gvk(api: &RemovalApi, kind: &str) -> Value {
     json!({ "group": api.group, "kind": kind, "version": api.version })
+}
+
+/// The beginning of the paths of a version of a group.
+pub(super) fn namespace(served: GroupVersion) -> String {
+    format!("/apis/{served}/namespaces/{{namespace}}")
+}
+
+/// A parameter in the path.
+pub(super) fn in_path(name: &str, description: &str) -> Value {
+    json!({ "name": name, "in": "path", "description": description, "required": true,
+        "schema": { "type": "string", "uniqueItems": true } })
+}
+
+/// A parameter in the query.
+pub(super) fn in_query(name: &str, description: &str) -> Value {
+    json!({ "name": name, "in": "query", "description": description,
+        "schema": { "type": "string", "uniqueItems": true } })
+}
+
+/// The tag of the operations of a version of a group.
+pub(super) fn tag(served: GroupVersion) -> String {
+    let group: String = served.group.split('.').map(capital).collect();
+    format!("{}_{}", group, served.version)
+}
+
+fn capital(word: &str) -> String {
+    let (first, rest) = word.split_at(1);
+    first.to_ascii_uppercase() + rest
 }

@@ -15,6 +15,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use crate::state::Settings;
+use vmpool_platforms::removal::STANDALONE_APIS;
 use vmpool_runtime::Env;
 use vmpool_runtime::testing::{ManualClock, env};
 
@@ -63,7 +64,14 @@ impl World {
 
     /// A process with the feature gate on.
     pub(crate) fn process(&self, seed: u64) -> Process {
-        Process::start(self, seed, true)
+        Process::start(self, seed, SETTINGS)
+    }
+
+    /// A process in a cluster without KubeVirt, that has read whether there is one.
+    pub(crate) async fn standalone(&self) -> Process {
+        let process = Process::start(self, 1, Settings { apis: STANDALONE_APIS, ..SETTINGS });
+        self.clock.advance(ROUND_TRIP * 2).await;
+        process
     }
 
     /// The time since an uptime.

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tower::ServiceExt;
 use vmpool_runtime::Env;
-use vmpool_runtime::env::{Spawner, TokioSpawner};
+use vmpool_runtime::env::{Spawner, Task, TokioSpawner};
 use vmpool_runtime::health::Health;
 use vmpool_runtime::https::Peer;
 use vmpool_runtime::testing::SeededEntropy;
@@ -70,6 +70,7 @@ pub(crate) struct Process {
     killable: Killable,
     pub(crate) metrics: Metrics,
     router: Router,
+    _platform: Arc<Task>,
 }
 
 /// Typical data of the ConfigMap `kube-system/extension-apiserver-authentication`.
@@ -88,21 +89,22 @@ pub(crate) fn front_proxy() -> BTreeMap<String, String> {
 }
 
 impl Process {
-    pub(super) fn start(world: &World, seed: u64, enabled: bool) -> Self {
+    pub(super) fn start(world: &World, seed: u64, settings: Settings) -> Self {
         let killable = Killable::default();
         let entropy = Arc::new(SeededEntropy::new(seed));
         let env = Env::new(Arc::new(world.clock.clone()), entropy, Arc::new(killable.clone()));
         let metrics = Metrics::new(|_| ());
         let health = Health::new();
-        let state =
-            State::new(world.server.client(), env, Settings { enabled, ..SETTINGS }, health, metrics.clone());
+        let state = State::new(world.server.client(), env.clone(), settings, health, metrics.clone());
+        // The model answers the first read at once, as far as the clock goes.
+        let platform = env.spawn("platform", state.follow_platform());
         state.authenticator.replace(Arc::new(RequestHeaders::parse(&front_proxy()).unwrap()));
-        Self { killable, router: router(state), metrics }
+        Self { killable, router: router(state), metrics, _platform: Arc::new(platform) }
     }
 
     /// A process whose feature gate is off.
     pub(crate) fn without_the_feature(world: &World) -> Self {
-        Self::start(world, 1, false)
+        Self::start(world, 1, Settings { enabled: false, ..SETTINGS })
     }
 
     pub(crate) fn kill(&self) {

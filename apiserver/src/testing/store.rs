@@ -28,15 +28,18 @@ pub(crate) struct Store {
 
 impl Store {
     pub(super) fn new(env: &Env) -> Self {
+        let of_types = |plural: &'static str, kind: &'static str| {
+            Resource::builtin("instancetype.kubevirt.io", "v1beta1", plural, kind)
+        };
         let kubevirt = [
             Resource::builtin("pool.kubevirt.io", "v1beta1", "virtualmachinepools", "VirtualMachinePool"),
             Resource::builtin("kubevirt.io", "v1", "virtualmachines", "VirtualMachine"),
-            Resource::builtin(
-                "instancetype.kubevirt.io",
-                "v1beta1",
-                "virtualmachineinstancetypes",
-                "VirtualMachineInstancetype",
-            ),
+            Resource::builtin("kubevirt.io", "v1", "kubevirts", "KubeVirt"),
+            Resource::builtin("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
+            of_types("virtualmachineinstancetypes", "VirtualMachineInstancetype"),
+            of_types("virtualmachinepreferences", "VirtualMachinePreference"),
+            of_types("virtualmachineclusterinstancetypes", "VirtualMachineClusterInstancetype").of_cluster(),
+            of_types("virtualmachineclusterpreferences", "VirtualMachineClusterPreference").of_cluster(),
         ];
         Self {
             model: vmpool_model::Server::new(env, vmpool_model::platform_resources().chain(kubevirt)),

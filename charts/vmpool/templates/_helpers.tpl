@@ -165,8 +165,37 @@ v1alpha1.{{ include "vmpool.group.own" . }}
 {{- define "vmpool.apiservice.kubevirt" -}}
 v1alpha1.{{ include "vmpool.group.kubevirt" . }}
 {{- end }}
+{{/* The APIServices of KubeVirt's own group, with a comma. */}}
+{{- define "vmpool.apiservice.reference" -}}
+v1.subresources.kubevirt.io,v1alpha3.subresources.kubevirt.io
+{{- end }}
 {{/* The names of all APIServices of the release, with commas. */}}
 {{- define "vmpool.apiservices" -}}
+{{- $names := list -}}
+{{- range list (include "vmpool.removalApiservices" .) (include "vmpool.referenceApiservices" .) -}}
+{{- if . }}{{ $names = append $names . }}{{ end -}}
+{{- end -}}
+{{- join "," $names -}}
+{{- end }}
+{{/*
+The names of those of KubeVirt's own group, with commas. In Standalone mode, vmpool serves the expansion of machines there. An APIService
+of another owner stays as it is.
+*/}}
+{{- define "vmpool.referenceApiservices" -}}
+{{- $names := list -}}
+{{- $root := . -}}
+{{- range $name := splitList "," (include "vmpool.apiservice.reference" .) -}}
+{{- $holder := include "vmpool.apiservice.holder" (dict "root" $root "name" $name) -}}
+{{- if eq $holder "taken" -}}
+{{- include "vmpool.apiservice.taken" $name -}}
+{{- else if and (include "vmpool.standalone" $root) (ne $holder "foreign") -}}
+{{- $names = append $names $name -}}
+{{- end -}}
+{{- end -}}
+{{- join "," $names -}}
+{{- end }}
+{{/* The names of the APIServices that serve targeted removal, with commas. */}}
+{{- define "vmpool.removalApiservices" -}}
 {{- $names := list -}}
 {{- if include "vmpool.dvp" . }}{{ $names = append $names (include "vmpool.apiservice.own" .) }}{{ end -}}
 {{- if include "vmpool.platformGroup" . }}{{ $names = append $names (include "vmpool.apiservice.platform" .) }}{{ end -}}
@@ -178,21 +207,21 @@ v1alpha2.{{ include "vmpool.group.platform" . }}
 {{- end }}
 
 {{/*
-The holder of the platform's group: "none", "own" (this release), "foreign", "taken" (the APIService belongs to this release, and
-another client has changed its service) or "unknown" (Helm cannot read the cluster, as in `helm template`).
+The holder of an APIService of a platform: "none", "own" (this release), "foreign", "taken" (the APIService belongs to this release, and
+another client has changed its service) or "unknown" (Helm cannot read the cluster, as in `helm template`). Takes a dict of root and name.
 */}}
-{{- define "vmpool.platformGroup.holder" -}}
+{{- define "vmpool.apiservice.holder" -}}
 {{- if not (lookup "v1" "Namespace" "" "kube-system") -}}
 unknown
 {{- else -}}
-{{- $found := lookup "apiregistration.k8s.io/v1" "APIService" "" (include "vmpool.apiservice.platform" .) -}}
+{{- $found := lookup "apiregistration.k8s.io/v1" "APIService" "" .name -}}
 {{- if not $found -}}
 none
 {{- else -}}
 {{- $annotations := $found.metadata.annotations | default dict -}}
-{{- $released := and (eq (get $annotations "meta.helm.sh/release-name") .Release.Name) (eq (get $annotations "meta.helm.sh/release-namespace") .Release.Namespace) -}}
+{{- $released := and (eq (get $annotations "meta.helm.sh/release-name") .root.Release.Name) (eq (get $annotations "meta.helm.sh/release-namespace") .root.Release.Namespace) -}}
 {{- $service := $found.spec.service | default dict -}}
-{{- $points := and (eq (get $service "name" | default "") "vmpool-apiserver") (eq (get $service "namespace" | default "") .Release.Namespace) -}}
+{{- $points := and (eq (get $service "name" | default "") "vmpool-apiserver") (eq (get $service "namespace" | default "") .root.Release.Namespace) -}}
 {{- if and $released $points -}}
 own
 {{- else if $released -}}
@@ -204,13 +233,23 @@ foreign
 {{- end -}}
 {{- end }}
 
+{{/* Fails because of an APIService that is "taken". Takes its name. */}}
+{{- define "vmpool.apiservice.taken" -}}
+{{- fail (printf "APIService %s belongs to this release, but its service is now that of another API server. Helm would delete the APIService. Remove it from the release first: kubectl annotate apiservice %s helm.sh/resource-policy=keep meta.helm.sh/release-name- meta.helm.sh/release-namespace-" . .) -}}
+{{- end }}
+
+{{/* The holder of the platform's group. */}}
+{{- define "vmpool.platformGroup.holder" -}}
+{{- include "vmpool.apiservice.holder" (dict "root" . "name" (include "vmpool.apiservice.platform" .)) -}}
+{{- end }}
+
 {{/* "true" if vmpool serves the platform's group. Fails if that would overwrite or delete an APIService of another owner. */}}
 {{- define "vmpool.platformGroup" -}}
 {{- $wanted := toString .Values.apiserver.platformGroup -}}
 {{- $holder := include "vmpool.platformGroup.holder" . -}}
 {{- $name := include "vmpool.apiservice.platform" . -}}
 {{- if eq $holder "taken" -}}
-{{- fail (printf "APIService %s belongs to this release, but its service is now that of another API server. Helm would delete the APIService. Remove it from the release first: kubectl annotate apiservice %s helm.sh/resource-policy=keep meta.helm.sh/release-name- meta.helm.sh/release-namespace-" $name $name) -}}
+{{- include "vmpool.apiservice.taken" $name -}}
 {{- else if not (and .Values.featureGates.VirtualMachinePool (include "vmpool.dvp" .)) -}}
 {{- else if eq $wanted "false" -}}
 {{- else if eq $holder "foreign" -}}

@@ -1,12 +1,24 @@
-//! The APIs of targeted removal and of claims: which groups are served for the pools of each platform, and which stored objects a
-//! removal reads and writes.
+//! The APIs of targeted removal, of claims and of expansion: which groups are served for the pools of each platform, and which
+//! stored objects they read and write.
 
 use crate::{dvp, kubevirt};
 
 pub use crate::claim_facts::{Page, StoredMachine, instance_addresses};
 pub use crate::kubevirt::expansion::{self, Expansion, Problem, Revision};
-pub use crate::removal_api::{ExpansionApi, PlatformOf, RemovalApi, Stored, StoredResource};
+pub use vmpool_instancetype::fields::Cause;
 
-/// The served groups. On a cluster with the platform's own API server, a group can belong to the platform: the
-/// APIServices of the cluster decide which groups reach vmpool.
-pub const APIS: &[RemovalApi] = &[dvp::removal::REFERENCE, dvp::removal::VMPOOL, kubevirt::removal::VMPOOL];
+pub use crate::removal_api::{
+    Apis, ExpandedPools, ExpansionApi, GroupVersion, PlatformOf, ReferenceApis, RemovalApi, Stored,
+    StoredResource,
+};
+
+/// The served APIs. On a cluster with the platform's own API server, a group can belong to the platform: the APIServices of
+/// the cluster decide which groups reach vmpool.
+pub const APIS: Apis = Apis {
+    removal: &[dvp::removal::REFERENCE, dvp::removal::VMPOOL, kubevirt::removal::VMPOOL],
+    expansion: &[kubevirt::removal::EXPANSION],
+    reference: None,
+};
+
+/// The served APIs in a cluster without KubeVirt, whose group vmpool then serves as well.
+pub const STANDALONE_APIS: Apis = Apis { reference: Some(kubevirt::removal::REFERENCE), ..APIS };

@@ -1,4 +1,70 @@
-//! The description of an API of targeted removal, as data.
+//! The description of the APIs of targeted removal and of expansion, as data.
+
+use std::fmt;
+
+/// A version of an API group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GroupVersion {
+    /// The group.
+    pub group: &'static str,
+    /// The version.
+    pub version: &'static str,
+}
+
+/// The value of `apiVersion`.
+impl fmt::Display for GroupVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.group, self.version)
+    }
+}
+
+/// APIs that one server serves. Several of them can have resources in the same group and version.
+#[derive(Clone, Copy, Debug)]
+pub struct Apis {
+    /// The APIs of targeted removal and of claims.
+    pub removal: &'static [RemovalApi],
+    /// The APIs of expansion.
+    pub expansion: &'static [ExpansionApi],
+    /// The APIs of expansion in the group of a platform, for clusters without this platform.
+    pub reference: Option<ReferenceApis>,
+}
+
+/// APIs in the group of a platform. While the platform is installed, its own API server serves them.
+#[derive(Clone, Copy, Debug)]
+pub struct ReferenceApis {
+    /// The APIs of expansion.
+    pub expansion: &'static [ExpansionApi],
+    /// The resource whose objects show that the platform is installed.
+    pub installations: &'static StoredResource,
+}
+
+impl Apis {
+    /// No API.
+    pub const NONE: Self = Self { removal: &[], expansion: &[], reference: None };
+
+    /// The APIs without those in the group of a platform.
+    #[must_use]
+    pub const fn without_reference(self) -> Self {
+        Self { reference: None, ..self }
+    }
+
+    /// All APIs of expansion.
+    pub fn expansions(self) -> impl Iterator<Item = &'static ExpansionApi> {
+        self.expansion.iter().chain(self.reference.into_iter().flat_map(|reference| reference.expansion))
+    }
+
+    /// All groups and versions, each once.
+    pub fn group_versions(self) -> Vec<GroupVersion> {
+        let mut all = Vec::new();
+        let removal = self.removal.iter().map(RemovalApi::group_version);
+        for served in removal.chain(self.expansions().map(ExpansionApi::group_version)) {
+            if !all.contains(&served) {
+                all.push(served);
+            }
+        }
+        all
+    }
+}
 
 /// A served API group of targeted removal. Several groups can be about the same pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,13 +87,28 @@ pub struct RemovalApi {
     pub release_kind: &'static str,
     /// The stored objects.
     pub stored: &'static Stored,
-    /// The expansion of machines and pools, if the platform has instance types.
-    pub expansion: Option<ExpansionApi>,
 }
 
-/// The names of the API that returns machines and pools with instance type and preference written out.
+impl RemovalApi {
+    /// The served group and version.
+    pub fn group_version(&self) -> GroupVersion {
+        GroupVersion { group: self.group, version: self.version }
+    }
+
+    /// The value of `apiVersion`.
+    pub fn api_version(&self) -> String {
+        self.group_version().to_string()
+    }
+}
+
+/// A served API group that returns machines, and in a group of vmpool also pools, with instance type and preference written
+/// out. Several groups can be about the same machines, and their responses are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpansionApi {
+    /// The served group.
+    pub group: &'static str,
+    /// The served version.
+    pub version: &'static str,
     /// The plural name of machines.
     pub machines: &'static str,
     /// The name of machines in the response about a missing one.
@@ -36,14 +117,27 @@ pub struct ExpansionApi {
     pub machine_kind: &'static str,
     /// The resource for a machine in the request.
     pub expand_machine: &'static str,
+    /// Pools, if the group has them.
+    pub pools: Option<ExpandedPools>,
+    /// The stored objects.
+    pub stored: &'static Stored,
+}
+
+/// The names of pools in an API of expansion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpandedPools {
+    /// The plural name of pools.
+    pub plural: &'static str,
+    /// The kind of pools.
+    pub kind: &'static str,
     /// The resource for a pool in the request.
     pub expand_pool: &'static str,
 }
 
-impl RemovalApi {
-    /// The value of `apiVersion`.
-    pub fn api_version(&self) -> String {
-        format!("{}/{}", self.group, self.version)
+impl ExpansionApi {
+    /// The served group and version.
+    pub fn group_version(&self) -> GroupVersion {
+        GroupVersion { group: self.group, version: self.version }
     }
 }
 

@@ -195,6 +195,10 @@ async fn expansion(world: &World<'_>) -> Result<()> {
     let path = expansion_path("virtualmachinepools/q/expand-spec");
     let raw = cluster.kubectl(&["get", "--raw", &path]).await?;
     ensure!(raw.contains("2048Mi"), "{raw}");
+    // KubeVirt's own group belongs to KubeVirt.
+    let reference = "/apis/subresources.kubevirt.io/v1";
+    let refusal = refused(place, VIEWER, Method::GET, reference, &Value::Null).await?;
+    ensure!(refusal.starts_with("404"), "{refusal}");
 
     // A user without a role reads nothing.
     let refusal = refused(place, "mallory", Method::GET, &path, &Value::Null).await?;

@@ -19,6 +19,7 @@ mod pins;
 mod pools;
 mod protection;
 mod pruned;
+mod reference_group;
 mod running_types;
 mod samples;
 mod scale;

@@ -56,6 +56,9 @@ pub(super) const OWN_GROUP: &str = "v1alpha1.subresources.vmpool.dev";
 /// The APIService of the project's own group for pools of KubeVirt.
 pub(super) const KUBEVIRT_GROUP: &str = "v1alpha1.kubevirt.subresources.vmpool.dev";
 
+/// The APIServices of KubeVirt's own group, for clusters without KubeVirt.
+const REFERENCE_GROUPS: [&str; 2] = ["v1.subresources.kubevirt.io", "v1alpha3.subresources.kubevirt.io"];
+
 /// The APIService of the platform's group.
 pub(super) const PLATFORM_GROUP: &str = "v1alpha2.subresources.virtualization.deckhouse.io";
 
@@ -135,8 +138,9 @@ impl Variant {
 
     /// The names of the APIServices.
     pub(super) fn groups(&self) -> Vec<&'static str> {
-        let groups =
-            [(self.dvp, OWN_GROUP), (self.platform_group, PLATFORM_GROUP), (self.kubevirt, KUBEVIRT_GROUP)];
+        let [v1, v1alpha3] = REFERENCE_GROUPS.map(|name| (self.standalone, name));
+        let (own, platform) = ((self.dvp, OWN_GROUP), (self.platform_group, PLATFORM_GROUP));
+        let groups = [own, platform, (self.kubevirt, KUBEVIRT_GROUP), v1, v1alpha3];
         groups.into_iter().filter(|(present, _)| *present).map(|(_, name)| name).collect()
     }
 

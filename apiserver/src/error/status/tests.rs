@@ -4,7 +4,7 @@ use vmpool_platforms::removal::{APIS, Stored};
 
 use super::*;
 
-const STORED: &Stored = APIS[0].stored;
+const STORED: &Stored = APIS.removal[0].stored;
 
 fn pool_not_found() -> Error {
     Error::PoolNotFound { plural: STORED.pools.plural, group: STORED.pools.group, pool: "web".into() }

@@ -25,7 +25,6 @@ pub const VMPOOL: RemovalApi = RemovalApi {
     claim_kind: "VirtualMachinePoolClaim",
     release_kind: "VirtualMachinePoolRelease",
     stored: &STORED,
-    expansion: None,
 };
 
 /// The group of the reference API.

@@ -2,13 +2,14 @@
 
 mod outcome;
 mod pool;
+mod schema;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION, VirtualMachine, VirtualMachinePool};
 use vmpool_instancetype::defaults::Defaults;
 use vmpool_instancetype::expand::expand;
-use vmpool_instancetype::fields::Location;
+use vmpool_instancetype::fields::{Cause, CauseReason, Location};
 use vmpool_instancetype::model::Family;
 use vmpool_instancetype::start::{Binding, Settings};
 
@@ -20,29 +21,42 @@ pub use super::pins::Problem;
 pub use outcome::Expansion;
 pub use pool::{Revision, pool};
 
-/// Checks a machine that a client sends: its kind, and the types of the fields that vmpool knows.
-///
-/// # Errors
-/// What is wrong, and where.
-pub fn check_machine(machine: &Value) -> Result<(), String> {
-    check::<VirtualMachine>(machine, API_VERSION, MACHINE_KIND)
+/// Checks a machine that a client sends: its kind, and the fields in the definition of vmpool. Returns one cause for each
+/// violation.
+pub fn check_machine(machine: &Value) -> Vec<Cause> {
+    check::<VirtualMachine>(machine, (API_VERSION, MACHINE_KIND), schema::machine)
 }
 
-/// Checks a pool that a client sends.
-///
-/// # Errors
-/// What is wrong, and where.
-pub fn check_pool(pool: &Value) -> Result<(), String> {
-    check::<VirtualMachinePool>(pool, POOL_API_VERSION, POOL_KIND)
+/// Checks a pool that a client sends. Returns one cause for each violation.
+pub fn check_pool(pool: &Value) -> Vec<Cause> {
+    check::<VirtualMachinePool>(pool, (POOL_API_VERSION, POOL_KIND), schema::pool)
 }
 
-fn check<T: DeserializeOwned>(object: &Value, api_version: &str, kind: &str) -> Result<(), String> {
-    for (field, wanted) in [("apiVersion", api_version), ("kind", kind)] {
-        if object[field] != *wanted {
-            return Err(format!("{field}: must be {wanted:?}"));
-        }
+fn check<T: DeserializeOwned>(
+    object: &Value,
+    (api_version, kind): (&str, &str),
+    violations: fn(&Value) -> Vec<Cause>,
+) -> Vec<Cause> {
+    let invalid = |field: &str, message: String| Cause {
+        reason: CauseReason::FieldValueInvalid,
+        message,
+        field: field.to_owned(),
+    };
+    let kinds = [("apiVersion", api_version), ("kind", kind)];
+    let others = kinds.into_iter().filter(|(field, wanted)| object[field] != **wanted);
+    let others: Vec<Cause> =
+        others.map(|(field, wanted)| invalid(field, format!("must be {wanted:?}"))).collect();
+    // Fields of an object of another kind mean something else.
+    if !others.is_empty() {
+        return others;
     }
-    T::deserialize(object).map(drop).map_err(|error| error.to_string())
+    let found = violations(object);
+    if !found.is_empty() {
+        return found;
+    }
+    // The schema of a definition does not describe the metadata.
+    let metadata = T::deserialize(object).err();
+    metadata.map(|_| invalid("metadata", "has a field of the wrong type".to_owned())).into_iter().collect()
 }
 
 /// Expands a VirtualMachine of a namespace. A machine without matchers stays as it is.

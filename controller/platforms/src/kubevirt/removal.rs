@@ -1,11 +1,13 @@
-//! Targeted removal of KubeVirt pools. It has a group of its own, because a DVP pool can have the same name in the same
-//! namespace.
+//! Targeted removal of KubeVirt pools, and expansion. Removal has a group of its own, because a DVP pool can have the same
+//! name in the same namespace. KubeVirt's own group belongs to vmpool only in a cluster without KubeVirt.
 
 use vmpool_api::kubevirt::annotations::SCALE_IN_TARGETS;
 use vmpool_api::kubevirt::{GROUP, POOL_GROUP, POOL_VERSION};
 
 use super::keys::MACHINE_KIND;
-use crate::removal_api::{ExpansionApi, PlatformOf, RemovalApi, Stored, StoredResource};
+use crate::removal_api::{
+    ExpandedPools, ExpansionApi, PlatformOf, ReferenceApis, RemovalApi, Stored, StoredResource,
+};
 
 const STORED: Stored = Stored {
     platform: PlatformOf::KubeVirt,
@@ -27,11 +29,27 @@ pub const VMPOOL: RemovalApi = RemovalApi {
     claim_kind: "VirtualMachinePoolClaim",
     release_kind: "VirtualMachinePoolRelease",
     stored: &STORED,
-    expansion: Some(ExpansionApi {
-        machines: "virtualmachines",
-        machine: "virtualmachine",
-        machine_kind: MACHINE_KIND,
-        expand_machine: "expand-vm-spec",
-        expand_pool: "expand-pool-spec",
-    }),
 };
+
+/// The group of vmpool for KubeVirt machines and pools.
+pub const EXPANSION: ExpansionApi = ExpansionApi {
+    group: VMPOOL.group,
+    version: VMPOOL.version,
+    machines: "virtualmachines",
+    machine: "virtualmachine",
+    machine_kind: MACHINE_KIND,
+    expand_machine: "expand-vm-spec",
+    pools: Some(ExpandedPools { plural: VMPOOL.plural, kind: VMPOOL.kind, expand_pool: "expand-pool-spec" }),
+    stored: &STORED,
+};
+
+/// The group of KubeVirt itself, for clusters without KubeVirt. It knows no pools.
+pub const REFERENCE: ReferenceApis =
+    ReferenceApis { expansion: &[REFERENCE_V1, REFERENCE_V1ALPHA3], installations: &INSTALLATIONS };
+
+const REFERENCE_V1: ExpansionApi =
+    ExpansionApi { group: "subresources.kubevirt.io", version: "v1", pools: None, ..EXPANSION };
+
+const REFERENCE_V1ALPHA3: ExpansionApi = ExpansionApi { version: "v1alpha3", ..REFERENCE_V1 };
+
+const INSTALLATIONS: StoredResource = StoredResource { group: GROUP, version: "v1", plural: "kubevirts" };

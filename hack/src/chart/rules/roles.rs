@@ -224,7 +224,11 @@ const ADMIN: Grants = &[
 const ADMIN_PLATFORM: Grants =
     &[("subresources.virtualization.deckhouse.io/virtualmachinepools/scaledownwith", "force")];
 
+const APISERVER_STANDALONE: Grants = &[("kubevirt.io/kubevirts", "list")];
+
 const VIEWER_STANDALONE: Grants = &[
+    ("subresources.kubevirt.io/virtualmachines/expand-spec", "get"),
+    ("subresources.kubevirt.io/expand-vm-spec", "update"),
     ("instancetype.kubevirt.io/virtualmachineinstancetypes", "get list watch"),
     ("instancetype.kubevirt.io/virtualmachinepreferences", "get list watch"),
 ];
@@ -296,6 +300,7 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
             vec![
                 (true, APISERVER_CLUSTER),
                 (kubevirt, APISERVER_KUBEVIRT_CLUSTER),
+                (standalone, APISERVER_STANDALONE),
                 (everywhere, APISERVER_EVENTS),
                 (everywhere && dvp, APISERVER_NAMESPACED),
                 (everywhere && kubevirt, APISERVER_KUBEVIRT),

@@ -225,3 +225,71 @@ fn the_machine_with_an_index_has_its_name_and_the_suffixes() {
     assert_eq!(memory(&machine), "1Gi");
     assert_eq!(machine["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"], "herd-1");
 }
+
+fn valid_vm() -> Value {
+    json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": { "name": "m" }, "spec": spec() })
+}
+
+fn valid_pool() -> Value {
+    json!({
+        "apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "metadata": { "name": "p" },
+        "spec": { "selector": { "matchLabels": { "a": "b" } }, "virtualMachineTemplate": { "spec": spec() } },
+    })
+}
+
+fn fields(causes: Vec<Cause>) -> Vec<String> {
+    causes.into_iter().map(|cause| cause.to_string()).collect()
+}
+
+#[test]
+fn valid_objects_have_no_violation() {
+    assert_eq!(fields(check_machine(&valid_vm())), Vec::<String>::new());
+    assert_eq!(fields(check_pool(&valid_pool())), Vec::<String>::new());
+}
+
+#[rstest]
+#[case::of_another_kind(json!({}), &["apiVersion: must be \"kubevirt.io/v1\"", "kind: must be \"VirtualMachine\""])]
+#[case::without_a_spec(json!({ "spec": null }), &["spec: is required"])]
+#[case::of_a_wrong_type(json!({ "spec": [] }), &["spec: must be an object"])]
+#[case::with_several(
+    json!({ "spec": { "running": "yes", "runStrategy": 1, "instancetype": { "name": 5 }, "template": { "spec": 7 } } }),
+    &[
+        "spec.instancetype.name: must be a string", "spec.runStrategy: must be a string",
+        "spec.running: must be true or false", "spec.template.spec: must be an object",
+    ]
+)]
+#[case::in_a_list(
+    json!({ "spec": { "dataVolumeTemplates": [{}, 5], "template": { "spec": { "domain": { "devices": {} } } } } }),
+    &["spec.dataVolumeTemplates[1]: must be an object"]
+)]
+#[case::in_the_metadata(json!({ "metadata": { "name": 5 } }), &["metadata: has a field of the wrong type"])]
+fn each_violation_of_a_machine_is_a_cause(#[case] change: Value, #[case] expected: &[&str]) {
+    let mut machine = if change == json!({}) { json!({}) } else { valid_vm() };
+    for (field, value) in change.as_object().unwrap() {
+        machine[field] = value.clone();
+    }
+    let mut found = fields(check_machine(&machine));
+    found.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn each_violation_of_a_pool_is_a_cause() {
+    let mut pool = valid_pool();
+    pool["spec"]["replicas"] = json!("three");
+    pool["spec"]["selector"] = Value::Null;
+    pool["spec"]["instancetypePolicy"] = json!("Sometimes");
+    let mut found = fields(check_pool(&pool));
+    found.sort();
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found[0].starts_with("spec.instancetypePolicy: must be one of"), "{found:?}");
+    assert_eq!(found[1..], ["spec.replicas: must be an integer", "spec.selector: is required"]);
+}
+
+/// A body has at most 256 KiB, but the violations in it take more.
+#[test]
+fn a_response_does_not_contain_any_number_of_violations() {
+    let mut machine = valid_vm();
+    machine["spec"]["dataVolumeTemplates"] = vec![5; 10_000].into();
+    assert_eq!(check_machine(&machine).len(), 100);
+}
