@@ -19,7 +19,7 @@ use vmpool_engine::limits::shorten;
 use vmpool_engine::model::{CurrentRevision, RequestedRevision, ScaleDownPolicy};
 use vmpool_engine::revision::{Fingerprint, HELD, Resolved, RevisionId};
 use vmpool_engine::{Action, ObjectId, Pool};
-use vmpool_platforms::{Disks, Platform, Revisions as _, Text, controller_of};
+use vmpool_platforms::{Disks, Pins as _, Platform, Revisions as _, Text, controller_of};
 
 use crate::cache::Key;
 use crate::context::Context;
@@ -60,7 +60,8 @@ pub(crate) async fn list<P: Platform>(
     }
     let mut owned: HashSet<Arc<str>> = HashSet::new();
     let visit = |object: RevisionObject| {
-        if controller_of(object.meta()).is_some_and(|owner| owner.uid == *uid) {
+        let is_owned = controller_of(object.meta()).is_some_and(|owner| owner.uid == *uid);
+        if is_owned && P::Pins::is_current_version(object.meta()) {
             owned.extend(object.meta().name.as_deref().map(Arc::from));
         }
         if let Some(entry) = RevisionEntry::read::<P>(&object, uid) {

@@ -30,12 +30,12 @@ pub(super) async fn store<P: Platform>(
 ) -> Result<bool, WriteError> {
     let (facts, name) = (&pool.facts, pin["metadata"]["name"].as_str().unwrap_or_default());
     let shown = context.revisions.get(&facts.namespace, name);
-    if shown.is_some_and(|shown| shown.facts.owner.as_ref() == Some(&facts.id.uid)) {
+    if shown.is_some_and(|shown| shown.facts.is_pin_of(&facts.id.uid)) {
         return Ok(false);
     }
-    let path = collection::<RevisionObject>(&facts.namespace);
-    match context.writer.create::<Ignored>(WriteKind::CreateRevision, path, pin.clone()).await {
-        Ok(_) => {
+    let pin = &P::Pins::shared_with(pin, &released_users(context, pool, name));
+    match create(context, pool, pin).await {
+        Ok(()) => {
             tracing::info!(name, "stored a copy of an object that the template refers to");
             return Ok(true);
         }
@@ -46,15 +46,48 @@ pub(super) async fn store<P: Platform>(
     let live = live.ok_or_else(|| WriteError::Unconfirmed(format!("{name} existed and is gone")))?;
     match P::Pins::existing(&facts.id, pin, &live) {
         Existing::Same => Ok(false),
-        Existing::Unowned(operations) => {
-            tracing::info!(name, "the pool becomes an owner of a copy again");
+        Existing::Incomplete(operations) => {
+            tracing::info!(name, "a copy gets the pool as an owner and its labels again");
             patch(context, pool, name, operations).await?;
+            Ok(true)
+        }
+        Existing::OldVersion(replacement) => {
+            tracing::info!(name, "a copy in the current version of the API replaces one in a former version");
+            let path = collection::<RevisionObject>(&facts.namespace);
+            let old = ObjectId::new(name, live["metadata"]["uid"].as_str().unwrap_or_default());
+            match context.writer.delete(WriteKind::DeleteRevision, path, &old, None).await {
+                Err(error) if !error.is_gone() => return Err(error),
+                // If the process exits here, the copy is lost, and is made again from the revision.
+                _ => create(context, pool, &replacement).await?,
+            }
             Ok(true)
         }
         Existing::Other => Err(WriteError::Invalid(
             format!("the object {name} exists with another content; delete it").into(),
         )),
     }
+}
+
+async fn create<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    pin: &Value,
+) -> Result<(), WriteError> {
+    let path = collection::<RevisionObject>(&pool.facts.namespace);
+    context.writer.create::<Ignored>(WriteKind::CreateRevision, path, pin.clone()).await.map(drop)
+}
+
+/// The machines of other owners, or of none, that refer to a pin: the pool has released them.
+fn released_users<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, name: &str) -> Vec<ObjectId> {
+    let mut users = Vec::new();
+    context.machines.for_each(&pool.facts.namespace, |machine| {
+        let refers = machine.references.copies.iter().any(|copy| **copy == *name);
+        if refers && machine.owner.as_ref() != Some(&pool.facts.id.uid) {
+            users.push(machine.id.clone());
+        }
+    });
+    users.sort();
+    users
 }
 
 /// Makes a machine that the pool releases an owner of the pins that it refers to.

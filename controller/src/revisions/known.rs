@@ -116,10 +116,10 @@ impl Revisions {
     }
 
     /// Records which copies the watch shows. One that it has shown before and does not show any more, or not as an object
-    /// of the pool, is lost.
+    /// of the pool in the current version of the API, is lost.
     pub(crate) fn observe_copies(&mut self, pool: &Uid, cache: &impl ledger::Cache<RevisionFacts>) {
         for copy in self.copies.values().flatten() {
-            if cache.get(copy).is_some_and(|seen| seen.facts.owner.as_ref() == Some(pool)) {
+            if cache.get(copy).is_some_and(|seen| seen.facts.is_pin_of(pool)) {
                 self.copies_shown.insert(copy.clone());
                 self.copies_lost.remove(copy);
             } else if self.copies_shown.contains(copy) && self.copies_lost.insert(copy.clone()) {

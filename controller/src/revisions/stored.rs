@@ -43,6 +43,8 @@ pub(crate) struct RevisionFacts {
     pub(crate) owner: Option<Uid>,
     /// Whether it is a copy of an object for the pool that owns it, and for no other owner.
     pub(crate) is_only_pin: bool,
+    /// Whether its labels say that it contains a copy in the current version of the API.
+    pub(crate) is_current_version: bool,
 }
 
 impl RevisionFacts {
@@ -54,8 +56,14 @@ impl RevisionFacts {
         Self {
             id: ObjectId::new(name, metadata.uid.as_deref().unwrap_or_default()),
             is_only_pin: is_alone && owner.as_ref().is_some_and(|owner| P::Pins::is_pin(metadata, owner)),
+            is_current_version: P::Pins::is_current_version(metadata),
             owner,
         }
+    }
+
+    /// Whether this, which has the name of a copy, is a usable copy of the pool.
+    pub(crate) fn is_pin_of(&self, pool: &Uid) -> bool {
+        self.is_current_version && self.owner.as_ref() == Some(pool)
     }
 }
 

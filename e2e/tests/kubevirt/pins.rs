@@ -248,3 +248,83 @@ fn the_machines_own_their_copies_when_pools_are_handed_back() {
         world.is_settled().await
     });
 }
+
+/// Replaces a copy by one as a backup of an old cluster has it, while the controller stands still.
+async fn restore_backup(world: &World<'_>, copy: &Value, vcpus: u64) -> Result<()> {
+    let path = format!("/apis/apps/v1/namespaces/{}/controllerrevisions", world.place.namespace);
+    let mut old = copy.clone();
+    old["metadata"] = json!({
+        "name": copy["metadata"]["name"],
+        "labels": copy["metadata"]["labels"],
+        "ownerReferences": copy["metadata"]["ownerReferences"],
+    });
+    old["metadata"]["labels"][VERSION] = json!("v1alpha2");
+    old["data"]["apiVersion"] = json!("instancetype.kubevirt.io/v1alpha2");
+    old["data"]["spec"]["cpu"]["guest"] = json!(vcpus);
+    world.controller.pause()?;
+    let name = text(copy, "/metadata/name");
+    world.place.ask(Method::DELETE, &format!("{path}/{name}"), &Value::Null).await?;
+    world.place.ask(Method::POST, &path, &old).await?;
+    world.controller.resume()?;
+    Ok(())
+}
+
+/// The label of a copy with the version of the API.
+const VERSION: &str = "instancetype.kubevirt.io/object-version";
+
+#[test]
+fn a_copy_of_an_old_cluster_is_replaced_and_one_with_another_content_is_reported() {
+    with_world("kubevirt-pins-old", async |world| {
+        small(&world, "2048Mi").await?;
+        write(&world, "VirtualMachinePreference", "linux", json!({})).await?;
+        world.create("p", &spec(1)).await?;
+        let machine = world.until_ready(&["p-0"]).await?.remove("p-0").unwrap_or_default();
+        world.until_status("p", 1).await?;
+        world.is_settled().await?;
+        let instance = world.instances().await?["p-0"]["metadata"]["uid"].clone();
+        let stored = copy(&world, &machine).await?;
+        let is_current = async || {
+            let found = copy(&world, &machine).await.ok();
+            let is = |found: &Value| {
+                found["data"]["apiVersion"] == API_VERSION
+                    && found["metadata"]["labels"][VERSION] == "v1beta1"
+            };
+            Ok(found.filter(is))
+        };
+        // When a backup of an old cluster is restored, then the copy is replaced by the same in the current version.
+        restore_backup(&world, &stored, 2).await?;
+        let replaced = world.until("the copy has the current version", &is_current).await?;
+        ensure!(replaced["data"] == stored["data"], "{replaced}");
+        ensure!(
+            replaced["metadata"]["ownerReferences"] == stored["metadata"]["ownerReferences"],
+            "{replaced}"
+        );
+        world.until_event("PinRepaired", text(&stored, "/metadata/name")).await?;
+        world.is_settled().await?;
+        ensure!(world.instances().await?["p-0"]["metadata"]["uid"] == instance, "nothing was restarted");
+        // When a client removes the label, then the controller adds it, and the object stays.
+        let name = text(&stored, "/metadata/name");
+        let path = format!("/apis/apps/v1/namespaces/{}/controllerrevisions/{name}", world.place.namespace);
+        let unlabeled = json!({ "metadata": { "labels": { (VERSION): null } } });
+        world.place.ask(Method::PATCH, &path, &unlabeled).await?;
+        let labeled = world.until("the copy has its label", &is_current).await?;
+        ensure!(labeled["metadata"]["uid"] == replaced["metadata"]["uid"], "{labeled}");
+        world.is_settled().await?;
+        // When the backup has another content, then it stays, and the pool names it.
+        restore_backup(&world, &stored, 9).await?;
+        world
+            .until("the pool reports the copy", async || {
+                let pool = world.pool("p").await?;
+                let message =
+                    condition(&pool, "ReplicaFailure").map(|found| text(found, "/message").to_owned());
+                let is_reported =
+                    |message: String| message.contains(name) && message.contains("another content");
+                Ok(message.is_some_and(is_reported).then_some(()))
+            })
+            .await?;
+        ensure!(copy(&world, &machine).await?["data"]["spec"]["cpu"]["guest"] == 9, "a foreign copy stays");
+        // When a user deletes it, then the copy is made again.
+        world.place.ask(Method::DELETE, &path, &Value::Null).await?;
+        world.until("the copy exists again", &is_current).await.map(drop)
+    });
+}

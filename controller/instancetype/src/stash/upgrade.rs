@@ -44,6 +44,18 @@ pub fn upgrade(stash: &Stash, decoded: &Decoded, machine: &Owner) -> Upgrade {
     }))
 }
 
+/// A stash with the same name and the same owners in the current version, for the owner of a shared one. Labels of other
+/// components stay.
+#[must_use]
+pub fn in_place(stash: &Stash, decoded: &Decoded) -> Stash {
+    let object = &decoded.object;
+    let known = object.identity.uid.clone().zip(object.identity.generation);
+    let state = known.map(|(uid, generation)| Recorded { uid, generation }).or_else(|| recorded(&stash.name));
+    let mut labels = stash.labels.clone();
+    labels.extend(object_labels(object, state.as_ref()));
+    Stash { labels, data: reduced(object.document()), ..stash.clone() }
+}
+
 /// The JSON patch of a machine's status that switches its references to new stashes, as `(family, old, new)`. It fails if
 /// the status names another stash meanwhile.
 pub fn switch_patch(switches: &[(Family, &str, &str)]) -> Value {

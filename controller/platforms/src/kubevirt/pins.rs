@@ -19,7 +19,7 @@ use vmpool_instancetype::expand::expand;
 use vmpool_instancetype::fields::Location;
 use vmpool_instancetype::model::{Family, Kind, Object, Types};
 use vmpool_instancetype::start::Settings;
-use vmpool_instancetype::stash;
+use vmpool_instancetype::stash::{self, Stash, StoredVersion};
 
 use super::keys::{API_VERSION, MACHINE_KIND, owner};
 use crate::{DefaultInterface, Existing, Found, Resolution};
@@ -111,15 +111,34 @@ pub fn has_copy(content: &Value, family: Family) -> bool {
     copied(content, family).is_object()
 }
 
-/// The ControllerRevisions in the content of a revision.
+/// The ControllerRevisions in the content of a revision, in the current version of the API.
 pub fn objects(content: &Value) -> Vec<Value> {
     let pins = FAMILIES.iter().map(|family| &content[FIELD][family.field()]["revision"]);
-    pins.filter(|revision| revision.is_object()).cloned().collect()
+    pins.filter(|revision| revision.is_object()).map(current).collect()
+}
+
+/// A ControllerRevision in the current version of the API, under the same name: machines refer to it. One that cannot be read
+/// stays as it is.
+fn current(revision: &Value) -> Value {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let label =
+        |key: &str| Some(text(&revision["metadata"]["labels"][key])).filter(|label| !label.is_empty());
+    let data = &revision["data"];
+    let kind = label(stash::labels::KIND).unwrap_or_else(|| text(&data["kind"]));
+    let name = label(stash::labels::NAME).unwrap_or_else(|| text(&data["metadata"]["name"]));
+    let upgraded = || {
+        let stash = Stash::read(revision).ok()?;
+        let decoded = stash::decode(&stash, Kind::of_object(&kind)?, &name).ok()?;
+        // The text of the current version stays as it is.
+        (decoded.stored != StoredVersion::V1beta1).then(|| stash::in_place(&stash, &decoded))
+    };
+    upgraded().map_or_else(|| revision.clone(), |stash| stash.to_json())
 }
 
 /// Compares a ControllerRevision with a pin of the same name.
 pub fn existing(pool: &ObjectId, pin: &Value, live: &Value) -> Existing {
-    let (stored, other) = (&pin["data"], &live["data"]);
+    let upgraded = current(live);
+    let (stored, other) = (&pin["data"], &upgraded["data"]);
     let same = ["apiVersion", "kind"].iter().all(|field| stored[field] == other[field])
         && stored["metadata"]["name"] == other["metadata"]["name"]
         && stash::same_spec(&stored["spec"], &other["spec"]);
@@ -127,28 +146,55 @@ pub fn existing(pool: &ObjectId, pin: &Value, live: &Value) -> Existing {
         return Existing::Other;
     }
     let mut owners = owners(live);
-    if is_owned_by(&owners, pool.uid.as_str()) {
+    let was_owned = is_owned_by(&owners, pool.uid.as_str());
+    if !was_owned {
+        let mut owner = owner(&pool.name, pool.uid.as_str());
+        // A namespace has one pool of a name, so another one with this name is gone, and the garbage collector has not
+        // deleted its copy yet. Its copy has the same content and becomes that of this pool.
+        let is_former =
+            |other: &Value| ["apiVersion", "kind", "name"].iter().all(|field| other[field] == owner[field]);
+        owners.retain(|other| !is_former(other));
+        // An object has one controller at most.
+        if owners.iter().any(|owner| owner["controller"] == true) {
+            owner["controller"] = false.into();
+        }
+        owners.push(owner);
+    }
+    if live["data"]["apiVersion"] != stored["apiVersion"] {
+        // Data of a ControllerRevision cannot change.
+        let mut replacement = pin.clone();
+        replacement["metadata"]["ownerReferences"] = owners.into();
+        return Existing::OldVersion(replacement);
+    }
+    let labels = &pin["metadata"]["labels"];
+    let is_labeled = labels
+        .as_object()
+        .into_iter()
+        .flatten()
+        .all(|(key, value)| live["metadata"]["labels"][key] == *value);
+    if is_labeled && was_owned {
         return Existing::Same;
     }
-    let mut owner = owner(&pool.name, pool.uid.as_str());
-    // A namespace has one pool of a name, so another one with this name is gone, and the garbage collector has not
-    // deleted its copy yet. Its copy has the same content and becomes that of this pool.
-    let is_former =
-        |other: &Value| ["apiVersion", "kind", "name"].iter().all(|field| other[field] == owner[field]);
-    owners.retain(|other| !is_former(other));
-    // An object has one controller at most.
-    if owners.iter().any(|owner| owner["controller"] == true) {
-        owner["controller"] = false.into();
-    }
-    owners.push(owner);
     let mut patch = with_owners(live, &owners);
-    if live["metadata"]["labels"][POOL_UID].is_string()
-        && let Some(operations) = patch.as_array_mut()
-    {
-        let path = format!("/metadata/labels/{}", POOL_UID.replace('/', "~1"));
-        operations.push(json!({ "op": "add", "path": path, "value": pool.uid.as_str() }));
+    if !is_labeled && let Some(operations) = patch.as_array_mut() {
+        let mut all = live["metadata"]["labels"].as_object().cloned().unwrap_or_default();
+        all.extend(labels.as_object().cloned().unwrap_or_default());
+        operations.push(json!({ "op": "add", "path": "/metadata/labels", "value": all }));
     }
-    Existing::Unowned(patch)
+    Existing::Incomplete(patch)
+}
+
+/// The pin with these machines as further owners.
+pub fn shared_with(pin: &Value, machines: &[ObjectId]) -> Value {
+    let mut pin = pin.clone();
+    let mut owners = owners(&pin);
+    for machine in machines {
+        if !is_owned_by(&owners, machine.uid.as_str()) {
+            owners.push(further_owner(machine));
+        }
+    }
+    pin["metadata"]["ownerReferences"] = owners.into();
+    pin
 }
 
 /// The JSON patch that makes a machine a further owner of a pin; `None` if the object is no pin or has this owner.
@@ -158,13 +204,17 @@ pub fn keep(live: &Value, machine: &ObjectId) -> Option<Value> {
     if !is_pin || is_owned_by(&owners, machine.uid.as_str()) {
         return None;
     }
-    owners.push(json!({
+    owners.push(further_owner(machine));
+    Some(with_owners(live, &owners))
+}
+
+fn further_owner(machine: &ObjectId) -> Value {
+    json!({
         "apiVersion": API_VERSION,
         "kind": MACHINE_KIND,
         "name": &*machine.name,
         "uid": machine.uid.as_str(),
-    }));
-    Some(with_owners(live, &owners))
+    })
 }
 
 fn owners(live: &Value) -> Vec<Value> {
@@ -275,15 +325,18 @@ pub fn described(content: &Value) -> Vec<String> {
 
 /// The copy of an object that a template names, in the content of a revision: apiVersion, kind, metadata and spec. Null if
 /// the revision has none.
-fn copied(content: &Value, family: Family) -> &Value {
+fn copied(content: &Value, family: Family) -> Value {
     let pin = &content[FIELD][family.field()];
-    if pin["data"].is_object() { &pin["data"] } else { &pin["revision"]["data"] }
+    let revision = if pin["data"].is_object() { pin } else { &pin["revision"] };
+    let mut revision = current(revision);
+    revision["data"].take()
 }
 
 /// What machines get from their instance type and preference: the copied specs, or else the matchers.
 pub fn effective(content: &Value) -> Value {
     let part = |family: Family| {
-        let spec = &copied(content, family)["spec"];
+        let object = copied(content, family);
+        let spec = &object["spec"];
         if spec.is_null() { content[TEMPLATE]["spec"][family.field()].clone() } else { spec.clone() }
     };
     FAMILIES.map(|family| (family.field().to_owned(), part(family))).into_iter().collect::<Map<_, _>>().into()
@@ -301,7 +354,7 @@ pub fn expanded(content: &Value) -> Option<Value> {
     let mut types = Types::default();
     for family in FAMILIES {
         let Value::Object(_) = template["spec"][family.field()] else { continue };
-        types.insert(Object::read(copied(content, family).clone()).ok()?).ok()?;
+        types.insert(Object::read(copied(content, family)).ok()?).ok()?;
     }
     expand(&template, &types, &Settings::default(), Location::Pool).ok()
 }

@@ -11,6 +11,7 @@ use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::{RevisionId, TemplateParts};
 use vmpool_engine::{Machine, ObjectId, ParsedPool, Status, Uid};
+use vmpool_instancetype::model::VERSION;
 use vmpool_instancetype::stash;
 
 use super::coexistence::{self, PoolLoop};
@@ -214,6 +215,13 @@ impl Pins<PoolObject, MachineObject> for KubeVirt {
             labels.contains_key(stash::labels::KIND)
                 && labels.get(POOL_UID).is_some_and(|uid| **uid == *pool.as_str())
         })
+    }
+    fn is_current_version(metadata: &ObjectMeta) -> bool {
+        let version = metadata.labels.as_ref().and_then(|labels| labels.get(stash::labels::VERSION));
+        version.is_some_and(|version| version == VERSION)
+    }
+    fn shared_with(pin: &Value, machines: &[ObjectId]) -> Value {
+        pins::shared_with(pin, machines)
     }
     fn used_by(machine: &MachineObject) -> &[Arc<str>] {
         &machine.references.copies

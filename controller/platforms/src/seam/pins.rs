@@ -40,9 +40,12 @@ pub enum Resolution {
 pub enum Existing {
     /// It is the pin.
     Same,
-    /// It has the content of the pin and lacks the pool as an owner. This JSON patch adds it, and fails if the object has
-    /// changed.
-    Unowned(Value),
+    /// It has the content of the pin, and lacks the pool as an owner, or labels. This JSON patch adds both, and fails if the
+    /// object has changed.
+    Incomplete(Value),
+    /// It has the content of the pin in a former version of the API, which cannot be changed in place. This object replaces it,
+    /// with the same owners.
+    OldVersion(Value),
     /// It has another content.
     Other,
 }
@@ -122,6 +125,12 @@ pub trait Pins<Pool, Machine>: Send + Sync + 'static {
     /// Whether an object is a pin of the pool with this UID.
     fn is_pin(metadata: &ObjectMeta, pool: &Uid) -> bool;
 
+    /// Whether the labels of an object say that it contains a pin in the current version of the API.
+    fn is_current_version(metadata: &ObjectMeta) -> bool;
+
+    /// The pin with these machines as further owners: they use it, and the pool has released them.
+    fn shared_with(pin: &Value, machines: &[ObjectId]) -> Value;
+
     /// The names of the pins that a machine refers to.
     fn used_by(machine: &Machine) -> &[Arc<str>];
 
@@ -175,6 +184,12 @@ impl<Pool, Machine> Pins<Pool, Machine> for NoPins {
     }
     fn is_pin(_: &ObjectMeta, _: &Uid) -> bool {
         false
+    }
+    fn is_current_version(_: &ObjectMeta) -> bool {
+        true
+    }
+    fn shared_with(pin: &Value, _: &[ObjectId]) -> Value {
+        pin.clone()
     }
     fn used_by(_: &Machine) -> &[Arc<str>] {
         &[]

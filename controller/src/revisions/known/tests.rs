@@ -4,13 +4,22 @@ use vmpool_engine::revision::StoredRevision;
 
 use super::*;
 
-/// The objects that the watch shows, with their controller owners.
+/// The objects that the watch shows, with their controller owners. Those in a former version have an owner that begins with
+/// `old-`.
 struct Shown(HashMap<&'static str, &'static str>);
+
+fn facts(name: &str, owner: &str, is_only_pin: bool) -> RevisionFacts {
+    let (owner, is_current_version) = match owner.strip_prefix("old-") {
+        Some(owner) => (owner, false),
+        None => (owner, true),
+    };
+    let id = ObjectId::new(name, "uid");
+    RevisionFacts { id, owner: Some(owner.into()), is_only_pin, is_current_version }
+}
 
 impl ledger::Cache<RevisionFacts> for Shown {
     fn get(&self, name: &str) -> Option<Seen<RevisionFacts>> {
-        let owner = self.0.get(name).map(|owner| Uid::from(*owner))?;
-        let facts = RevisionFacts { id: ObjectId::new(name, "uid"), owner: Some(owner), is_only_pin: true };
+        let facts = facts(name, self.0.get(name)?, true);
         Some(Seen { facts: Arc::new(facts), version: 1 })
     }
     fn saw_deleted(&self, _: &Uid) -> bool {
@@ -59,7 +68,7 @@ fn revisions() -> Revisions {
 
 #[test]
 fn a_copy_is_lost_if_the_watch_has_shown_it_as_an_object_of_the_pool_and_does_not_any_more() {
-    for after in [shown(&[]), shown(&[("copy", "a-machine")])] {
+    for after in [shown(&[]), shown(&[("copy", "a-machine")]), shown(&[("copy", "old-pool")])] {
         let (pool, mut revisions) = (Uid::from("pool"), revisions());
         revisions.observe_copies(&pool, &shown(&[]));
         assert!(!revisions.lost_copies(&"r".into()), "the watch may not show it yet");
@@ -87,9 +96,7 @@ fn a_copy_is_lost_if_the_list_of_a_new_leader_does_not_contain_it() {
 
 #[test]
 fn a_copy_is_unused_if_no_revision_and_no_machine_refers_to_it() {
-    let copy = |name: &str, is_only_pin| {
-        Arc::new(RevisionFacts { id: ObjectId::new(name, "uid"), owner: Some("pool".into()), is_only_pin })
-    };
+    let copy = |name: &str, is_only_pin| Arc::new(facts(name, "pool", is_only_pin));
     let owned = [
         copy("copy", true),
         copy("named", true),
@@ -118,11 +125,7 @@ fn a_copy_is_unused_if_no_revision_and_no_machine_refers_to_it() {
 
 #[test]
 fn machines_are_read_only_if_a_copy_seems_to_be_unused() {
-    let owned = [Arc::new(RevisionFacts {
-        id: ObjectId::new("copy", "uid"),
-        owner: Some("pool".into()),
-        is_only_pin: true,
-    })];
+    let owned = [Arc::new(facts("copy", "pool", true))];
     assert_eq!(revisions().unused_copies(&owned, |_| panic!("it is used")), []);
 }
 

@@ -86,7 +86,7 @@ pub fn all(revision: &Value) -> Vec<Copied> {
             kind: object["kind"].as_str()?.to_owned(),
             namespace: text(&metadata["namespace"]),
             name: text(&metadata["name"]),
-            content: object.clone(),
+            content: object,
         })
     })
     .collect()

@@ -285,7 +285,7 @@ fn an_existing_object_is_compared_by_what_it_stores() {
     let mut live = pin.clone();
     live["metadata"]["ownerReferences"][0]["uid"] = json!("of-a-machine");
     live["metadata"]["ownerReferences"][0]["kind"] = json!("VirtualMachine");
-    let Existing::Unowned(patch) = existing(&pool(), &pin, &live) else { panic!() };
+    let Existing::Incomplete(patch) = existing(&pool(), &pin, &live) else { panic!() };
     let owners = patch[2]["value"].as_array().unwrap();
     assert_eq!(
         (owners.len(), &owners[1]["uid"], &owners[1]["controller"]),
@@ -296,18 +296,92 @@ fn an_existing_object_is_compared_by_what_it_stores() {
     let mut live = pin.clone();
     live["metadata"]["ownerReferences"][0]["uid"] = json!("of-the-former-pool");
     live["metadata"]["labels"][POOL_UID] = json!("of-the-former-pool");
-    let Existing::Unowned(patch) = existing(&pool(), &pin, &live) else { panic!() };
+    let Existing::Incomplete(patch) = existing(&pool(), &pin, &live) else { panic!() };
     assert_eq!(
         patch[2]["value"], pin["metadata"]["ownerReferences"],
         "the former owner would keep the pool from being its controller"
     );
-    let label =
-        json!({ "op": "add", "path": "/metadata/labels/vmpool.dev~1pool-uid", "value": "uid-of-farm" });
-    assert_eq!(patch[3], label);
+    let labels = json!({ "op": "add", "path": "/metadata/labels", "value": pin["metadata"]["labels"] });
+    assert_eq!(patch[3], labels);
 
     let mut live = pin.clone();
     live["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     assert_eq!(existing(&pool(), &pin, &live), Existing::Other, "it will soon be gone");
+}
+
+/// A pin, and the same in a former version of the API, with these labels, as a backup of an old cluster has it.
+fn of_old_cluster(version: &str, labels: &Value) -> (Value, Value) {
+    let spec = spec(&json!({ "instancetype": { "name": "small" } }));
+    let pin = objects(&resolved(&spec, &[(SMALL, instancetype(1, "2Gi"))])).remove(0);
+    let mut old = pin.clone();
+    old["data"]["apiVersion"] = json!(format!("instancetype.kubevirt.io/{version}"));
+    // The former versions had empty texts where the current one has nothing.
+    old["data"]["spec"]["cpu"]["model"] = json!("");
+    old["metadata"]["labels"] = labels.clone();
+    let machine =
+        json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "detached", "uid": "d" });
+    old["metadata"]["ownerReferences"] = json!([pin["metadata"]["ownerReferences"][0], machine]);
+    (pin, old)
+}
+
+#[rstest]
+#[case::v1alpha2("v1alpha2", json!({ "instancetype.kubevirt.io/object-version": "v1alpha2" }))]
+#[case::v1alpha1("v1alpha1", json!({ "instancetype.kubevirt.io/object-version": "v1alpha1" }))]
+#[case::without_labels("v1alpha2", json!(null))]
+fn a_copy_in_a_former_version_is_replaced_by_the_same_in_the_current_one(
+    #[case] version: &str,
+    #[case] labels: Value,
+) {
+    let (pin, old) = of_old_cluster(version, &labels);
+    let Existing::OldVersion(replacement) = existing(&pool(), &pin, &old) else { panic!() };
+    assert_eq!(replacement["data"], pin["data"]);
+    assert_eq!(replacement["metadata"]["labels"], pin["metadata"]["labels"]);
+    assert_eq!(replacement["metadata"]["name"], old["metadata"]["name"], "machines refer to it");
+    assert_eq!(
+        replacement["metadata"]["ownerReferences"], old["metadata"]["ownerReferences"],
+        "a detached machine uses it, too"
+    );
+    // One with another content is not replaced.
+    let mut other = old;
+    other["data"]["spec"]["cpu"]["guest"] = json!(9);
+    assert_eq!(existing(&pool(), &pin, &other), Existing::Other);
+}
+
+#[test]
+fn a_copy_without_a_label_gets_it() {
+    let (pin, _) = of_old_cluster("v1alpha2", &json!(null));
+    let mut live = pin.clone();
+    live["metadata"]["labels"] = json!({ "mine": "1" });
+    let Existing::Incomplete(patch) = existing(&pool(), &pin, &live) else { panic!() };
+    let mut labels = pin["metadata"]["labels"].clone();
+    labels["mine"] = json!("1");
+    assert_eq!(patch[3], json!({ "op": "add", "path": "/metadata/labels", "value": labels }));
+    assert_eq!(patch[2]["value"], pin["metadata"]["ownerReferences"]);
+}
+
+#[test]
+fn a_revision_with_copies_in_a_former_version_is_used_in_the_current_one() {
+    let content = resolved(&both(), &cluster());
+    let mut old = content.clone();
+    for family in FAMILIES {
+        let revision = &mut old[FIELD][family.field()]["revision"];
+        revision["data"]["apiVersion"] = json!("instancetype.kubevirt.io/v1alpha1");
+        revision["metadata"]["labels"]["instancetype.kubevirt.io/object-version"] = json!("v1alpha1");
+    }
+    assert_eq!(objects(&old), objects(&content));
+    assert_eq!(expanded(&old), expanded(&content));
+    assert_eq!(effective(&old), effective(&content));
+    assert_eq!(source::all(&old), source::all(&content));
+}
+
+#[test]
+fn a_lost_copy_of_detached_machines_is_made_again_with_them_as_owners() {
+    let (pin, old) = of_old_cluster("v1alpha2", &json!(null));
+    let machine = ObjectId::new("detached", "d");
+    let shared = shared_with(&pin, std::slice::from_ref(&machine));
+    assert_eq!(shared["metadata"]["ownerReferences"], old["metadata"]["ownerReferences"]);
+    assert_eq!(shared_with(&shared, &[machine]), shared);
+    assert_eq!(shared_with(&pin, &[]), pin);
 }
 
 #[test]
