@@ -89,7 +89,7 @@ fn devices<'a>(observed: &'a Observed<'_>, machine: &'a Machine) -> impl Iterato
 
 /// The storage whose volume the machine lacks, although the current revision was written to the machine.
 fn volumes<'a>(pool: &'a Pool, machine: &'a Machine) -> impl Iterator<Item = Detached> + 'a {
-    let is_current = machine.written.as_ref() == Some(&pool.revision.id);
+    let is_current = machine.written.as_ref().is_some_and(|written| pool.is_current(written));
     let templates = if is_current { &pool.storage_templates[..] } else { &[] };
     templates.iter().filter_map(|template| {
         let volume = template.volume.as_ref().filter(|volume| !machine.volumes.contains(volume))?;

@@ -38,6 +38,16 @@ fn a_volume_that_a_user_removed_is_reported_with_its_storage() {
     assert!(!text.contains("boot-0"), "{text}");
 }
 
+#[test]
+fn a_removed_volume_is_reported_also_after_a_change_of_the_count() {
+    // The current revision has another name and the same template.
+    let world = without_logs(with_storage()).pool(|pool| {
+        let written = std::mem::replace(&mut pool.revision.id, "newer".into());
+        pool.revision.same_template = vec![written];
+    });
+    assert!(condition(&shown(&world), condition::DISK_DETACHED).is_some());
+}
+
 #[rstest]
 #[case::the_template_does_not_use_the_storage(
     without_logs(with_storage()).pool(|pool| pool.storage_templates[1].volume = None)
