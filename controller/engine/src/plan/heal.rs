@@ -28,12 +28,9 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let (mut existing, mut replaced) = (0, 0);
     for machine in observed.pool_machines() {
         existing += 1;
-        if failures.is_replacement(&machine.id.name) {
-            replaced += 1;
-            // A user may stop it for ever.
-            let is_off = machine.activity == Activity::Stopped && !machine.terminating;
-            replacing += usize::from(machine.activity != Activity::Running && !is_off);
-        }
+        let is_replacement = failures.is_replacement(&machine.id.name);
+        replaced += usize::from(is_replacement);
+        replacing += usize::from(is_being_replaced(machine, is_replacement));
         if machine.terminating || leaving.contains(&machine.id.uid) {
             continue;
         }
@@ -59,14 +56,25 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         Err(left) => return plan.back_off(Stage::Remove, left),
     };
     due.sort_unstable_by(|a, b| a.id.cmp(&b.id));
-    // A machine that was replaced before is among those that are being replaced.
     let is_fresh = |machine: &&Arc<Machine>| !failures.is_replacement(&machine.id.name);
     let (fresh, repeated): (Vec<_>, Vec<_>) = due.into_iter().partition(is_fresh);
-    let budget = pool.rollout.budget.of(pool.desired).saturating_sub(replacing);
-    let chosen = repeated.into_iter().chain(fresh.into_iter().take(budget)).take(width);
+    // A machine that is replaced again was among those that are being replaced, and uses budget once.
+    let again = repeated.iter().filter(|machine| is_being_replaced(machine, true)).count();
+    let budget = pool.rollout.budget.of(pool.desired).saturating_sub(replacing.saturating_sub(again));
+    let chosen = repeated.into_iter().chain(fresh).take(budget).take(width);
     plan.actions.extend(
         chosen.map(|machine| Action::Delete { machine: machine.id.clone(), reason: DeleteReason::Unhealthy }),
     );
+}
+
+/// Whether the replacement of a machine is not complete. After a change of leaders, only the deletion shows that the
+/// controller replaces a machine.
+fn is_being_replaced(machine: &Machine, is_replacement: bool) -> bool {
+    if machine.terminating {
+        return machine.discards_storage || is_replacement && machine.activity != Activity::Running;
+    }
+    // A user may stop it for ever.
+    is_replacement && !matches!(machine.activity, Activity::Running | Activity::Stopped)
 }
 
 /// The time until the machine is replaced; `None` if it does not fail.
@@ -215,6 +223,36 @@ mod tests {
         let invalid =
             world(&starts(3), Budget::Machines(2)).pool(|pool| pool.validation_errors.push("odd".into()));
         assert_eq!(deleted(&invalid.plan()), [""; 0]);
+    }
+
+    #[test]
+    fn machines_that_fail_again_are_replaced_within_the_budget() {
+        let mut world = world(&StartHealth::default(), Budget::Machines(1));
+        for number in 1..4 {
+            world.memory.start_failures.replaced(&name(number).into(), world.uptime);
+            world = world.edit(&name(number), |machine| machine.activity = Activity::Running);
+        }
+        world = observed(world, Duration::from_mins(5));
+        for number in 1..4 {
+            world = world.edit(&name(number), |machine| {
+                machine.activity = Activity::NotRunning;
+                machine.start_health = starts(3);
+            });
+        }
+        let world = observed(world, Duration::ZERO);
+        assert_eq!(deleted(&world.plan()).len(), 1);
+    }
+
+    #[test]
+    fn a_machine_that_another_leader_replaces_uses_budget() {
+        let replaced = |discards_storage: bool| {
+            world(&starts(3), Budget::Machines(1)).edit(&name(1), |machine| {
+                machine.terminating = true;
+                machine.discards_storage = discards_storage;
+            })
+        };
+        assert_eq!(deleted(&replaced(true).plan()), [""; 0]);
+        assert_eq!(deleted(&replaced(false).plan()).len(), 1, "a user deleted it");
     }
 
     #[test]
