@@ -15,6 +15,7 @@ use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, ObjectId, ParsedPool, Pool};
 
+use super::keys::REVISION_LABEL;
 use super::objects::{Finalizers, InstanceObject, MachineObject, PoolObject};
 use super::read::{self, MachineFacts, PoolFacts, Readiness, ScaleInMode, Selection, Settings, Update};
 use super::selectors::MachineSelector;
@@ -153,7 +154,7 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
         instance_labels: kept(inner_labels),
         node_selector: kept(node_selector),
     };
-    let written: Option<RevisionId> = facts.revision.clone().map(Into::into);
+    let protection = Protection::read(object.metadata.annotations.as_ref());
     let is_released = owner.is_none() && position.is_some();
     let former_pool = facts
         .revision
@@ -165,10 +166,10 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
         terminating: *terminating,
         owner: owner.clone(),
         pool_label: former_pool,
-        revision: written.clone(),
-        written,
+        revision: facts.revision.clone().map(Into::into),
+        written: written(&facts),
         evaluated: true,
-        activity: activity(&facts),
+        activity: activity(&facts, protection.as_ref().is_some_and(|known| known.restarting.is_some())),
         restart_pending: facts.restart_required,
         restartable: facts.run_strategy.is_some_and(restart::is_possible),
         devices_ready: true,
@@ -179,13 +180,29 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
         start_health: start_health(&facts),
         volumes: object.storage.volumes.clone(),
         references: REFERENCES.get(&object.references, || Arc::new(object.references.clone())),
-        protection: Protection::read(object.metadata.annotations.as_ref()),
+        protection,
         ..Machine::blank(id.clone())
     }
 }
 
-fn activity(facts: &MachineFacts) -> Activity {
+/// The revision whose template the spec has: the label inside the spec, which KubeVirt copies to the instance. A client that
+/// replaces the spec, such as the restore of a snapshot, replaces this label and not the label of the machine. Without
+/// one of the two labels, it is unknown.
+fn written(facts: &MachineFacts) -> Option<RevisionId> {
+    let outer = facts.revision.clone()?;
+    match &facts.inner_labels {
+        Some(labels) => labels.get(REVISION_LABEL).map(|inner| intern(limits::clip(inner)).into()),
+        // Labels that are too large to be kept.
+        None => Some(outer.into()),
+    }
+}
+
+fn activity(facts: &MachineFacts, is_marked: bool) -> Activity {
     let waits = match facts.run_strategy {
+        // KubeVirt reports `Stopped` also between two instances.
+        Some(strategy) if facts.state_change_requested || strategy.restarts() && is_marked => {
+            strategy == RunStrategy::WaitAsReceiver
+        }
         // A machine whose guest has ended starts only when a user requests it.
         Some(RunStrategy::Manual | RunStrategy::RerunOnFailure | RunStrategy::Once) => {
             facts.printable_status == Some(PrintableStatus::Stopped)

@@ -196,3 +196,57 @@ fn why_a_machine_does_not_start(
     object["status"] = json!({ "conditions": conditions, "printableStatus": state });
     assert_eq!(machine(&serde_json::from_value(object).unwrap()).problem.as_deref(), expected);
 }
+
+/// A machine whose own label has revision `herd-2`, with these labels in its template.
+fn labeled_inside(labels: Value) -> Machine {
+    let mut object = fixtures::machine();
+    object["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"] = json!("herd-2");
+    object["spec"]["template"]["metadata"]["labels"] = labels;
+    machine(&serde_json::from_value(object).unwrap())
+}
+
+#[rstest]
+#[case::of_both_labels(json!({ "kubevirt.io/vm-pool-revision-name": "herd-2" }), Some("herd-2"))]
+#[case::of_a_restored_snapshot(json!({ "kubevirt.io/vm-pool-revision-name": "herd-1" }), Some("herd-1"))]
+#[case::without_the_label(json!({ "app": "herd" }), None)]
+#[case::without_labels(Value::Null, None)]
+#[case::whose_labels_are_too_large(json!({ "app": "x".repeat(16 * 1024) }), Some("herd-2"))]
+fn the_revision_of_a_machine_is_that_of_its_spec(#[case] labels: Value, #[case] expected: Option<&str>) {
+    let machine = labeled_inside(labels);
+    assert_eq!(machine.written.as_ref().map(RevisionId::as_str), expected);
+    assert_eq!(machine.revision.as_ref().map(RevisionId::as_str), Some("herd-2"), "so that it stays stored");
+}
+
+#[test]
+fn a_machine_without_the_label_of_its_own_has_no_revision() {
+    let mut object = fixtures::machine();
+    object["metadata"]["labels"] = json!({ "app": "herd" });
+    assert_eq!(machine(&serde_json::from_value(object).unwrap()).written, None);
+}
+
+#[rstest]
+#[case::a_user_stopped_it("Manual", json!([]), None, Activity::Stopped)]
+#[case::a_start_is_requested("Manual", json!([{ "action": "Start" }]), None, Activity::NotRunning)]
+#[case::also_to_rerun("RerunOnFailure", json!([{ "action": "Start" }]), None, Activity::NotRunning)]
+#[case::its_guest_has_ended("Once", json!([]), None, Activity::Stopped)]
+#[case::the_controller_deleted_its_instance("Once", json!([]), Some("herd-2"), Activity::NotRunning)]
+#[case::a_mark_of_an_earlier_strategy("Manual", json!([]), Some("herd-2"), Activity::Stopped)]
+fn a_stopped_machine_that_starts_again_is_not_off_on_purpose(
+    #[case] strategy: &str,
+    #[case] requests: Value,
+    #[case] mark: Option<&str>,
+    #[case] expected: Activity,
+) {
+    let mut object = fixtures::machine();
+    object["spec"]["runStrategy"] = json!(strategy);
+    object["spec"].as_object_mut().unwrap().remove("running");
+    if let Some(mark) = mark {
+        object["metadata"]["annotations"] = json!({ protection::RESTARTING: mark });
+    }
+    object["status"] = json!({
+        "printableStatus": "Stopped",
+        "conditions": [{ "type": "Ready", "status": "False", "lastTransitionTime": SINCE }],
+        "stateChangeRequests": requests,
+    });
+    assert_eq!(machine(&serde_json::from_value(object).unwrap()).activity, expected);
+}
