@@ -103,7 +103,11 @@ impl Platform for KubeVirt {
         let pool = controller_of(metadata).map_or_else(|| "".into(), |owner| owner.uid);
         let owners = metadata.owner_references.as_deref().unwrap_or_default();
         let uid = metadata.uid.as_deref().unwrap_or_default();
-        PatchBody::Json(release::release(uid, owners, machine.finalizers, &pool).unwrap_or_else(|| json!([])))
+        let mut patch = release::release(uid, owners, machine.finalizers, &pool);
+        if let Some(Value::Array(operations)) = &mut patch {
+            operations.extend(release::without_mark(metadata));
+        }
+        PatchBody::Json(patch.unwrap_or_else(|| json!([])))
     }
     fn managed_labels(_: &PoolObject) -> Value {
         json!({})

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Map, Value, json};
 use vmpool_engine::model::{ObjectId, Uid};
+use vmpool_engine::protection::RESTARTING;
 
 use super::keys::{FINALIZER, PRESERVED_ORDINAL, PRESERVED_POOL};
 use super::objects::Finalizers;
@@ -52,6 +53,14 @@ pub fn release(uid: &str, owners: &[OwnerReference], finalizers: Finalizers, poo
     let finalizer = without_finalizer(finalizers).unwrap_or_default();
     let changes = [owner, finalizer].concat();
     (!changes.is_empty()).then(|| Value::Array([vec![test("/metadata/uid", uid)], changes].concat()))
+}
+
+/// The operation that removes the mark of a restart from a machine, which no controller would remove any more; `None` if it is
+/// not marked.
+pub fn without_mark(machine: &ObjectMeta) -> Option<Value> {
+    let is_marked = machine.annotations.as_ref().is_some_and(|map| map.contains_key(RESTARTING));
+    let path = format!("/metadata/annotations/{}", RESTARTING.replace('~', "~0").replace('/', "~1"));
+    is_marked.then(|| json!({ "op": "remove", "path": path }))
 }
 
 /// The JSON patch that makes a DataVolume or a claim outlive `machine`, which is being removed: it removes the owner

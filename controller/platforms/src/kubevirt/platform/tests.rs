@@ -221,3 +221,19 @@ fn the_deletion_of_a_machine_records_whether_its_storage_is_discarded() {
     assert!(discards(true, "foregroundDeletion"));
     assert!(!discards(true, "orphan") && !discards(false, "foregroundDeletion"));
 }
+
+#[test]
+fn a_release_removes_the_mark_of_a_restart() {
+    let released = |annotations: Value| {
+        let mut machine = fixtures::machine();
+        machine["metadata"]["annotations"] = annotations;
+        match <KubeVirt as Platform>::release(&serde_json::from_value(machine).unwrap()) {
+            PatchBody::Json(Value::Array(operations)) => operations,
+            other => panic!("{other:?}"),
+        }
+    };
+    let marked = released(json!({ "vmpool.dev/restarting": "herd-1", "a": "b" }));
+    let expected = json!({ "op": "remove", "path": "/metadata/annotations/vmpool.dev~1restarting" });
+    assert_eq!(marked.last(), Some(&expected));
+    assert_eq!(released(json!({ "a": "b" })), marked[..marked.len() - 1]);
+}
