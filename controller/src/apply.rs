@@ -24,6 +24,7 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use vmpool_engine::failure::{Failure, FailureReason};
 use vmpool_engine::limits::shorten;
+use vmpool_engine::model::Naming;
 use vmpool_engine::plan::{DeleteReason, Snapshot, Stage};
 use vmpool_engine::{Action, Memory};
 use vmpool_platforms::{Instances, Platform};
@@ -74,7 +75,7 @@ pub(crate) async fn apply<P: Platform>(
         let batch: Vec<Action> = actions.iter().filter(|action| action.stage() == stage).cloned().collect();
         let rests_on: &[Stage] = match stage {
             Stage::Create => &[Stage::Repair, Stage::Prepare],
-            Stage::Update => &[Stage::Prepare],
+            Stage::Update | Stage::Restart => &[Stage::Prepare],
             _ => &[],
         };
         let blocked = rests_on.iter().any(|stage| failed.contains(stage));
@@ -128,7 +129,7 @@ async fn run_stage<P: Platform>(
             if done {
                 window.widen();
             }
-            if retries_refused_last(stage) && (done || error.is_some()) {
+            if retries_refused_last(stage, pool.facts.naming) && (done || error.is_some()) {
                 memory.record_result(action.object(), error.is_some());
             }
             if let Some(error) = error {
@@ -163,8 +164,13 @@ async fn run_stage<P: Platform>(
 
 /// Whether the next plan puts objects with a rejected write of this stage last. In the other stages the planners have
 /// an order of their own.
-fn retries_refused_last(stage: Stage) -> bool {
-    matches!(stage, Stage::Relabel | Stage::Repair | Stage::Remove | Stage::CollectDisks | Stage::ExpandDisks)
+fn retries_refused_last(stage: Stage, naming: Naming) -> bool {
+    match stage {
+        Stage::Relabel | Stage::Repair | Stage::Remove | Stage::CollectDisks | Stage::ExpandDisks => true,
+        // Ordinals return.
+        Stage::Create => naming == Naming::Ordinal,
+        Stage::Prepare | Stage::Update | Stage::Restart | Stage::RecordRevision | Stage::CleanUp => false,
+    }
 }
 
 /// A random number between 0 and 1.

@@ -56,6 +56,8 @@ pub struct Memory {
     pub cleaning_up: Backoff,
     /// Backoff of updating machines.
     pub updating: Backoff,
+    /// Backoff of restarting machines.
+    pub restarting: Backoff,
     /// Backoff of recording on machines which revision is in effect.
     pub recording_revisions: Backoff,
     /// Backoff of garbage collection and of the annotations of disks.
@@ -117,6 +119,7 @@ impl Memory {
         if self.revision.as_ref() != Some(&pool.revision.id) {
             self.revision = Some(pool.revision.id.clone());
             self.updating.reset();
+            self.restarting.reset();
         }
         if self.generation != pool.generation {
             self.generation = pool.generation;
@@ -126,6 +129,7 @@ impl Memory {
             self.repairing.reset();
             self.cleaning_up.reset();
             self.updating.reset();
+            self.restarting.reset();
             self.recording_revisions.reset();
             self.collecting_disks.reset();
             self.expanding_disks.reset();
@@ -254,6 +258,11 @@ impl Memory {
         self.refused.contains(name)
     }
 
+    /// Whether no last write of an object was rejected.
+    pub(crate) fn has_no_refusals(&self) -> bool {
+        self.refused.is_empty()
+    }
+
     /// Resets the backoffs of writes that the plan no longer contains.
     pub fn reset_unwanted(&mut self, wants: Wants) {
         for (backoff, wanted) in [
@@ -263,6 +272,7 @@ impl Memory {
             (&mut self.repairing, wants.repair),
             (&mut self.cleaning_up, wants.clean_up),
             (&mut self.updating, wants.update),
+            (&mut self.restarting, wants.restart),
             (&mut self.recording_revisions, wants.record_revision),
             (&mut self.collecting_disks, wants.collect_disks),
             (&mut self.expanding_disks, wants.expand_disks),
@@ -281,6 +291,7 @@ impl Memory {
             Stage::Remove => &mut self.removing,
             Stage::Prepare | Stage::Create => &mut self.creating,
             Stage::Update => &mut self.updating,
+            Stage::Restart => &mut self.restarting,
             Stage::RecordRevision => &mut self.recording_revisions,
             Stage::CollectDisks => &mut self.collecting_disks,
             Stage::ExpandDisks => &mut self.expanding_disks,
@@ -299,13 +310,14 @@ impl Memory {
     }
 
     /// All backoffs, the most severe first.
-    fn backoffs(&self) -> [&Backoff; 10] {
+    fn backoffs(&self) -> [&Backoff; 11] {
         [
             &self.reading,
             &self.creating,
             &self.repairing,
             &self.removing,
             &self.updating,
+            &self.restarting,
             &self.recording_revisions,
             &self.collecting_disks,
             &self.expanding_disks,

@@ -22,7 +22,7 @@ fn failing() -> Memory {
             Stage::Prepare | Stage::Create => FailureReason::FailedCreate,
             Stage::Remove => FailureReason::FailedDelete,
             Stage::Repair | Stage::CollectDisks | Stage::ExpandDisks => FailureReason::DiskFailure,
-            Stage::Update => FailureReason::FailedTemplateUpdate,
+            Stage::Update | Stage::Restart => FailureReason::FailedTemplateUpdate,
             Stage::Relabel | Stage::RecordRevision | Stage::CleanUp => FailureReason::FailedRepair,
         };
         memory.backoff_mut(stage).failed(failure(reason), NOW, None, 0.0);
@@ -43,6 +43,7 @@ fn causes(memory: &mut Memory) -> Vec<Stage> {
 #[case::repair(Wants { repair: true, ..Wants::default() }, &[Stage::Repair])]
 #[case::the_record(Wants { clean_up: true, ..Wants::default() }, &[Stage::CleanUp])]
 #[case::a_rollout(Wants { update: true, ..Wants::default() }, &[Stage::Update])]
+#[case::its_restarts(Wants { restart: true, ..Wants::default() }, &[Stage::Restart])]
 #[case::its_end(Wants { record_revision: true, ..Wants::default() }, &[Stage::RecordRevision])]
 #[case::kept_disks(Wants { collect_disks: true, ..Wants::default() }, &[Stage::CollectDisks])]
 #[case::larger_disks(Wants { expand_disks: true, ..Wants::default() }, &[Stage::ExpandDisks])]

@@ -482,6 +482,18 @@ impl<R> Pool<R> {
         Some(Failure { reason: FailureReason::FailedCreate, message })
     }
 
+    /// Whether the machine belongs to the pool: the pool owns it, and the controller does not release it because of its
+    /// labels. Labels that are too large to be kept count as selected.
+    pub fn includes(&self, machine: &Machine) -> bool {
+        machine.owner.as_ref() == Some(&self.id.uid)
+            && match &self.membership {
+                Membership::ManagedLabels => true,
+                Membership::Selector(selector) => {
+                    machine.selectable.labels.as_ref().is_none_or(|labels| selector.matches(labels))
+                }
+            }
+    }
+
     /// Names of the storage that the platform creates for a machine with this name.
     pub fn storage_of(&self, machine: &str) -> Vec<Arc<str>> {
         let storage = |template: &StorageTemplate| template.storage_of(&self.id.name, machine);

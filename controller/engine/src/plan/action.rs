@@ -241,6 +241,8 @@ pub enum Stage {
     Create,
     /// Updates of machines to the current revision.
     Update,
+    /// Restarts of machines. This is a stage of its own, so that a machine that rejects its update delays no restart.
+    Restart,
     /// Labels that record which revision is in effect. This is a stage of its own, so that a rejected write delays no
     /// other stage.
     RecordRevision,
@@ -254,13 +256,14 @@ pub enum Stage {
 
 impl Stage {
     /// All stages in the order in which apply runs them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Relabel,
         Self::Repair,
         Self::Remove,
         Self::Prepare,
         Self::Create,
         Self::Update,
+        Self::Restart,
         Self::RecordRevision,
         Self::CollectDisks,
         Self::ExpandDisks,
@@ -286,7 +289,8 @@ impl Action {
             | Self::RestoreCopies { .. }
             | Self::AddPoolFinalizer => Stage::Prepare,
             Self::Create { .. } => Stage::Create,
-            Self::Update { .. } | Self::Restart { .. } => Stage::Update,
+            Self::Update { .. } => Stage::Update,
+            Self::Restart { .. } => Stage::Restart,
             Self::RecordRevision { .. } | Self::EndRestart { .. } => Stage::RecordRevision,
             Self::AnnotateDisk { .. } | Self::DeleteDisk { .. } => Stage::CollectDisks,
             Self::ExpandDisk { .. } => Stage::ExpandDisks,
@@ -375,6 +379,8 @@ pub struct Wants {
     pub clean_up: bool,
     /// Machines lack the current revision.
     pub update: bool,
+    /// Instances lack the current revision, and the controller may restart them.
+    pub restart: bool,
     /// Machines do not have the label of the revision that is in effect yet.
     pub record_revision: bool,
     /// Annotations of disks must change, or disks can be deleted.

@@ -122,10 +122,10 @@ fn scattered(
 }
 
 /// The smallest ordinals that no object uses, without those whose storage belongs to another machine. No greater ordinal
-/// replaces these.
+/// replaces these. The ordinals whose last create was rejected come last, so that they delay no other.
 fn ordinal(observed: &Observed<'_>, plan: &mut Plan, fresh: usize, missing: usize) -> Vec<(Arc<str>, u64)> {
     let memory = observed.memory;
-    if memory.has_no_storage_conflicts() {
+    if memory.has_no_storage_conflicts() && memory.has_no_refusals() {
         return free_ordinals(observed).take(fresh).collect();
     }
     let is_usable = |(name, _): &(Arc<str>, u64)| match memory.storage_conflict(name, observed.uptime) {
@@ -136,7 +136,10 @@ fn ordinal(observed: &Observed<'_>, plan: &mut Plan, fresh: usize, missing: usiz
         }
         None => true,
     };
-    free_ordinals(observed).take(missing).filter(is_usable).take(fresh).collect()
+    let mut numbers: Vec<_> = free_ordinals(observed).take(missing).filter(is_usable).collect();
+    numbers.sort_by_key(|(name, _)| memory.was_refused(name));
+    numbers.truncate(fresh);
+    numbers
 }
 
 /// The ordinals that no object uses.

@@ -8,7 +8,6 @@ use super::observed::Observed;
 use super::result::Plan;
 use crate::model::{Finalizer, Machine, Membership, Naming, Pool};
 use crate::names::Namer;
-use crate::selector::Selector;
 
 pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     let namer = Namer::new(&observed.pool.id.name, &observed.pool.id.uid);
@@ -33,8 +32,8 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
 fn repair(observed: &Observed<'_>, namer: &Namer, machine: &Machine) -> Option<Action> {
     let pool = observed.pool;
     let labelled = machine.pool_uid_label.as_ref() == Some(&pool.id.uid);
-    if let Membership::Selector(selector) = &pool.membership {
-        return selected(pool, selector, machine);
+    if let Membership::Selector(_) = &pool.membership {
+        return selected(pool, machine);
     }
     if machine.owner.as_ref() == Some(&pool.id.uid) {
         let complete = labelled && machine.pool_label.as_ref() == Some(&pool.id.name);
@@ -68,13 +67,11 @@ fn has_disk_of_pool(observed: &Observed<'_>, machine: &Machine) -> bool {
 
 /// What a machine of a pool with a selector needs: its release if the labels do not match, or the finalizer. A machine
 /// without a controller owner that still has the finalizer was released by a user.
-fn selected(pool: &Pool, selector: &Selector, machine: &Machine) -> Option<Action> {
+fn selected(pool: &Pool, machine: &Machine) -> Option<Action> {
     let release = || Some(Action::Release { machine: machine.id.clone(), shared: Vec::new() });
     match &machine.owner {
         Some(owner) if *owner != pool.id.uid => None,
-        Some(_) if !machine.selectable.labels.as_ref().is_none_or(|labels| selector.matches(labels)) => {
-            release()
-        }
+        Some(_) if !pool.includes(machine) => release(),
         Some(_) if pool.finalizer != Finalizer::Unused && !machine.has_finalizer => {
             Some(Action::AddFinalizer { machine: machine.id.clone() })
         }

@@ -55,6 +55,8 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     membership::plan(observed, &mut plan);
     finalizers::plan(observed, &mut plan);
     if observed.pool.paused {
+        // A marked machine cannot be claimed, and no machine is restarted.
+        restart::end_restarts(observed, &mut plan);
         record::plan(observed, &mut plan);
         return plan;
     }

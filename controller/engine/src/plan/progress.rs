@@ -71,8 +71,12 @@ pub(crate) fn transition(pool: &Pool, machine: &Machine, written: &RevisionId) -
             Transition::Restart
         }
         Transition::LiveUpdate => {
-            let wanted = pool.revision.template_parts.get(written).map(|parts| &parts.live);
-            let is_applied = wanted.is_some_and(|wanted| instance.live.include(wanted));
+            let live = |id: &RevisionId| pool.revision.template_parts.get(id).map(|parts| &parts.live);
+            // Parts that the change leaves as they were may have other values, because users can hot-plug, too.
+            let started = instance.revision.as_ref().and_then(live);
+            let is_applied = started
+                .zip(live(written))
+                .is_some_and(|(started, wanted)| instance.live.include(&wanted.without(started)));
             if is_applied { Transition::Record } else { Transition::LiveUpdate }
         }
         other => other,
@@ -113,13 +117,13 @@ pub(super) fn is_unavailable(machine: &Machine) -> bool {
     }
 }
 
-/// Whether the instance of a machine ends, or has ended for a restart. The machine may still seem ready, because the platform
-/// copies the state of the instance with a delay.
-fn loses_its_instance(machine: &Machine) -> bool {
-    match &machine.instance {
-        Some(instance) => instance.terminating && machine.activity != Activity::Stopped,
-        None => machine.is_restarting() && machine.activity != Activity::Stopped,
-    }
+/// Whether a machine that should run has no available instance, on a platform where instances are objects. The machine may
+/// still seem ready, because the platform copies the state of the instance with a delay, and the caches of machines and
+/// instances are not equally fresh.
+fn lacks_an_instance(pool: &Pool, machine: &Machine) -> bool {
+    pool.rollout.restarts != Restarts::ByPlatform
+        && machine.activity != Activity::Stopped
+        && machine.instance.as_ref().is_none_or(|instance| instance.terminating || !instance.ready)
 }
 
 /// The progress of a rollout and its disruption budget.
@@ -165,7 +169,7 @@ impl RolloutProgress {
     #[expect(clippy::unused_self, reason = "the count and the question must not drift apart")]
     pub(super) fn uses_budget(&self, observed: &Observed<'_>, machine: &Machine) -> bool {
         is_unavailable(machine)
-            || loses_its_instance(machine)
+            || lacks_an_instance(observed.pool, machine)
             || machine.instance.as_ref().is_some_and(|instance| {
                 observed.memory.restarts.is_requested(&instance.id.uid, observed.uptime)
             })

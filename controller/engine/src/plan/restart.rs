@@ -67,10 +67,10 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     if waiting.is_empty() {
         return;
     }
-    plan.wants.update = true;
-    let width = match memory.updating.batch_size(observed.uptime) {
+    plan.wants.restart = true;
+    let width = match memory.restarting.batch_size(observed.uptime) {
         Ok(width) => width,
-        Err(left) => return plan.back_off(Stage::Update, left),
+        Err(left) => return plan.back_off(Stage::Restart, left),
     };
     let mut budget = RolloutProgress::of(observed).remaining_budget();
     waiting.sort_by(|(a, one, _), (b, other, _)| {
@@ -115,7 +115,7 @@ fn restart(pool: &Pool, machine: &Machine, instance: &Instance, transition: Tran
 
 /// Removes the marks of machines that are not being restarted any more: the revision is in effect, the machine is stopped,
 /// or the rollout no longer restarts it.
-fn end_restarts(observed: &Observed<'_>, plan: &mut Plan) {
+pub(super) fn end_restarts(observed: &Observed<'_>, plan: &mut Plan) {
     let marked = observed.pool_machines().filter(|machine| !machine.terminating && machine.is_restarting());
     let ended: Vec<Action> = marked
         .filter(|machine| !may_restart(observed, machine))
@@ -133,6 +133,7 @@ fn end_restarts(observed: &Observed<'_>, plan: &mut Plan) {
 /// a deleted one.
 fn restarts_guests(pool: &Pool) -> bool {
     pool.rollout.restarts == Restarts::ByController
+        && !pool.paused
         && !pool.rollout.disabled
         && !pool.rollout_stands_still()
         && pool.validation_errors.is_empty()

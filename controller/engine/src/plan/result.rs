@@ -48,6 +48,8 @@ impl Plan {
             // The templates determine which disks may be deleted.
             | Action::DeleteDisk { .. }
             | Action::OpenNameBlock { .. }
+            // A guest that ended does not come back, so a pause must hold even if the cache does not show it yet.
+            | Action::Restart { .. }
             | Action::PruneRecord { .. } => true,
             Action::Relabel { .. }
             | Action::Release { .. }
@@ -60,7 +62,6 @@ impl Plan {
             | Action::RemovePoolFinalizer
             | Action::AddFinalizer { .. }
             | Action::RemoveFinalizer { .. }
-            | Action::Restart { .. }
             | Action::EndRestart { .. }
             | Action::ShortenProtection { .. }
             | Action::AnnotateDisk { .. }

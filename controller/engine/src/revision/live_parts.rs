@@ -25,6 +25,12 @@ impl LiveParts {
         wanted.0.is_subset(&self.0)
     }
 
+    /// The parts that are not among those of `other`.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        Self(Arc::new(self.0.difference(&other.0).copied().collect()))
+    }
+
     /// The parts, with the allocation that `share` returns for equal parts.
     #[must_use]
     pub fn shared(

@@ -153,7 +153,8 @@ fn limits(observed: &Observed<'_>) -> Vec<String> {
             progress.budget
         ));
     }
-    if memory.updating.cause().is_some() || memory.recording_revisions.cause().is_some() {
+    let backoffs = [&memory.updating, &memory.restarting, &memory.recording_revisions];
+    if backoffs.into_iter().any(|backoff| backoff.cause().is_some()) {
         limits.push("updates are in backoff after a failure".to_owned());
     }
     limits

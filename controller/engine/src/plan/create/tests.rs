@@ -159,6 +159,21 @@ fn an_ordinal_whose_storage_belongs_to_another_machine_waits_and_the_others_are_
     assert_eq!((created(&again), &again.failure), (vec!["web-0", "web-1", "web-2"], &None));
 }
 
+#[test]
+fn an_ordinal_whose_create_was_rejected_delays_no_other() {
+    let refused = |failed: bool| {
+        World::desiring(3).pool(|pool| pool.naming = Naming::Ordinal).memory(|memory| {
+            memory.record_result(&"web-0".into(), true);
+            if failed {
+                let failure = Failure { reason: FailureReason::FailedCreate, message: "denied".into() };
+                memory.creating.failed(failure, Duration::ZERO, None, 0.0);
+            }
+        })
+    };
+    assert_eq!(created(&refused(false).plan()), ["web-1", "web-2", "web-0"]);
+    assert_eq!(created(&refused(true).plan()), ["web-1"], "one at a time after a failure");
+}
+
 /// Numbers in the order of their names.
 fn by_name(numbers: impl IntoIterator<Item = u64>) -> Vec<u64> {
     let mut numbers: Vec<u64> = numbers.into_iter().collect();

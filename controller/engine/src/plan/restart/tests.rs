@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::Plan;
+use crate::failure::{Failure, FailureReason};
 use crate::model::{
     Activity, Budget, Membership, ObjectId, Preservation, ScaleDownPolicy, StatusScope, TemplateParts,
 };
@@ -65,6 +66,18 @@ fn restarted(plan: &Plan) -> Vec<&str> {
 fn a_changed_instance_is_restarted_within_the_budget_oldest_first() {
     let world = world(4, Budget::Machines(2), parts(2, 1));
     assert_eq!(restarted(&world.plan()), [name(0), name(1)]);
+}
+
+#[test]
+fn a_machine_that_rejects_its_update_delays_no_restart_of_another_machine() {
+    let world = world(2, Budget::Machines(1), parts(2, 1)).edit(&name(0), |machine| {
+        machine.written = Some("r1".into());
+    });
+    let world = world.memory(|memory| {
+        let failure = Failure { reason: FailureReason::FailedTemplateUpdate, message: "denied".into() };
+        memory.updating.failed(failure, std::time::Duration::from_secs(100), None, 0.0);
+    });
+    assert_eq!(restarted(&world.plan()), [name(1)]);
 }
 
 #[test]
@@ -146,6 +159,14 @@ fn an_instance_that_is_not_ready_is_restarted_without_budget() {
         })
     });
     assert_eq!(restarted(&world.plan()), [name(1), name(2)], "both, and the ready one waits for them");
+}
+
+#[rstest]
+#[case::is_not_ready_yet(|machine: &mut Machine| machine.instance = Some(instance(&machine.id, "new", false)))]
+#[case::does_not_exist(|machine: &mut Machine| machine.instance = None)]
+fn a_machine_that_still_seems_ready_uses_budget_if_its_instance(#[case] change: fn(&mut Machine)) {
+    let world = world(3, Budget::Machines(1), parts(2, 1)).edit(&name(0), change);
+    assert_eq!(restarted(&world.plan()), [""; 0]);
 }
 
 #[test]
@@ -312,6 +333,24 @@ fn the_mark_is_removed_if_the_rollout_is_paused_before_the_restart_was_requested
     assert_eq!(ended(&requested.plan()), [""; 0]);
 }
 
+#[test]
+fn the_mark_is_removed_while_the_pool_is_paused_unless_its_restart_was_requested() {
+    let world = world(2, Budget::Machines(1), parts(2, 1)).pool(|pool| pool.paused = true);
+    let world =
+        [0, 1].into_iter().fold(world, |world, number| world.edit(&name(number), protected(0, Some("new"))));
+    let world = world.memory(|memory| {
+        let instance = format!("instance-of-{}", name(1));
+        memory.restarts.request(&instance.as_str().into(), std::time::Duration::from_secs(100));
+    });
+    assert_eq!(ended(&world.plan()), [name(0)]);
+    assert_eq!(restarted(&world.plan()), [""; 0]);
+}
+
+#[test]
+fn a_restart_is_planned_on_the_live_pool() {
+    assert!(world(1, Budget::Machines(1), parts(2, 1)).plan().needs_live_pool());
+}
+
 fn sockets(number: u64) -> LiveParts {
     LiveParts::of([("sockets", json!(number))].into_iter())
 }
@@ -339,6 +378,29 @@ fn a_live_update_is_awaited_and_recorded_when_the_instance_has_it() {
     let plan = has_sockets(live_world(), 0, 2).plan();
     let expected = Action::RecordRevision { machine: target(&name(0)), to: "new".into() };
     assert_eq!(plan.actions, [expected]);
+}
+
+#[test]
+fn a_live_update_is_recorded_although_a_user_changed_another_live_part() {
+    let of = |sockets: u64, guest: &str| {
+        LiveParts::of([("sockets", json!(sockets)), ("guest", json!(guest))].into_iter())
+    };
+    let world = |sockets: u64| {
+        let world = live_world().pool(|pool| {
+            for (revision, sockets) in [("r1", 1), ("new", 2)] {
+                let parts = TemplateParts { live: of(sockets, "1Gi"), ..parts(1, 1) };
+                pool.revision.template_parts.insert(revision.into(), parts);
+            }
+        });
+        [0, 1].into_iter().fold(world, |world, number| {
+            world.edit(&name(number), |machine| {
+                Arc::make_mut(machine.instance.as_mut().unwrap()).live = of(sockets, "2Gi");
+            })
+        })
+    };
+    assert_eq!(world(1).plan().actions, [], "the platform applies the change");
+    let record = |number| Action::RecordRevision { machine: target(&name(number)), to: "new".into() };
+    assert_eq!(world(2).plan().actions, [record(0), record(1)]);
 }
 
 #[test]

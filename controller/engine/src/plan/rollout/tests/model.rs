@@ -180,7 +180,7 @@ impl Model {
         self.world.memory.observe(&self.world.pool, uptime);
         self.world.memory.rollout_attempts.observe(self.world.machines.iter(), uptime);
         let plan = self.world.plan();
-        for stage in [Stage::Update, Stage::RecordRevision] {
+        for stage in [Stage::Update, Stage::Restart, Stage::RecordRevision] {
             let batch: Vec<_> = plan.actions.iter().filter(|action| action.stage() == stage).collect();
             let mut refused = false;
             for action in &batch {
