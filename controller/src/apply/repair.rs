@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kube::Resource;
 use kube::api::Patch;
 use serde_json::{Value, json};
-use vmpool_engine::model::{DiskDraft, Membership};
+use vmpool_engine::model::DiskDraft;
 use vmpool_engine::protection::{RESTARTING, UNTIL, text_of};
 use vmpool_engine::{Machine, ObjectId, Pool};
 use vmpool_platforms::{Disks, Finalizers, PatchBody, Pins, Platform};
@@ -164,15 +164,7 @@ pub(super) async fn release<P: Platform>(
 /// Whether a machine still does not belong to the pool: it has no controller owner, or its labels do not match the selector
 /// of the pool.
 fn is_released(pool: &Pool, live: &Machine) -> bool {
-    match &live.owner {
-        None => true,
-        Some(owner) => match &pool.membership {
-            Membership::Selector(selector) if *owner == pool.id.uid => {
-                live.selectable.labels.as_ref().is_some_and(|labels| !selector.matches(labels))
-            }
-            _ => false,
-        },
-    }
+    live.owner.as_ref().is_none_or(|owner| *owner == pool.id.uid && !pool.includes(live))
 }
 
 /// Makes a machine refer to another disk. A free disk is allocated to it first.

@@ -148,7 +148,7 @@ pub(super) async fn record_revision<P: Platform>(
     }
 }
 
-/// The machine and its instance, if they are those of the plan.
+/// The machine and its instance, if they are those of the plan and the machine still belongs to the pool.
 async fn live<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -162,11 +162,15 @@ async fn live<P: Platform>(
     };
     let found =
         context.get_live::<P::Machine>(namespace, name).await.map_err(|error| unread(error.to_string()))?;
-    let found = found.filter(|found| {
-        let meta = found.meta();
-        meta.uid.as_deref() == Some(machine.uid.as_str()) && meta.deletion_timestamp.is_none()
-    });
     let machine_object = found.ok_or_else(Outcome::outdated)?;
+    let facts = seen(&machine_object, P::read_machine);
+    if facts.facts.id != *machine {
+        return Err(Outcome::outdated());
+    }
+    // A user may have detached it after the plan: it then stays unchanged.
+    if facts.facts.terminating || !pool.facts.includes(&facts.facts) {
+        return Err(Outcome::changed(facts));
+    }
     let found = context
         .get_live::<InstanceOf<P>>(namespace, name)
         .await

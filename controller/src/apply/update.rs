@@ -294,11 +294,10 @@ fn prepare<P: Platform>(
     let unreadable = |error: serde_json::Error| Patched::Unread(WriteError::Unconfirmed(error.to_string()));
     let machine: P::Machine = serde_json::from_slice(live).map_err(unreadable)?;
     let machine = seen(&machine, P::read_machine);
-    let is_owned = machine.facts.owner.as_ref() == Some(&pool.facts.id.uid);
     if machine.facts.id != *id {
         return Err(Patched::Outdated);
     }
-    if machine.facts.terminating || !is_owned {
+    if machine.facts.terminating || !pool.facts.includes(&machine.facts) {
         return Err(Patched::Unfit(Unfit::Changed, machine));
     }
     if live.len() > limits::MACHINE {

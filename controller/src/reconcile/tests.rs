@@ -3,6 +3,7 @@
 mod adoption;
 mod disks;
 mod failures;
+mod kubevirt;
 mod leaders;
 mod limits;
 mod membership;
