@@ -104,3 +104,17 @@ async fn an_ordinal_whose_create_is_rejected_delays_no_other() {
     world.advance(SECOND * 60).await;
     assert_eq!(world.server.all(MACHINES).len(), 4);
 }
+
+#[tokio::test]
+async fn a_machine_that_lost_its_label_gets_no_template_although_the_cache_does_not_show_it_yet() {
+    let world = world().await;
+    world.server.hold(MACHINES);
+    world.server.edit(MACHINES, "web-0", |machine| machine["metadata"]["labels"]["farm"] = json!("other"));
+    world.server.edit(POOLS, "web", |pool| {
+        let template = &mut pool["spec"]["virtualMachineTemplate"]["spec"]["template"];
+        template["spec"]["terminationGracePeriodSeconds"] = json!(7);
+    });
+    world.calm().await;
+    let machine = world.server.get(MACHINES, "web-0").unwrap();
+    assert_eq!(machine["spec"]["template"]["spec"]["terminationGracePeriodSeconds"], Value::Null);
+}
