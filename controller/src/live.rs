@@ -161,8 +161,18 @@ impl<P: Platform> Context<P> {
         namespace: &str,
         visit: impl FnMut(MetadataOnly),
     ) -> Result<(), ReadError> {
+        self.list_live_metadata_where::<K>(namespace, ListParams::default(), visit).await
+    }
+
+    /// The same for the objects that `wanted` selects.
+    pub(crate) async fn list_live_metadata_where<K: ApiObject>(
+        &self,
+        namespace: &str,
+        wanted: ListParams,
+        visit: impl FnMut(MetadataOnly),
+    ) -> Result<(), ReadError> {
         let request = |page: &ListParams| Request::new(collection::<K>(namespace)).list_metadata(page);
-        self.pages::<K, MetadataOnly>(ListParams::default(), visit, request).await
+        self.pages::<K, MetadataOnly>(wanted, visit, request).await
     }
 
     async fn pages<K: ApiObject, T: DeserializeOwned>(

@@ -19,7 +19,7 @@ use vmpool_engine::limits::shorten;
 use vmpool_engine::model::{CurrentRevision, RequestedRevision, ScaleDownPolicy};
 use vmpool_engine::revision::{Fingerprint, HELD, Resolved, RevisionId};
 use vmpool_engine::{Action, ObjectId, Pool};
-use vmpool_platforms::{Disks, Pins as _, Platform, Revisions as _, Text, controller_of};
+use vmpool_platforms::{Disks, Pins as _, Platform, Revisions as _, Text};
 
 use crate::cache::Key;
 use crate::context::Context;
@@ -27,7 +27,7 @@ use crate::live::ReadError;
 use crate::pool_entry::{CachedPool, PoolEntry};
 use content::content;
 use known::{Change, Revisions};
-use stored::{RevisionEntry, RevisionObject};
+use stored::{RevisionEntry, RevisionObject, pool_of};
 use templates::Templates;
 
 /// The last current revision and its content; `None` if there is none that machines can be created from.
@@ -60,7 +60,7 @@ pub(crate) async fn list<P: Platform>(
     }
     let mut owned: HashSet<Arc<str>> = HashSet::new();
     let visit = |object: RevisionObject| {
-        let is_owned = controller_of(object.meta()).is_some_and(|owner| owner.uid == *uid);
+        let is_owned = pool_of::<P>(object.meta()).as_ref() == Some(uid);
         if is_owned && P::Pins::is_current_version(object.meta()) {
             owned.extend(object.meta().name.as_deref().map(Arc::from));
         }

@@ -94,15 +94,15 @@ fn same_object(family: Family, left: &Matcher, right: &Matcher) -> bool {
     left.name == right.name && left.infer_from_volume == right.infer_from_volume && kinds.0 == kinds.1
 }
 
-/// The JSON patch of the status of a machine that records these references; `None` removes one. Both are one patch, so that
-/// no reader sees one without the other. A reference that the status already has is not written again; without any change there
+/// The JSON patch of the status of a machine that records these references; `None` removes one, and one that is not named stays
+/// as it is. All are one patch, so that no reader sees one without the other. A reference that the status already has is not written again; without any change there
 /// is no patch.
 ///
 /// # Errors
 /// The status of the machine has the wrong type.
 pub fn patch(
     machine: &Value,
-    references: [(Family, Option<StatusRef>); 2],
+    references: impl IntoIterator<Item = (Family, Option<StatusRef>)>,
 ) -> Result<Option<Value>, Malformed> {
     let mut operations = Vec::new();
     for (family, wanted) in references {

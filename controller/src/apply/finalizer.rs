@@ -10,6 +10,7 @@ use vmpool_engine::ObjectId;
 use vmpool_platforms::{ApiObject, ClaimOf, Finalizers, Platform, Storage, VolumeOf};
 
 use super::outcome::{Effect, Outcome};
+use super::pin;
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
@@ -25,8 +26,17 @@ pub(super) async fn add_to_pool<P: Platform>(context: &Context<P>, pool: &PoolEn
     }
 }
 
-/// Removes the finalizer from a deleted pool.
+/// Removes the finalizer from a deleted pool, after the machines that need its pins have become their owners.
 pub(super) async fn remove_from_pool<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>) -> Outcome {
+    match pin::bequeath(context, pool).await {
+        Ok(()) => {}
+        Err(error) if error.is_conflict() || error.is_unprocessable() => return Outcome::outdated(),
+        Err(error) => {
+            let id = &pool.facts.id;
+            let doing = format!("handing the copies of pool {id} to the machines that name them");
+            return failed(id, &doing, error);
+        }
+    }
     match P::Finalizers::remove_from_pool(&pool.object) {
         Some(operations) => write_pool(context, pool, operations, "removing").await,
         None => Outcome::outdated(),

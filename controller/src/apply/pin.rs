@@ -1,20 +1,25 @@
 //! Writes of pins: the objects that store copies of what the template refers to.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use kube::api::Patch;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource as _;
+use kube::api::{ListParams, Patch};
 use serde::Deserialize;
 use serde_json::Value;
-use vmpool_engine::ObjectId;
-use vmpool_platforms::{Existing, Pins, Platform, Reference};
+use vmpool_engine::{ObjectId, Uid};
+use vmpool_platforms::{Existing, Finalizers, Pins, Platform, Reference, controller_of};
 
 use super::outcome::Outcome;
+use crate::cache::Key;
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
+use crate::live::{MetadataOnly, ReadError};
 use crate::metrics::WriteKind;
 use crate::object::collection;
 use crate::pool_entry::PoolEntry;
-use crate::revisions::stored::RevisionObject;
+use crate::revisions::stored::{RevisionObject, pool_of};
 use crate::write::WriteError;
 
 /// The response to a write, of which nothing is read.
@@ -104,6 +109,81 @@ pub(super) async fn keep<P: Platform>(
         }
     }
     Ok(())
+}
+
+/// Before a deleted pool is gone, makes the machines that need its pins without it their owners. The garbage collector would
+/// otherwise delete the pins with the pool, or leave them without an owner for ever if the dependents of the pool stay.
+///
+/// These are machines that a user removed from the pool and that it has not released yet, machines that never belonged to it and
+/// name a pin, and all machines if the dependents stay. The lists are live: a cache may lack the last machine. A pool whose
+/// template names nothing and that owns no pin causes no request.
+pub(super) async fn bequeath<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+) -> Result<(), WriteError> {
+    let (namespace, uid) = (&*pool.facts.namespace, &pool.facts.id.uid);
+    let Some(labels) = P::Pins::LABELS else { return Ok(()) };
+    let shows_none =
+        context.revisions.by_key_where(&Key::Pool(uid.clone()), |revision| revision.is_pin).is_empty();
+    if shows_none && !P::Pins::has_references(&P::template(&pool.object)) {
+        return Ok(());
+    }
+    let failed = |error: ReadError| WriteError::Unconfirmed(error.to_string());
+    let mut pins = Vec::new();
+    let visit = |MetadataOnly { metadata }: MetadataOnly| {
+        let is_of_pool = pool_of::<P>(&metadata).as_ref() == Some(uid) || P::Pins::is_pin(&metadata, uid);
+        pins.extend(Some(metadata).filter(|_| is_of_pool));
+    };
+    let wanted = ListParams::default().labels(labels);
+    context.list_live_metadata_where::<RevisionObject>(namespace, wanted, visit).await.map_err(failed)?;
+    if pins.is_empty() {
+        return Ok(());
+    }
+    let stay = P::Finalizers::keeps_dependents(&pool.object);
+    let mut users: HashMap<Arc<str>, Vec<ObjectId>> = HashMap::new();
+    let visit = |machine: P::Machine| {
+        let meta = machine.meta();
+        let leaves = controller_of(meta).is_some_and(|owner| owner.uid == *uid) && !stay;
+        if leaves || meta.deletion_timestamp.is_some() {
+            return;
+        }
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let id = ObjectId::new(&text(&meta.name), &text(&meta.uid));
+        for pin in P::Pins::used_by(&machine) {
+            users.entry(pin.clone()).or_default().push(id.clone());
+        }
+    };
+    context.list_live::<P::Machine>(namespace, visit).await.map_err(failed)?;
+    for pin in pins {
+        let name = pin.name.clone().unwrap_or_default();
+        let written = match users.get(&*name) {
+            Some(users) => match P::Pins::bequeath(&pin, users) {
+                Some(operations) => patch(context, pool, &name, operations).await,
+                None => Ok(()),
+            },
+            None if is_left_alone(&pin, uid, stay) => {
+                let path = collection::<RevisionObject>(namespace);
+                let id = ObjectId::new(&name, pin.uid.as_deref().unwrap_or_default());
+                let version = pin.resource_version.as_deref().and_then(|version| version.parse().ok());
+                context.writer.delete(WriteKind::DeleteRevision, path, &id, version).await.map(drop)
+            }
+            None => Ok(()),
+        };
+        match written {
+            // The garbage collector was faster.
+            Err(error) if error.is_gone() => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+/// Whether the garbage collector would never delete a pin that no machine names: it has no owner, or will have none.
+fn is_left_alone(pin: &ObjectMeta, pool: &Uid, stays: bool) -> bool {
+    match pin.owner_references.as_deref() {
+        None | Some([]) => true,
+        Some(owners) => stays && owners.iter().all(|owner| owner.uid == pool.as_str()),
+    }
 }
 
 /// Deletes a pin that nothing refers to, at the version that the watch shows: a machine may have become an owner.

@@ -1,10 +1,10 @@
 //! The state that all passes over machines share during one leadership.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Client;
+use kube::{Client, Resource};
 use parking_lot::Mutex;
 use serde_json::Value;
 use vmpool_engine::ObjectId;
@@ -28,7 +28,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// The longest pause between two checks whether an object that is being deleted is still needed.
 const LONGEST_CHECK: Duration = Duration::from_secs(30);
-/// The delay of such a check after a change of a machine or a pool, so that many changes cause one check.
+/// The shortest delay of such a check after a change of a machine or a pool, so that many changes cause one check.
 const CHECK_DELAY: Duration = Duration::from_secs(1);
 
 /// What a leader of copies uses.
@@ -48,13 +48,47 @@ pub(super) struct Context {
     /// The objects of the four kinds that need a pass.
     pub(super) type_queue: Queue<TypeKey>,
     pub(super) types: Types,
-    /// The objects that are still needed, with the number of checks and the last message.
-    pub(super) blocked_types: Mutex<HashMap<TypeKey, (u32, String)>>,
+    /// The objects that are being deleted and still needed.
+    pub(super) blocked_types: Mutex<HashMap<TypeKey, BlockedType>>,
+    /// Whether a controller makes copies for pools.
+    pub(super) reconciles_pools: Box<dyn Fn() -> bool + Send + Sync>,
     pub(super) machines: Arc<Table<Machine>>,
     pub(super) revisions: Arc<Table<Revision>>,
-    /// The machines that cannot get their copies, with the number of failures.
-    blocked: Mutex<HashMap<Key, u32>>,
+    /// The machines that cannot get their copies.
+    blocked: Mutex<HashMap<Key, Blocked>>,
     lists: FirstLists,
+}
+
+/// A machine that cannot get its copies.
+#[derive(Default)]
+struct Blocked {
+    attempts: u32,
+    /// The ControllerRevision without which it gets none.
+    awaits: Option<String>,
+}
+
+/// An object that is being deleted and still needed.
+#[derive(Default)]
+pub(super) struct BlockedType {
+    checks: u32,
+    /// The machines and the pools that need it, as the last check found them.
+    needed_by: HashSet<String>,
+    /// Uptime of the last check, and the pause after it.
+    last: (Duration, Duration),
+    /// The checks that came before the end of that pause, because of a change, and that released nothing. The delay after a
+    /// change doubles with each, so that a user whose machine changes all the time does not cause a list of the cluster each
+    /// time.
+    early_checks: u32,
+}
+
+/// A machine in [`BlockedType::needed_by`] and in messages.
+pub(super) fn machine((namespace, name): &Key) -> String {
+    format!("machine {namespace}/{name}")
+}
+
+/// A pool, as in [`machine`].
+pub(super) fn pool((namespace, name): &Key) -> String {
+    format!("pool {namespace}/{name}")
 }
 
 /// Why a read failed.
@@ -72,7 +106,7 @@ impl Context {
         deadline: Duration,
         (namespace, policy): (Option<&str>, Option<Policy>),
         (queue, type_queue): (Queue<Key>, Queue<TypeKey>),
-        lists: usize,
+        (lists, reconciles_pools): (usize, Box<dyn Fn() -> bool + Send + Sync>),
     ) -> Self {
         Self {
             env,
@@ -87,6 +121,7 @@ impl Context {
             type_queue,
             types: Types::default(),
             blocked_types: Mutex::default(),
+            reconciles_pools,
             machines: Arc::default(),
             revisions: Arc::default(),
             blocked: Mutex::default(),
@@ -115,7 +150,18 @@ impl Context {
         }
     }
 
-    /// Wakes the objects that are being deleted and still needed, because a machine, a pool or a copy changed.
+    /// Wakes the objects that are being deleted and that one of these machines and pools needs, because it or its copy changed.
+    pub(super) fn wake_types_needed_by(&self, changed: &[String]) {
+        let blocked = self.blocked_types.lock();
+        for (key, known) in &*blocked {
+            if changed.iter().any(|changed| known.needed_by.contains(changed)) {
+                let mut delays = known.early_checks;
+                self.type_queue.wake_after(key, next_pause(&mut delays, CHECK_DELAY, LONGEST_CHECK));
+            }
+        }
+    }
+
+    /// Wakes all objects that are being deleted and still needed, after a new list of what may need them.
     pub(super) fn wake_blocked_types(&self) {
         let blocked: Vec<TypeKey> = self.blocked_types.lock().keys().cloned().collect();
         for key in &blocked {
@@ -123,32 +169,76 @@ impl Context {
         }
     }
 
-    /// Records why an object is still needed. Returns the pause until the next check, and whether the message is new.
-    pub(super) fn note_type(&self, key: &TypeKey, message: &str) -> (Duration, bool) {
+    /// Records what still needs an object. Returns the pause until the next check, and whether this is new.
+    pub(super) fn note_type(&self, key: &TypeKey, needed_by: &[String]) -> (Duration, bool) {
+        let now = self.env.uptime();
         let mut blocked = self.blocked_types.lock();
-        let (checks, known) = blocked.entry(key.clone()).or_default();
-        let pause = next_pause(checks, LONGEST_CHECK);
-        let is_new = known != message;
-        message.clone_into(known);
+        let known = blocked.entry(key.clone()).or_default();
+        let (last, pause) = known.last;
+        if known.checks > 0 && now.saturating_sub(last) < pause {
+            known.early_checks = known.early_checks.saturating_add(1);
+        } else {
+            known.early_checks = known.early_checks.saturating_sub(1);
+        }
+        let pause = next_pause(&mut known.checks, FIRST_PAUSE, LONGEST_CHECK);
+        known.last = (now, pause);
+        let needed_by: HashSet<String> = needed_by.iter().cloned().collect();
+        let is_new = known.needed_by != needed_by;
+        known.needed_by = needed_by;
         (pause, is_new)
     }
 
     /// Wakes the machines that cannot get their copies, because an object appeared or changed.
     pub(super) fn wake_blocked(&self) {
-        let blocked: Vec<Key> = self.blocked.lock().keys().cloned().collect();
-        for key in &blocked {
+        self.wake_blocked_where(|_, _| true);
+    }
+
+    /// Wakes the machines of a namespace that wait for a ControllerRevision, because it changed.
+    pub(super) fn wake_waiting_for(&self, (namespace, name): &Key) {
+        self.wake_blocked_where(|key, blocked| key.0 == *namespace && blocked.awaits.as_ref() == Some(name));
+    }
+
+    fn wake_blocked_where(&self, matters: impl Fn(&Key, &Blocked) -> bool) {
+        let blocked = self.blocked.lock();
+        let matching = blocked.iter().filter(|(key, blocked)| matters(key, blocked));
+        let keys: Vec<Key> = matching.map(|(key, _)| key.clone()).collect();
+        drop(blocked);
+        for key in &keys {
             self.wake(key);
         }
     }
 
-    /// Records whether a machine can get its copies. Returns the pause until the next attempt.
-    pub(super) fn note(&self, key: &Key, is_blocked: bool) -> Option<Duration> {
+    /// Records that a machine needs no further attempt.
+    pub(super) fn note_done(&self, key: &Key) {
+        self.blocked.lock().remove(key);
+    }
+
+    /// Records that a machine cannot get its copies, and the ControllerRevision without which it gets none. Returns the pause
+    /// until the next attempt.
+    pub(super) fn note_blocked(&self, key: &Key, awaits: Option<String>) -> Duration {
         let mut blocked = self.blocked.lock();
-        if !is_blocked {
-            blocked.remove(key);
-            return None;
-        }
-        Some(next_pause(blocked.entry(key.clone()).or_default(), LONGEST_PAUSE))
+        let known = blocked.entry(key.clone()).or_default();
+        known.awaits = awaits;
+        next_pause(&mut known.attempts, FIRST_PAUSE, LONGEST_PAUSE)
+    }
+
+    /// The machines that need a copy to stay if `except` stops being its owner: those that name it, except machines of a pool
+    /// that owns it, because the pool keeps it for them.
+    pub(super) fn users(&self, (namespace, except): &Key, copy: &Revision) -> Vec<ObjectId> {
+        let metadata = copy.meta();
+        let revision = metadata.name.as_deref().unwrap_or_default();
+        let owners: HashSet<&str> =
+            metadata.owner_references.iter().flatten().map(|owner| owner.uid.as_str()).collect();
+        let users = self.machines.of(namespace, |machine| {
+            let mut of_machine = machine.meta().owner_references.iter().flatten();
+            machine.uses(revision) && !of_machine.any(|owner| owners.contains(owner.uid.as_str()))
+        });
+        let ids = users.iter().map(|machine| {
+            let metadata = machine.meta();
+            let text = |text: &Option<String>| text.clone().unwrap_or_default();
+            ObjectId::new(&text(&metadata.name), &text(&metadata.uid))
+        });
+        ids.filter(|id| *id.name != **except).collect()
     }
 
     /// The object at this place: a known copy, or what the API server returns.
@@ -173,7 +263,6 @@ impl Context {
 
     /// A machine as the subject of events.
     pub(super) fn subject(machine: &Machine) -> Subject {
-        use kube::Resource;
         let metadata = machine.meta();
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         Subject {
@@ -186,8 +275,8 @@ impl Context {
 }
 
 /// The pause after this number of attempts, which it increments.
-fn next_pause(attempts: &mut u32, longest: Duration) -> Duration {
-    let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(*attempts)).min(longest);
+fn next_pause(attempts: &mut u32, first: Duration, longest: Duration) -> Duration {
+    let pause = first.saturating_mul(2_u32.saturating_pow(*attempts)).min(longest);
     *attempts = attempts.saturating_add(1);
     pause
 }

@@ -1,7 +1,9 @@
-//! The leadership: the watches and the workers, while the cluster serves the kinds. Copies are made while the cluster has no
-//! installation of the platform's own controller. Beside one, the controller only protects instance types and preferences.
+//! The leadership: the watches and the workers, while the cluster serves the kinds. Copies are made while the cluster has all kinds
+//! and no installation of the platform's own controller. Otherwise, the controller only protects the instance types and
+//! preferences whose kinds the cluster has.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -18,10 +20,10 @@ use vmpool_platforms::kubevirt::protection::Kind;
 use vmpool_platforms::{ApiObject, KubeVirt, OtherController, Platform};
 use vmpool_runtime::env::Task;
 
-use super::context::Context;
+use super::context::{Context, machine as machine_name, pool as pool_name};
 use super::pass::reconcile;
 use super::protection;
-use super::store::{Key, Table, TableSink};
+use super::store::{Key, Table, TableSink, key};
 use super::types::TypeKey;
 use crate::definitions::{Definitions, Known, name};
 use crate::lead::{Shared, oversee};
@@ -32,125 +34,158 @@ use crate::watches::api;
 
 /// The wait of the passes of finalizers for the first lists.
 const UNSYNCED: Duration = Duration::from_millis(200);
-/// The number of watches of the four kinds, whose first lists passes wait for.
-const TYPE_WATCHES: usize = 4;
-/// The number of further ones, if the controller makes copies: machines and copies.
+/// The number of watches whose first lists passes wait for, besides those of the four kinds, if the controller makes copies:
+/// machines and copies.
 const COPY_WATCHES: usize = 2;
 
 type Installation = <<KubeVirt as Platform>::OtherController as OtherController>::Installation;
 
-fn required() -> [String; 5] {
-    [
-        name::<Machine>(),
-        name::<Instancetype>(),
-        name::<ClusterInstancetype>(),
-        name::<Preference>(),
-        name::<ClusterPreference>(),
-    ]
+/// The definitions of the objects that are protected.
+fn protected() -> [String; 4] {
+    [name::<Instancetype>(), name::<ClusterInstancetype>(), name::<Preference>(), name::<ClusterPreference>()]
 }
 
 /// The definitions that the controller of copies needs to know.
 pub(crate) fn definitions() -> Vec<String> {
-    required().into_iter().chain([name::<Installation>(), name::<Pool>()]).collect()
+    protected().into_iter().chain([name::<Machine>(), name::<Installation>(), name::<Pool>()]).collect()
 }
 
-/// What decides whether the controller makes copies.
+/// What decides what the controller does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
-    /// A definition is missing, or the installations are not listed yet.
+    /// There is nothing to protect, or the definitions or the installations are not listed yet.
     Unknown,
-    /// The platform's own controller is installed.
-    Occupied,
-    /// The definitions have these UIDs.
-    Free(Vec<String>),
+    Known(Turn),
 }
 
-/// Protects instance types and preferences, and makes copies if the settings say so, until `stop`, while the cluster has the
-/// definitions. If it makes copies, it does so only while there is no installation of the platform's own controller.
+/// What the controller does, until this changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Turn {
+    /// The UIDs of the definitions of machines and of the four kinds, as far as the cluster has them. While definitions are being
+    /// removed, their objects wait for the finalizer, so each kind is protected on its own.
+    definitions: Vec<Option<String>>,
+    /// Whether it makes copies.
+    makes_copies: bool,
+}
+
+/// Protects instance types and preferences, and makes copies if the settings say so, until `stop`, while the cluster has
+/// definitions of them. It makes copies only while the cluster has all definitions, and no installation of the platform's own
+/// controller.
 pub(crate) async fn lead(shared: Shared, known: Known, stop: CancellationToken) {
     let (sender, mut place) = watch::channel(Place::Unknown);
-    let _observer =
-        shared.env().spawn("watch of installations", observe(shared.clone(), known.clone(), sender));
+    let others_pools = Arc::new(AtomicBool::new(false));
+    let observer = observe(shared.clone(), known.clone(), sender, others_pools.clone());
+    let _observer = shared.env().spawn("watch of installations", observer);
     loop {
-        let is_free = |place: &Place| matches!(place, Place::Free(_));
-        let free = match select(place.wait_for(is_free).boxed(), stop.cancelled().boxed()).await {
-            Either::Left((Ok(free), _)) => free.clone(),
+        let is_known = |place: &Place| matches!(place, Place::Known(_));
+        let turn = match select(place.wait_for(is_known).boxed(), stop.cancelled().boxed()).await {
+            Either::Left((Ok(place), _)) => place.clone(),
             _ => return,
         };
-        let makes_copies = shared.settings().copies.is_some();
+        let Place::Known(Turn { makes_copies, .. }) = turn else { continue };
         tracing::info!(makes_copies, "protecting instance types and preferences");
-        let turn = stop.child_token();
-        let leading = protect_and_copy(shared.clone(), known.clone(), turn.clone()).boxed();
-        let changes = place.wait_for(|now| *now != free).map(drop).boxed();
+        let end = stop.child_token();
+        let leading = protect_and_copy(
+            shared.clone(),
+            known.clone(),
+            (makes_copies, others_pools.clone()),
+            end.clone(),
+        )
+        .boxed();
+        let changes = place.wait_for(|now| *now != turn).map(drop).boxed();
         match select(leading, changes).await {
             Either::Left(_) => return stop.cancel(),
             Either::Right(((), leading)) => {
-                turn.cancel();
+                end.cancel();
                 leading.await;
             }
         }
     }
 }
 
-/// Keeps the place up to date.
-async fn observe(shared: Shared, mut known: Known, place: watch::Sender<Place>) {
+/// Keeps the place up to date, and whether another controller is set to reconcile pools.
+async fn observe(
+    shared: Shared,
+    mut known: Known,
+    place: watch::Sender<Place>,
+    others_pools: Arc<AtomicBool>,
+) {
     let installations = name::<Installation>();
     let relevant = |known: &Option<Definitions>| {
         known.as_ref().map(|known| {
-            let uids: Option<Vec<String>> = required().iter().map(|name| known.uid(name).cloned()).collect();
-            (uids, known.uid(&installations).cloned())
+            let uid = |name: &String| known.uid(name).cloned();
+            let protected: Vec<_> = protected().iter().map(uid).collect();
+            let has_any = protected.iter().any(Option::is_some);
+            let definitions: Vec<_> = protected.into_iter().chain([uid(&name::<Machine>())]).collect();
+            (has_any.then_some(definitions), uid(&installations))
         })
     };
-    let makes_copies = shared.settings().copies.is_some();
+    let copies = shared.settings().copies.is_some();
     loop {
         let served = relevant(&known.borrow_and_update());
         let changed = known.wait_for(|known| relevant(known) != served);
-        match &served {
-            Some((Some(uids), installations)) if installations.is_none() || !makes_copies => {
-                show(&place, Place::Free(uids.clone()));
-                if changed.await.is_err() {
-                    return;
-                }
+        let Some((Some(definitions), installed)) = &served else {
+            show(&place, Place::Unknown);
+            if changed.await.is_err() {
+                return;
             }
-            Some((Some(uids), _)) => {
-                let sink = MapSink::new(Some, |found: &crate::watch::Objects<Installation>| {
-                    if found.is_empty() {
-                        return show(&place, Place::Free(uids.clone()));
-                    }
-                    tracing::error!(
-                        "the cluster has an installation of the platform's own controller, which makes copies of instance \
-                         types: this controller makes none; start it with --instancetype-mode=Coexist"
-                    );
-                    show(&place, Place::Occupied);
-                });
-                let watch = follow(
-                    Api::<Installation>::all(shared.client().clone()),
-                    shared.env().clone(),
-                    Scope::default(),
-                    sink,
-                );
-                select(std::pin::pin!(changed), std::pin::pin!(watch)).await;
-                show(&place, Place::Unknown);
+            continue;
+        };
+        let show_turn = |is_alone: bool| {
+            let makes_copies = copies && is_alone && definitions.iter().all(Option::is_some);
+            show(&place, Place::Known(Turn { definitions: definitions.clone(), makes_copies }))
+        };
+        if installed.is_none() {
+            others_pools.store(false, Ordering::Relaxed);
+            show_turn(true);
+            if changed.await.is_err() {
+                return;
             }
-            _ => {
-                show(&place, Place::Unknown);
-                if changed.await.is_err() {
-                    return;
-                }
-            }
+            continue;
         }
+        if copies {
+            // Protection alone would begin, and begin again with copies.
+            show(&place, Place::Unknown);
+        } else {
+            show_turn(false);
+        }
+        let sink = MapSink::new(Some, |found: &crate::watch::Objects<Installation>| {
+            let found: Vec<Installation> = found.values().cloned().collect();
+            others_pools
+                .store(<KubeVirt as Platform>::OtherController::is_set_to_run(&found), Ordering::Relaxed);
+            if show_turn(found.is_empty()) && copies && !found.is_empty() {
+                tracing::error!(
+                    "the cluster has an installation of the platform's own controller, which makes copies of instance \
+                     types: this controller makes none, and protects the instance types; start it with \
+                     --instancetype-mode=Coexist"
+                );
+            }
+        });
+        let watch = follow(
+            Api::<Installation>::all(shared.client().clone()),
+            shared.env().clone(),
+            Scope::default(),
+            sink,
+        );
+        select(std::pin::pin!(changed), std::pin::pin!(watch)).await;
     }
 }
 
-fn show(place: &watch::Sender<Place>, now: Place) {
+/// Returns whether this is new.
+fn show(place: &watch::Sender<Place>, now: Place) -> bool {
     place.send_if_modified(|place| {
         let is_new = *place != now;
         *place = now;
         is_new
-    });
+    })
 }
 
-async fn protect_and_copy(shared: Shared, known: Known, stop: CancellationToken) {
+async fn protect_and_copy(
+    shared: Shared,
+    known: Known,
+    (makes_copies, others_pools): (bool, Arc<AtomicBool>),
+    stop: CancellationToken,
+) {
     let limits = shared.settings();
     let env = shared.env().clone();
     let queue = Queue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
@@ -158,9 +193,19 @@ async fn protect_and_copy(shared: Shared, known: Known, stop: CancellationToken)
     let parts = (env.clone(), client.clone(), writer.clone(), events.clone(), shared.metrics().clone());
     let type_queue = Queue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
     let queues = (queue, type_queue);
-    let scope = (shared.namespace(), limits.copies);
-    let lists = TYPE_WATCHES + limits.copies.map_or(0, |_| COPY_WATCHES);
-    let context = Context::new(parts, limits.request_deadline, scope, queues, lists);
+    let policy = limits.copies.filter(|_| makes_copies);
+    let scope = (shared.namespace(), policy);
+    let served = known.borrow().clone().unwrap_or_default();
+    let types = protected().iter().filter(|name| served.uid(name).is_some()).count();
+    let lists = types + policy.map_or(0, |_| COPY_WATCHES);
+    let reconciles_pools: Box<dyn Fn() -> bool + Send + Sync> = {
+        let known = known.clone();
+        // Without machines, no pool gets a copy.
+        let is_served =
+            move || known.borrow().as_ref().is_some_and(|known| known.served::<KubeVirt>().is_ok());
+        Box::new(move || is_served() && !others_pools.load(Ordering::Relaxed))
+    };
+    let context = Context::new(parts, limits.request_deadline, scope, queues, (lists, reconciles_pools));
     let context = Arc::new(context);
     shared.metrics().types.follow({
         let context = Arc::downgrade(&context);
@@ -171,30 +216,36 @@ async fn protect_and_copy(shared: Shared, known: Known, stop: CancellationToken)
             Some(blocked.keys().map(named).collect())
         }
     });
-    let tasks = begin(&context, &known);
+    let tasks = begin(&context, &known, &served);
     let _listing = shared.leader_health().listing({
         let context = Arc::downgrade(&context);
         move || context.upgrade().is_none_or(|context| context.is_synced())
     });
-    let mut workers: Vec<Task> = (0..limits.copies.map_or(0, |_| limits.workers))
+    let mut workers: Vec<Task> = (0..policy.map_or(0, |_| limits.workers))
         .map(|_| env.spawn("worker of copies", work(context.clone(), stop.clone())))
         .collect();
     workers.push(env.spawn("worker of finalizers", protect(context.clone(), stop.clone())));
     oversee(workers, tasks, &stop).await;
 }
 
-/// Starts the watches.
-fn begin(context: &Arc<Context>, known: &Known) -> Vec<Task> {
+/// Starts the watches of the kinds that the cluster has.
+fn begin(context: &Arc<Context>, known: &Known, served: &Definitions) -> Vec<Task> {
     let namespace = context.namespace.as_deref();
-    let mut tasks = vec![
-        types(context, namespace, context.types.instancetypes.clone(), Kind::Instancetype),
-        types(context, None, context.types.cluster_instancetypes.clone(), Kind::ClusterInstancetype),
-        types(context, namespace, context.types.preferences.clone(), Kind::Preference),
-        types(context, None, context.types.cluster_preferences.clone(), Kind::ClusterPreference),
-        changes::<Pool>(context, known),
+    let watches = [
+        types(context, namespace, context.types.instancetypes.clone(), (Kind::Instancetype, served)),
+        types(
+            context,
+            None,
+            context.types.cluster_instancetypes.clone(),
+            (Kind::ClusterInstancetype, served),
+        ),
+        types(context, namespace, context.types.preferences.clone(), (Kind::Preference, served)),
+        types(context, None, context.types.cluster_preferences.clone(), (Kind::ClusterPreference, served)),
     ];
+    let mut tasks: Vec<Task> = watches.into_iter().flatten().collect();
+    tasks.push(changes::<Pool>(context, known, pool_name));
     if context.policy.is_none() {
-        tasks.push(changes::<Machine>(context, known));
+        tasks.push(changes::<Machine>(context, known, machine_name));
         return tasks;
     }
     let machines = context.machines.clone();
@@ -202,22 +253,24 @@ fn begin(context: &Arc<Context>, known: &Known) -> Vec<Task> {
     let labeled = Scope { label: Some(LABEL), ..Scope::default() };
     let wake = |context: &Context, key: &Key, _: &Machine| {
         context.wake(key);
-        context.wake_blocked_types();
+        context.wake_types_needed_by(&[machine_name(key)]);
     };
     let wake_owners = |context: &Context, key: &Key, copy: &Revision| {
+        context.wake_waiting_for(key);
         for owner in kube::Resource::meta(copy).owner_references.iter().flatten() {
-            context.wake(&(key.0.clone(), owner.name.clone()));
+            let owner = (key.0.clone(), owner.name.clone());
+            context.wake(&owner);
+            context.wake_types_needed_by(&[machine_name(&owner), pool_name(&owner)]);
         }
-        context.wake_blocked_types();
     };
     tasks.push(watched(context, namespace, machines, Scope::default(), wake));
     tasks.push(watched(context, namespace, revisions, labeled, wake_owners));
     tasks
 }
 
-/// Wakes the objects that are still needed at each change of a kind whose objects may need them. No object is stored, and only
+/// Wakes the objects that are still needed at each change of an object that needs them. No object is stored, and only
 /// the metadata is requested. Without the kind in the cluster, there is nothing to watch.
-fn changes<K: ApiObject>(context: &Arc<Context>, known: &Known) -> Task {
+fn changes<K: ApiObject>(context: &Arc<Context>, known: &Known, shown: fn(&Key) -> String) -> Task {
     let (context, mut known) = (context.clone(), known.clone());
     let env = context.env.clone();
     let definition = name::<K>();
@@ -236,37 +289,39 @@ fn changes<K: ApiObject>(context: &Arc<Context>, known: &Known) -> Task {
             }
             let scope = Scope { metadata_only: true, ..Scope::default() };
             let api = api::<PartialObjectMeta<K>>(&context.client, context.namespace.as_deref());
-            let watch = follow(api, context.env.clone(), scope, ChangeSink(context.clone()));
+            let watch = follow(api, context.env.clone(), scope, ChangeSink(context.clone(), shown));
             select(std::pin::pin!(changed), std::pin::pin!(watch)).await;
         }
     })
 }
 
 /// Wakes the objects that are still needed, and stores nothing.
-struct ChangeSink(Arc<Context>);
+struct ChangeSink(Arc<Context>, fn(&Key) -> String);
 
-impl<K> Sink<K> for ChangeSink {
+impl<K: kube::Resource> Sink<K> for ChangeSink {
     fn list_begins(&mut self) {}
     fn listed(&mut self, _: K) {}
     fn list_ends(&mut self) {
         self.0.wake_blocked_types();
     }
-    fn changed(&mut self, _: Change<K>) {
-        self.0.wake_blocked_types();
+    fn changed(&mut self, change: Change<K>) {
+        let (Change::Applied(object) | Change::Deleted(object)) = &change;
+        self.0.wake_types_needed_by(&[(self.1)(&key(object))]);
     }
 }
 
-/// Watches the objects of one of the four kinds.
+/// Watches the objects of one of the four kinds, if the cluster has it.
 fn types<K: Document + crate::watch::Watched>(
     context: &Arc<Context>,
     namespace: Option<&str>,
     table: Arc<Table<K>>,
-    kind: Kind,
-) -> Task {
-    watched(context, namespace, table, Scope::default(), move |context, key, _| {
+    (kind, served): (Kind, &Definitions),
+) -> Option<Task> {
+    served.uid(&name::<K>())?;
+    Some(watched(context, namespace, table, Scope::default(), move |context, key, _| {
         context.wake_blocked();
         context.type_queue.wake(&(kind, key.clone()));
-    })
+    }))
 }
 
 fn watched<K: Document + crate::watch::Watched>(

@@ -15,11 +15,11 @@ use vmpool_runtime::telemetry::with_causes;
 use super::context::Context;
 use super::store::Key;
 use crate::metrics::WriteKind;
-use crate::object::collection;
+use crate::object::{collection, version};
 use crate::queue::Requeue;
 use crate::write::WriteError;
 
-/// The wait after a failed request, and after a conflict that no event resolves.
+/// The wait for the end of a leadership.
 const AGAIN: Duration = Duration::from_secs(2);
 /// The most objects that one pass reads.
 const MAX_READS: usize = 32;
@@ -27,32 +27,57 @@ const MAX_READS: usize = 32;
 /// Runs a pass.
 pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
     let Some(machine) = context.machines.get(key) else {
-        context.note(key, false);
+        context.note_done(key);
         return Requeue::Never;
     };
     let plan = match plan(context, key, &machine).await {
         Ok(plan) => plan,
         Err(error) => {
             tracing::warn!(machine = ?key, error, "the copies of a machine cannot be planned");
-            return Requeue::After(AGAIN);
+            return Requeue::After(context.note_blocked(key, None));
         }
     };
-    let (is_blocked, upgrades) = (plan.is_blocked, plan.upgrades.clone());
+    let (is_blocked, awaits, upgrades) = (plan.is_blocked, plan.awaits.clone(), plan.upgrades.clone());
     if let Some(failure) = plan.failure {
         context.metrics.types.failed(failure);
     }
     let applied = apply(context, key, &machine, plan).await;
     for from in upgrades {
-        context.metrics.types.upgraded(from, matches!(applied, Ok(true)));
+        context.metrics.types.upgraded(from, applied.is_ok());
     }
     match applied {
-        Ok(is_complete) => {
-            context.note(key, is_blocked || !is_complete).map_or(Requeue::Never, Requeue::After)
+        Ok(()) if is_blocked => Requeue::After(context.note_blocked(key, awaits)),
+        Ok(()) => {
+            context.note_done(key);
+            Requeue::Never
         }
-        Err(error) => {
+        Err(Stopped::Waits(name)) => Requeue::After(context.note_blocked(key, Some(name))),
+        Err(Stopped::Refused(note)) => {
+            context.events.publish_plain(&Context::subject(&machine), "FailedCreate", true, note);
+            Requeue::After(context.note_blocked(key, None))
+        }
+        Err(Stopped::Failed(error)) => {
             tracing::debug!(machine = ?key, %error, "a write for the copies of a machine failed");
-            Requeue::After(error.retry_after().unwrap_or(AGAIN))
+            // A pass that only lacked the last version is woken when the cache shows it.
+            let pause =
+                if matches!(error, WriteError::Fenced) { AGAIN } else { context.note_blocked(key, None) };
+            Requeue::After(error.retry_after().unwrap_or(pause))
         }
+    }
+}
+
+/// Why a plan was not carried out.
+enum Stopped {
+    /// The object of this name is being deleted.
+    Waits(String),
+    /// A copy cannot be created. The note is for users, who can do something about it.
+    Refused(String),
+    Failed(WriteError),
+}
+
+impl From<WriteError> for Stopped {
+    fn from(error: WriteError) -> Self {
+        Self::Failed(error)
     }
 }
 
@@ -75,67 +100,104 @@ async fn plan(context: &Context, (namespace, _): &Key, machine: &Machine) -> Res
     Err(format!("more than {MAX_READS} objects are needed"))
 }
 
-/// Carries out a plan. Returns whether the machine has its copies.
-async fn apply(context: &Context, key: &Key, machine: &Machine, plan: Plan) -> Result<bool, WriteError> {
+/// Carries out a plan.
+async fn apply(context: &Context, key: &Key, machine: &Machine, plan: Plan) -> Result<(), Stopped> {
     let (namespace, name) = key;
-    let path = collection::<Revision>(namespace);
-    let (mut events, mut is_foreign) = (plan.events, false);
     if let Some(patch) = plan.spec {
-        let patch = serde_json::from_value(patch).map_err(|error| WriteError::Invalid(error.into()))?;
-        let (kind, patch) = (WriteKind::ExpandMachine, Patch::Json::<()>(patch));
-        let _: Value =
-            context.writer.patch(kind, collection::<Machine>(namespace), name, None, patch).await?;
+        let patch = Patch::Json::<()>(operations(patch)?);
+        let (kind, path) = (WriteKind::ExpandMachine, collection::<Machine>(namespace));
+        let _: Value = context.writer.patch(kind, path, name, None, patch).await?;
     }
     for copy in plan.creates {
-        let place = copies::place(namespace, &copy);
-        let known = context.revisions.get(&(namespace.clone(), place.name.clone()));
-        // A former pass made it, and its write of the status failed.
-        if known.is_some_and(|known| copies::compare(&copy, &known.document()) == Comparison::Same) {
-            continue;
-        }
-        match context.writer.create::<Value>(WriteKind::CreateCopy, path.clone(), copy.clone()).await {
-            Err(error) if error.is_already_exists() => {
-                let live = context.read_live(&place).await;
-                let live = live.map_err(|error| WriteError::Unconfirmed(with_causes(&error)))?;
-                match live.map(|live| copies::compare(&copy, &live)) {
-                    Some(Comparison::Same) => {}
-                    Some(Comparison::OfPredecessor) | None => return Err(error),
-                    Some(Comparison::Other) => {
-                        let message = format!(
-                            "ControllerRevision {} exists with another content; delete it, so that the copy can be made",
-                            place.name
-                        );
-                        events = vec![Event { reason: "FailedCreate", is_warning: true, message }];
-                        is_foreign = true;
-                        break;
-                    }
-                }
-            }
-            created => {
-                created?;
-                if let Some(kind) = copies::kind(&copy) {
-                    context.metrics.types.copied(kind);
-                }
-            }
-        }
+        create(context, namespace, copy).await?;
     }
-    if !is_foreign && let Some(patch) = plan.status {
-        let patch = serde_json::from_value(patch).map_err(|error| WriteError::Invalid(error.into()))?;
-        let patch = Patch::Json::<()>(patch);
-        let path = collection::<Machine>(namespace);
-        let kind = WriteKind::PatchMachineStatus;
+    if let Some(patch) = plan.status {
+        let patch = Patch::Json::<()>(operations(patch)?);
+        let (kind, path) = (WriteKind::PatchMachineStatus, collection::<Machine>(namespace));
         let _: Value = context.writer.patch(kind, path, name, Some("status"), patch).await?;
     }
-    for Owned { name, uid } in plan.deletes {
-        let object = ObjectId::new(&name, &uid);
-        match context.writer.delete(WriteKind::DeleteRevision, path.clone(), &object, None).await {
-            Err(error) if !error.is_gone() && !error.is_conflict() => return Err(error),
-            _ => {}
-        }
+    for copy in &plan.deletes {
+        stop_using(context, key, machine, copy).await?;
     }
     let subject = Context::subject(machine);
-    for Event { reason, is_warning, message } in events {
+    for Event { reason, is_warning, message } in plan.events {
         context.events.publish_plain(&subject, reason, is_warning, message);
     }
-    Ok(!is_foreign)
+    Ok(())
+}
+
+fn operations(patch: Value) -> Result<json_patch::Patch, WriteError> {
+    serde_json::from_value(patch).map_err(|error| WriteError::Invalid(error.into()))
+}
+
+/// Creates a copy, or makes the machine an owner of an equal one.
+async fn create(context: &Context, namespace: &str, copy: Value) -> Result<(), Stopped> {
+    let place = copies::place(namespace, &copy);
+    let known = context.revisions.get(&(namespace.to_owned(), place.name.clone()));
+    // A former pass made it, and its write of the status failed.
+    if known.is_some_and(|known| copies::compare(&copy, &known.document()) == Comparison::Same) {
+        return Ok(());
+    }
+    let path = collection::<Revision>(namespace);
+    match context.writer.create::<Value>(WriteKind::CreateCopy, path.clone(), copy.clone()).await {
+        Ok(_) => {
+            if let Some(kind) = copies::kind(&copy) {
+                context.metrics.types.copied(kind);
+            }
+            return Ok(());
+        }
+        Err(error) if error.is_already_exists() => {}
+        Err(WriteError::Refused { status, retry_after: None })
+            if status.code != 429 && status.code != 409 =>
+        {
+            let message = &status.message;
+            return Err(Stopped::Refused(format!("creating ControllerRevision {}: {message}", place.name)));
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let live = context.read_live(&place).await;
+    let live = live.map_err(|error| WriteError::Unconfirmed(with_causes(&error)))?;
+    let live = live.ok_or_else(|| WriteError::Unconfirmed(format!("{} existed and is gone", place.name)))?;
+    match copies::compare(&copy, &live) {
+        Comparison::Same => Ok(()),
+        Comparison::Unowned(patch) => {
+            let patch = Patch::Json::<()>(operations(patch)?);
+            let _: Value =
+                context.writer.patch(WriteKind::PatchRevision, path, &place.name, None, patch).await?;
+            Ok(())
+        }
+        Comparison::Terminating => Err(Stopped::Waits(place.name)),
+        Comparison::Other => Err(Stopped::Refused(format!(
+            "ControllerRevision {} exists with another content; delete it, so that the copy can be made",
+            place.name
+        ))),
+    }
+}
+
+/// Deletes a copy that the machine does not use any more. If other objects own or use it, the machine only stops being an
+/// owner: the garbage collector deletes the copy with its last owner.
+///
+/// The users are those that the cache shows. A machine that names the copy of another one is rare, and a list for each
+/// deletion of a copy is not. The version guards against a further owner.
+async fn stop_using(context: &Context, key: &Key, machine: &Machine, copy: &Owned) -> Result<(), WriteError> {
+    let (namespace, _) = key;
+    let path = collection::<Revision>(namespace);
+    // Those without labels are not watched. The plan replaces such a copy only if nothing shares it.
+    let known = context.revisions.get(&(namespace.clone(), copy.name.clone()));
+    let known = known.filter(|known| known.meta().uid.as_deref() == Some(copy.uid.as_str()));
+    let uid = machine.meta().uid.as_deref().unwrap_or_default();
+    let left = known.as_ref().and_then(|known| copies::leave(known.meta(), uid, &context.users(key, known)));
+    let result = if let Some(patch) = left {
+        let patch = Patch::Json::<()>(operations(patch)?);
+        let kind = WriteKind::PatchRevision;
+        context.writer.patch::<Value, _>(kind, path, &copy.name, None, patch).await.map(drop)
+    } else {
+        let object = ObjectId::new(&copy.name, &copy.uid);
+        let version = known.map(|known| version(&*known));
+        context.writer.delete(WriteKind::DeleteRevision, path, &object, version).await.map(drop)
+    };
+    match result {
+        Err(error) if error.is_gone() => Ok(()),
+        other => other,
+    }
 }

@@ -10,7 +10,7 @@ use vmpool_engine::ObjectId;
 use vmpool_platforms::kubevirt::copies::{Document, Machine, Pool, Revision};
 use vmpool_platforms::kubevirt::protection::{self, Next, Protected};
 
-use super::context::Context;
+use super::context::{Context, machine as machine_name, pool as pool_name};
 use super::store::key as object_key;
 use super::types::{TypeKey, path};
 use crate::events::Subject;
@@ -70,9 +70,9 @@ async fn write(context: &Context, key: &TypeKey, patch: Value) -> Result<(), Wri
 
 /// Reports what needs an object. Returns the pause until the next check.
 fn block(context: &Context, key: &TypeKey, object: &Value, needed_by: &[String]) -> Duration {
-    let note = protection::blocked(needed_by);
-    let (pause, is_new) = context.note_type(key, &note);
+    let (pause, is_new) = context.note_type(key, needed_by);
     if is_new {
+        let note = protection::blocked(needed_by);
         context.events.publish_plain(&subject(key, object), "DeletionBlocked", true, note);
     }
     pause
@@ -95,17 +95,22 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
     let namespace = if kind.is_cluster() { context.namespace.as_deref() } else { Some(namespace.as_str()) };
     let mut needed_by = Vec::new();
     visit::<Machine>(context, namespace, |machine| {
-        let (namespace, name) = object_key(&machine);
+        let key = object_key(&machine);
         // Another controller does not make a lost copy again, so its machine does not use the object any more.
         let exists = |revision: &str| {
-            context.policy.is_none()
-                || context.revisions.get(&(namespace.clone(), revision.to_owned())).is_some()
+            context.policy.is_none() || context.revisions.get(&(key.0.clone(), revision.to_owned())).is_some()
         };
         if protected.needed_by_machine(&machine.document(), exists) {
-            needed_by.push(format!("machine {namespace}/{name}"));
+            needed_by.push(machine_name(&key));
         }
     })
     .await?;
+    if !(context.reconciles_pools)() {
+        // Pools get copies from the controller that reconciles them, and that is another one, or none. A pool without a copy would
+        // keep the object for ever.
+        needed_by.sort();
+        return Ok(needed_by);
+    }
     let mut pools: HashMap<String, Vec<Pool>> = HashMap::new();
     visit::<Pool>(context, namespace, |pool| {
         if protected.may_be_needed_by_pool(&pool.document()) {
@@ -124,7 +129,7 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
             });
         })
         .await?;
-        needed_by.extend(pools.iter().map(|pool| format!("pool {namespace}/{}", object_key(pool).1)));
+        needed_by.extend(pools.iter().map(|pool| pool_name(&object_key(pool))));
     }
     needed_by.sort();
     Ok(needed_by)

@@ -26,14 +26,19 @@ impl<K: Document> Table<K> {
         self.0.lock().get(key).cloned()
     }
 
-    /// The objects of a namespace that the object with this UID owns.
+    /// The objects of a namespace that the object with this UID owns, alone or with others.
     pub(super) fn owned_by(&self, namespace: &str, uid: &str) -> Vec<Arc<K>> {
+        self.of(namespace, |object| {
+            object.meta().owner_references.iter().flatten().any(|owner| owner.uid == uid)
+        })
+    }
+
+    /// The objects of a namespace that match.
+    pub(super) fn of(&self, namespace: &str, matches: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
         let table = self.0.lock();
         let of_namespace =
             table.range((namespace.to_owned(), String::new())..).take_while(|((of, _), _)| of == namespace);
-        let is_owned =
-            |object: &Arc<K>| object.meta().owner_references.iter().flatten().any(|owner| owner.uid == uid);
-        of_namespace.map(|(_, object)| object.clone()).filter(is_owned).collect()
+        of_namespace.map(|(_, object)| object).filter(|object| matches(object)).cloned().collect()
     }
 
     pub(super) fn keys(&self) -> Vec<Key> {

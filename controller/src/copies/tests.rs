@@ -5,12 +5,17 @@ use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_platforms::kubevirt::copies::Policy;
 use vmpool_platforms::kubevirt::protection::FINALIZER;
 
 use crate::options::PlatformName;
-use crate::testing::{Call, Fate, NAMESPACE, World};
+use crate::testing::{Call, Fate, NAMESPACE, Refusal, Verb, World};
+
+mod deletion;
+mod owners;
+mod protection;
 
 const TYPES: &str = "virtualmachineinstancetypes.instancetype.kubevirt.io";
 const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";

@@ -125,7 +125,7 @@ words!(
         PatchStorage => "patch_storage",
         /// Store a revision.
         CreateRevision => "create_revision",
-        /// Change the owners of a copy of an object that a template refers to.
+        /// Change the owners of a copy of an object that a template or a machine refers to.
         PatchRevision => "patch_revision",
         /// Delete a revision that is no longer needed.
         DeleteRevision => "delete_revision",

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use serde::Deserialize;
 use vmpool_engine::limits;
@@ -39,9 +39,11 @@ vmpool_platforms::api_object!(RevisionMetadata, "apps", "v1", "ControllerRevisio
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RevisionFacts {
     pub(crate) id: ObjectId,
-    /// The UID of its controller owner.
+    /// The UID of the pool that owns it. A copy that a machine had before, or got from a snapshot, has another controller.
     pub(crate) owner: Option<Uid>,
-    /// Whether it is a copy of an object for the pool that owns it, and for no other owner.
+    /// Whether it is a copy of an object for the pool that owns it.
+    pub(crate) is_pin: bool,
+    /// The same, and for no other owner.
     pub(crate) is_only_pin: bool,
     /// Whether its labels say that it contains a copy in the current version of the API.
     pub(crate) is_current_version: bool,
@@ -50,12 +52,14 @@ pub(crate) struct RevisionFacts {
 impl RevisionFacts {
     pub(crate) fn read<P: Platform>(object: &RevisionMetadata) -> Self {
         let metadata = object.meta();
-        let owner = controller_of(metadata).map(|owner| owner.uid);
+        let owner = pool_of::<P>(metadata);
+        let is_pin = owner.as_ref().is_some_and(|owner| P::Pins::is_pin(metadata, owner));
         let is_alone = metadata.owner_references.as_ref().is_some_and(|owners| owners.len() == 1);
         let name = metadata.name.as_deref().unwrap_or_default();
         Self {
             id: ObjectId::new(name, metadata.uid.as_deref().unwrap_or_default()),
-            is_only_pin: is_alone && owner.as_ref().is_some_and(|owner| P::Pins::is_pin(metadata, owner)),
+            is_only_pin: is_alone && is_pin,
+            is_pin,
             is_current_version: P::Pins::is_current_version(metadata),
             owner,
         }
@@ -65,6 +69,17 @@ impl RevisionFacts {
     pub(crate) fn is_pin_of(&self, pool: &Uid) -> bool {
         self.is_current_version && self.owner.as_ref() == Some(pool)
     }
+}
+
+/// The UID of the pool among the owners of an object; of its controller if several are pools.
+pub(crate) fn pool_of<P: Platform>(metadata: &ObjectMeta) -> Option<Uid> {
+    let is_pool = |owner: &&OwnerReference| {
+        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
+        group == P::Pool::group(&()) && owner.kind == P::Pool::kind(&())
+    };
+    let pools = metadata.owner_references.iter().flatten().filter(is_pool);
+    let pool = pools.max_by_key(|owner| owner.controller == Some(true))?;
+    Some(limits::clip(&pool.uid).into())
 }
 
 impl Cached for RevisionFacts {

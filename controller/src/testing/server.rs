@@ -112,7 +112,12 @@ impl Server {
 
     /// Another client deletes an object.
     pub(crate) fn delete(&self, resource: &str, name: &str) {
-        self.model.delete_now(&full_name(resource), NAMESPACE, name, Value::Null).unwrap();
+        self.delete_with(resource, name, &Value::Null);
+    }
+
+    /// Another client deletes an object with these options.
+    pub(crate) fn delete_with(&self, resource: &str, name: &str, options: &Value) {
+        self.model.delete_now(&full_name(resource), NAMESPACE, name, options.clone()).unwrap();
     }
 
     /// Another client deletes an object without a namespace.

@@ -25,6 +25,15 @@ pub fn pool_loop(installations: &[InstallationObject]) -> PoolLoop {
     installations.iter().find_map(blocker).map_or(PoolLoop::Off, PoolLoop::MayRun)
 }
 
+/// Whether virt-controller is set to reconcile pools. While its operator applies the setting, vmpool reconciles none, but will again.
+pub fn is_set_to_run(installations: &[InstallationObject]) -> bool {
+    installations.iter().any(|installation| !is_off(installation))
+}
+
+fn is_off(installation: &InstallationObject) -> bool {
+    installation.controller_flags.get(FLAG).is_some_and(|flag| flag == "0")
+}
+
 fn blocker(installation: &InstallationObject) -> Option<String> {
     let metadata = &installation.metadata;
     let name = format!(

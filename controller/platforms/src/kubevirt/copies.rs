@@ -2,15 +2,19 @@
 //!
 //! Each machine that names an instance type or a preference gets a copy when the controller first sees it, before anything is
 //! started, and its status names the copy. What is started later uses the copy. A machine of a pool that pins names the copies
-//! of its pool, and gets none of its own.
+//! of its pool, and gets none of its own. Each of both is copied on its own: if a machine cannot use its preference, it
+//! gets a copy of its instance type, so that it does not keep the deletion of that from ending.
 
 mod objects;
 
 use kube::Resource as _;
 use serde_json::{Map, Value, json};
+use vmpool_engine::limits::{self, shorten};
+use vmpool_instancetype::Malformed;
 use vmpool_instancetype::defaults::Defaults;
 use vmpool_instancetype::expand::{self, ExpandError};
 use vmpool_instancetype::fields::Location;
+use vmpool_instancetype::inference::{self, Inferred};
 use vmpool_instancetype::model::{Family, Kind, Matcher, Object, Types};
 use vmpool_instancetype::start::{Binding, Settings};
 pub use vmpool_instancetype::stash::StoredVersion;
@@ -18,6 +22,7 @@ use vmpool_instancetype::stash::{self, Acceptance, Owner, Stash, Upgrade, Wanted
 use vmpool_instancetype::status_ref::{self, Record, StatusRef};
 use vmpool_instancetype::validation;
 
+pub use super::pins::owners::{Comparison, compare, leave};
 use super::pins::{self, FAMILIES, Open, Problem, Scope};
 use crate::{Found, Reference};
 pub use objects::{
@@ -93,7 +98,7 @@ pub struct Plan {
     pub spec: Option<Value>,
     /// The JSON patch of the status of the machine.
     pub status: Option<Value>,
-    /// The copies to delete, which the machine does not use any more.
+    /// The copies that the machine does not use any more. They are deleted, unless other objects own or use them.
     pub deletes: Vec<Owned>,
     /// Events, after the writes.
     pub events: Vec<Event>,
@@ -101,6 +106,8 @@ pub struct Plan {
     pub is_blocked: bool,
     /// Why it cannot.
     pub failure: Option<LookupFailure>,
+    /// The ControllerRevision that the machine names and that does not exist. The controller tries again when it appears.
+    pub awaits: Option<String>,
     /// The former versions of the copies that new ones replace.
     pub upgrades: Vec<StoredVersion>,
 }
@@ -126,6 +133,10 @@ pub fn plan(machine: &Value, owned: &[Owned], found: &Found, (policy, now): (Pol
     let planned = copies.references().and_then(|planned| Ok((copies.expansion(policy, &planned)?, planned)));
     match planned {
         Ok((Some(expansion), _)) => Step::Done(expansion),
+        // Both are written into the machine at once, or none.
+        Ok((None, Planned { failure: Some(failure), .. })) if policy != Policy::Reference => {
+            Step::Done(fail(machine, failure, now))
+        }
         Ok((None, planned)) => Step::Done(finish(machine, owned, planned, now)),
         Err(Stop::Needs(reference)) => Step::Needs(reference),
         Err(Stop::Failed(failure)) => Step::Done(fail(machine, failure, now)),
@@ -138,6 +149,16 @@ pub fn owned(copy: &Revision) -> Option<Owned> {
     Some(Owned { name: metadata.name.clone()?, uid: metadata.uid.clone()? })
 }
 
+/// Whether a machine has the condition that it does not fit what it names, so that it gets no further copy until a user changes it.
+pub(super) fn is_refused(machine: &Value) -> bool {
+    let conditions = machine.pointer("/status/conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|condition| {
+        let reason = &condition["reason"];
+        condition["type"] == FAILURE
+            && (*reason == pins::INSTANCETYPE_CONFLICT || *reason == pins::REQUIREMENTS_NOT_MET)
+    })
+}
+
 /// Where a planned copy is.
 pub fn place(namespace: &str, copy: &Value) -> Reference {
     pins::revision_at(namespace, copy["metadata"]["name"].as_str().unwrap_or_default())
@@ -148,33 +169,6 @@ pub fn kind(copy: &Value) -> Option<Kind> {
     Kind::of_object(copy["data"]["kind"].as_str()?)
 }
 
-/// How an existing ControllerRevision compares with a planned copy of the same name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
-    /// It is the copy.
-    Same,
-    /// It belonged to an earlier machine of the same name, and is deleted with it.
-    OfPredecessor,
-    /// It has another content.
-    Other,
-}
-
-/// Compares an existing ControllerRevision with a planned copy of the same name.
-pub fn compare(planned: &Value, live: &Value) -> Comparison {
-    let owner = |revision: &Value| revision["metadata"]["ownerReferences"][0]["uid"].clone();
-    let (mine, theirs) = (&planned["data"], &live["data"]);
-    let is_same = ["apiVersion", "kind"].iter().all(|field| mine[field] == theirs[field])
-        && mine["metadata"]["name"] == theirs["metadata"]["name"]
-        && stash::same_spec(&mine["spec"], &theirs["spec"]);
-    if owner(planned) != owner(live) || !live["metadata"]["deletionTimestamp"].is_null() {
-        Comparison::OfPredecessor
-    } else if is_same {
-        Comparison::Same
-    } else {
-        Comparison::Other
-    }
-}
-
 /// Why a machine gets no copies now.
 struct Failure {
     /// The matcher that cannot be used.
@@ -182,6 +176,14 @@ struct Failure {
     /// The reason of the condition and of the event.
     reason: &'static str,
     message: String,
+    awaits: Option<String>,
+}
+
+impl Failure {
+    /// The message contains what a user wrote, whose length nothing limits.
+    fn new(family: Family, reason: &'static str, message: String) -> Self {
+        Self { family, reason, message: shorten(message), awaits: None }
+    }
 }
 
 enum Stop {
@@ -189,15 +191,30 @@ enum Stop {
     Failed(Failure),
 }
 
+/// What is planned of one matcher.
+#[derive(Default)]
+enum Part {
+    /// The machine has none.
+    #[default]
+    Absent,
+    /// The status records this.
+    Recorded(StatusRef),
+    /// It cannot be used now, so what the status records stays.
+    Unusable,
+}
+
 /// The references of a machine, and the copies that they need.
 #[derive(Default)]
 struct Planned {
-    references: [Option<StatusRef>; 2],
-    creates: Vec<Value>,
-    events: Vec<Event>,
+    parts: [Part; 2],
+    /// The copies to create.
+    creates: Vec<(Family, Value)>,
+    /// Why a matcher cannot be used now; of the first one.
+    failure: Option<Failure>,
+    events: Vec<(Family, Event)>,
     /// The copies that upgrades replace. The watch does not show those without labels.
-    replaced: Vec<Owned>,
-    upgrades: Vec<StoredVersion>,
+    replaced: Vec<(Family, Owned)>,
+    upgrades: Vec<(Family, StoredVersion)>,
     types: Types,
     /// The machine, with what was inferred.
     machine: Value,
@@ -215,22 +232,69 @@ impl Copies<'_> {
         let mut planned = Planned::default();
         let mut completed = self.machine.clone();
         for (index, family) in FAMILIES.into_iter().enumerate() {
-            // Without an API server that authenticates itself, the webhook infers nothing.
-            pins::inferred(&mut completed, self.scope, family, self.found)
-                .map_err(|open| stop(family, open))?;
-            let matcher =
-                Matcher::of_machine(&completed, family).map_err(|error| failed(family, error.to_string()))?;
-            if let Some(matcher) = matcher {
-                planned.references[index] = Some(self.reference(family, &matcher, &mut planned)?);
-            }
-        }
-        if !planned.creates.is_empty() {
-            let checked =
-                expand::check(&completed, &planned.types, &Settings::default(), self.scope.location);
-            checked.map_err(|error| self.refused(&error))?;
+            planned.parts[index] = match self.part(family, &mut completed, &mut planned) {
+                Ok(part) => part,
+                Err(Stop::Failed(failure)) => {
+                    planned.failure.get_or_insert(failure);
+                    Part::Unusable
+                }
+                Err(needs) => return Err(needs),
+            };
         }
         planned.machine = completed;
+        self.check(&mut planned);
         Ok(planned)
+    }
+
+    /// The reference of one matcher.
+    fn part(&self, family: Family, completed: &mut Value, planned: &mut Planned) -> Result<Part, Stop> {
+        let of = |machine: &Value| {
+            Matcher::of_machine(machine, family).map_err(|error| failed(family, error.to_string()))
+        };
+        let written = of(self.machine)?.unwrap_or_default();
+        let malformed = |error: Malformed| mismatched(family, error.to_string());
+        let status = StatusRef::of_machine(self.machine, family).map_err(malformed)?;
+        // Without an API server that authenticates itself, the webhook infers nothing, and the volume stays in the machine. A
+        // name is inferred until the machine has a copy: later labels of the volume are those of another machine.
+        let is_inferred = |status: &&StatusRef| {
+            let recorded = &status.matcher.infer_from_volume;
+            !status.revision.is_empty() && !recorded.is_empty() && *recorded == written.infer_from_volume
+        };
+        if let Some(status) = status.as_ref().filter(is_inferred) {
+            let Matcher { name, kind, .. } = status.matcher.clone();
+            inference::write(completed, family, &Inferred::Named { name, kind }).map_err(malformed)?;
+        } else {
+            pins::inferred(completed, self.scope, family, self.found).map_err(|open| stop(family, open))?;
+        }
+        let Some(named) = of(completed)? else { return Ok(Part::Absent) };
+        let Matcher { infer_from_volume, infer_from_volume_failure_policy, .. } = written;
+        let matcher = Matcher { infer_from_volume, infer_from_volume_failure_policy, ..named };
+        self.reference(family, &matcher, status.as_ref(), planned).map(Part::Recorded)
+    }
+
+    /// Compares the machine with what it gets copies of. What it cannot use is not copied. A preference on its own conflicts with
+    /// nothing, and an instance type is compared without a preference that is missing.
+    fn check(&self, planned: &mut Planned) {
+        let [instancetype, _] = &planned.parts;
+        if planned.creates.is_empty() || matches!(instancetype, Part::Unusable) {
+            return;
+        }
+        let checked =
+            expand::check(&planned.machine, &planned.types, &Settings::default(), self.scope.location);
+        let Err(error) = checked else { return };
+        let failure = self.refused(&error);
+        let refused = failure.family;
+        let has = |family: Family| planned.creates.iter().any(|(of, _)| *of == family);
+        // If the machine has a copy of what is refused, it gets none of the other one, or the next pass would not compare them.
+        let refused = FAMILIES.into_iter().filter(|family| *family == refused || !has(refused));
+        for family in refused.collect::<Vec<_>>() {
+            planned.creates.retain(|(of, _)| *of != family);
+            planned.events.retain(|(of, _)| *of != family);
+            planned.upgrades.retain(|(of, _)| *of != family);
+            planned.replaced.retain(|(of, _)| *of != family);
+            planned.parts[usize::from(family == Family::Preference)] = Part::Unusable;
+        }
+        planned.failure.get_or_insert(failure);
     }
 
     /// The plan that writes instance type and preference into the machine; `None` if the machine is to name them.
@@ -246,13 +310,16 @@ impl Copies<'_> {
             Policy::Expand => has_copy,
             Policy::ExpandAll => false,
         };
-        if is_kept || matchers.is_empty() || matchers.iter().any(|matcher| !matcher.revision_name.is_empty())
+        if is_kept
+            || matchers.is_empty()
+            || matchers.iter().any(|matcher| !matcher.revision_name.is_empty())
+            || planned.failure.is_some()
         {
             return Ok(None);
         }
         let settings = Settings { interface: Some(Binding::Bridge), defaults: Some(Defaults::default()) };
         let expanded = expand::expand(&planned.machine, &planned.types, &settings, self.scope.location);
-        let expanded = expanded.map_err(|error| self.refused(&error))?;
+        let expanded = expanded.map_err(|error| Stop::Failed(self.refused(&error)))?;
         let replace = json!({ "op": "replace", "path": "/spec", "value": expanded["spec"] });
         let message =
             "wrote the instance type and the preference into the machine, as the reference policy says"
@@ -265,20 +332,24 @@ impl Copies<'_> {
     }
 
     /// The failure if both objects exist, and cannot be applied to the machine.
-    fn refused(&self, error: &ExpandError) -> Stop {
+    fn refused(&self, error: &ExpandError) -> Failure {
         let family = match error {
             ExpandError::Requirements(_) => Family::Preference,
             _ => Family::Instancetype,
         };
         let reason = pins::refused(error, self.scope.location).reason;
-        Stop::Failed(Failure { family, reason, message: error.to_string() })
+        Failure::new(family, reason, error.to_string())
     }
 
     /// The reference of one matcher, which names an object.
-    fn reference(&self, family: Family, matcher: &Matcher, planned: &mut Planned) -> Result<StatusRef, Stop> {
-        let status = StatusRef::of_machine(self.machine, family)
-            .map_err(|error| mismatched(family, error.to_string()))?;
-        match status_ref::record(family, matcher, status.as_ref()) {
+    fn reference(
+        &self,
+        family: Family,
+        matcher: &Matcher,
+        status: Option<&StatusRef>,
+        planned: &mut Planned,
+    ) -> Result<StatusRef, Stop> {
+        match status_ref::record(family, matcher, status) {
             Record::NeedsStash(reference) => self.copy(family, matcher, reference, planned),
             Record::Complete(reference) => self.known(family, matcher, reference, planned),
         }
@@ -314,7 +385,8 @@ impl Copies<'_> {
             if by_spec {
                 let message =
                     format!("ControllerRevision {revision:?} does not exist; correct or remove revisionName");
-                return Err(failed(family, message));
+                let awaits = (revision.len() <= limits::NAME).then(|| revision.clone());
+                return Err(Stop::Failed(Failure { awaits, ..Failure::new(family, find(family), message) }));
             }
             return self.lost(family, matcher, reference, planned);
         };
@@ -340,20 +412,16 @@ impl Copies<'_> {
                 if by_spec {
                     return Ok(reference);
                 }
-                planned.events.push(Event {
-                    reason: "RevisionUpgraded",
-                    is_warning: false,
-                    message: format!(
-                        "ControllerRevision {} replaces {revision}, which has an old version",
-                        new.name
-                    ),
-                });
-                planned.upgrades.push(from);
+                let message =
+                    format!("ControllerRevision {} replaces {revision}, which has an old version", new.name);
+                let event = Event { reason: "RevisionUpgraded", is_warning: false, message };
+                planned.events.push((family, event));
+                planned.upgrades.push((family, from));
                 if let Some(uid) = stored["metadata"]["uid"].as_str() {
-                    planned.replaced.push(Owned { name: revision.clone(), uid: uid.to_owned() });
+                    planned.replaced.push((family, Owned { name: revision.clone(), uid: uid.to_owned() }));
                 }
                 let reference = reference.clone().with_revision(&new.name);
-                planned.creates.push(new.to_json());
+                planned.creates.push((family, new.to_json()));
                 Ok(reference)
             }
         }
@@ -405,8 +473,8 @@ impl Planned {
     /// Plans the creation of a copy.
     fn create(&mut self, family: Family, object: Object, stash: &Stash) -> Result<(), Stop> {
         self.add(family, object)?;
-        self.events.push(stashed(family, &stash.name));
-        self.creates.push(stash.to_json());
+        self.events.push((family, stashed(family, &stash.name)));
+        self.creates.push((family, stash.to_json()));
         Ok(())
     }
 }
@@ -419,11 +487,11 @@ fn find(family: Family) -> &'static str {
 }
 
 fn failed(family: Family, message: String) -> Stop {
-    Stop::Failed(Failure { family, reason: find(family), message })
+    Stop::Failed(Failure::new(family, find(family), message))
 }
 
 fn mismatched(family: Family, message: String) -> Stop {
-    Stop::Failed(Failure { family, reason: MISMATCH, message })
+    Stop::Failed(Failure::new(family, MISMATCH, message))
 }
 
 fn stop(family: Family, open: Open) -> Stop {
@@ -442,40 +510,61 @@ fn stashed(family: Family, name: &str) -> Event {
     Event { reason, is_warning: false, message }
 }
 
-/// The plan of a machine that has, or gets, all its copies.
+/// The plan of a machine whose matchers are known. It gets the copies of those that it can use.
 fn finish(machine: &Value, owned: &[Owned], planned: Planned, now: &str) -> Plan {
-    let Planned { references, creates, events, replaced, upgrades, .. } = planned;
-    let used: Vec<&str> = references.iter().flatten().map(|reference| reference.revision.as_str()).collect();
-    // The copy of a running instance stays until the instance is gone.
-    let is_running = machine.pointer("/status/created").and_then(Value::as_bool) == Some(true);
-    let is_unused = |copy: &&Owned| !is_running && !used.contains(&copy.name.as_str());
+    let Planned { parts, creates, failure, events, replaced, upgrades, .. } = planned;
+    let recorded = |part: &Part| match part {
+        Part::Recorded(reference) => Some(reference.revision.clone()),
+        Part::Absent | Part::Unusable => None,
+    };
+    let used: Vec<String> = parts.iter().filter_map(recorded).collect();
+    // The copy of a running instance stays until the instance is gone, and those of a machine that needs others until it has
+    // them.
+    let is_kept = machine.pointer("/status/created").and_then(Value::as_bool) == Some(true)
+        || parts.iter().any(|part| matches!(part, Part::Unusable));
+    let is_unused = |copy: &&Owned| !is_kept && !used.contains(&copy.name);
     let mut deletes: Vec<Owned> = owned.iter().filter(is_unused).cloned().collect();
     // A new copy has the same content, so a running instance does not need the one that it replaces.
-    deletes.extend(replaced.into_iter().filter(|copy| !used.contains(&copy.name.as_str())));
+    let replaced = replaced.into_iter().map(|(_, copy)| copy);
+    deletes.extend(replaced.filter(|copy| !used.contains(&copy.name)));
     deletes.sort();
     deletes.dedup();
-    let [instancetype, preference] = references;
-    let references = [(Family::Instancetype, instancetype), (Family::Preference, preference)];
+    let references = FAMILIES.into_iter().zip(parts).filter_map(|(family, part)| match part {
+        Part::Absent => Some((family, None)),
+        Part::Recorded(reference) => Some((family, Some(reference))),
+        Part::Unusable => None,
+    });
     // A status of the wrong type is replaced as a whole.
     let references = status_ref::patch(machine, references).ok().flatten();
-    let status = patch(machine, references, conditions(machine, None, now));
-    Plan { creates, status, deletes, events, upgrades, ..Plan::default() }
+    let conditions = conditions(machine, failure.as_ref(), now);
+    let blocked =
+        failure.map_or_else(Plan::default, |failure| blocked(machine, failure, conditions.is_some()));
+    let status = patch(machine, references, conditions);
+    let creates = creates.into_iter().map(|(_, copy)| copy).collect();
+    let upgrades = upgrades.into_iter().map(|(_, from)| from).collect();
+    let events = events.into_iter().map(|(_, event)| event).chain(blocked.events).collect();
+    Plan { creates, status, deletes, events, upgrades, ..blocked }
 }
 
 /// The plan of a machine that cannot get its copies now.
 fn fail(machine: &Value, failure: Failure, now: &str) -> Plan {
-    let status = patch(machine, None, conditions(machine, Some(&failure), now));
-    let Failure { family, reason, message } = failure;
+    let conditions = conditions(machine, Some(&failure), now);
+    let blocked = blocked(machine, failure, conditions.is_some());
+    Plan { status: patch(machine, None, conditions), ..blocked }
+}
+
+/// What a plan says about a failure. The event is that of a new condition.
+fn blocked(machine: &Value, failure: Failure, is_new: bool) -> Plan {
+    let Failure { family, reason, message, awaits } = failure;
     let matcher =
         Matcher::of_machine(machine, family).ok().flatten().filter(|matcher| !matcher.name.is_empty());
     let kind = matcher.and_then(|matcher| matcher.kind(family).ok());
-    let events =
-        status.iter().map(|_| Event { reason, is_warning: true, message: message.clone() }).collect();
+    let events = is_new.then_some(Event { reason, is_warning: true, message }).into_iter().collect();
     Plan {
-        status,
         events,
         is_blocked: true,
         failure: Some(LookupFailure { reason, kind }),
+        awaits,
         ..Plan::default()
     }
 }

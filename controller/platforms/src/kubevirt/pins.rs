@@ -3,8 +3,8 @@
 //! A copy is a ControllerRevision that the pool owns. The content of a revision contains it as well, beside the template,
 //! so that a later revision with the same template uses the same copy, and a lost copy can be made again.
 
+pub mod owners;
 pub mod policy;
-pub mod release;
 mod resolve;
 pub mod source;
 
@@ -269,12 +269,26 @@ pub fn references(spec: &Value) -> References {
         let kind = Kind::of_matcher(family, part("kind")).map_or_else(|_| part("kind"), |kind| kind.as_str());
         let revision = part("revisionName");
         let _ = write!(text, "{kind}/{}@{revision} ", part("name"));
-        let is_new = !copies.iter().any(|known: &Arc<str>| **known == *revision);
-        if is_new && !revision.is_empty() && revision.len() <= limits::NAME {
-            copies.push(revision.into());
-        }
+        add_copy(&mut copies, revision);
     }
     References { text: limits::clip(&text).into(), copies }
+}
+
+/// What a machine refers to. `recorded` are the copies that its status names: the machine uses them while its spec names none,
+/// and its instance may have been started with them.
+pub fn references_with<'a>(spec: &Value, recorded: impl Iterator<Item = &'a Value>) -> References {
+    let mut references = references(spec);
+    for revision in recorded.filter_map(Value::as_str) {
+        add_copy(&mut references.copies, revision);
+    }
+    references
+}
+
+fn add_copy(copies: &mut Vec<Arc<str>>, revision: &str) {
+    let is_new = !copies.iter().any(|known| **known == *revision);
+    if is_new && !revision.is_empty() && revision.len() <= limits::NAME {
+        copies.push(revision.into());
+    }
 }
 
 /// What machines from the content of a revision refer to; `None` if it has no copies.

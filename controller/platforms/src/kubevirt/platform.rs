@@ -234,7 +234,10 @@ impl Pins<PoolObject, MachineObject> for KubeVirt {
         pins::keep(live, machine)
     }
     fn release(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
-        pins::release::release(pin, machines)
+        pins::owners::release(pin, machines)
+    }
+    fn bequeath(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
+        pins::owners::bequeath(pin, machines)
     }
 }
 
@@ -244,6 +247,9 @@ impl Finalizers<PoolObject, MachineObject> for KubeVirt {
     }
     fn remove_from_pool(pool: &PoolObject) -> Option<Value> {
         release::remove_finalizer(target(&pool.metadata).uid, pool.finalizers)
+    }
+    fn keeps_dependents(pool: &PoolObject) -> bool {
+        pool.finalizers.orphans
     }
     fn add(machine: &MachineObject) -> Option<Value> {
         release::add_finalizer(target(&machine.metadata), machine.finalizers)
@@ -264,6 +270,9 @@ impl OtherController for KubeVirt {
     }
     fn configuration(installations: &[InstallationObject]) -> Configuration {
         coexistence::configuration(installations)
+    }
+    fn is_set_to_run(installations: &[InstallationObject]) -> bool {
+        coexistence::is_set_to_run(installations)
     }
 }
 

@@ -13,6 +13,7 @@ use vmpool_instancetype::model::{Matcher, Object};
 use vmpool_instancetype::protection::{User, awaits_stash, blocks};
 use vmpool_instancetype::status_ref::{self, Record, StatusRef};
 
+use super::copies::is_refused;
 use super::{pins, template};
 pub use vmpool_instancetype::model::Kind;
 
@@ -109,8 +110,11 @@ impl Protected {
     /// ControllerRevision of this name is in the namespace of the machine.
     ///
     /// A copy of an earlier object of the same name is a copy too: the machine never uses the new object.
+    ///
+    /// A machine that does not fit what it names gets no copy. Otherwise its user could keep an object of the cluster for ever.
     pub fn needed_by_machine(&self, machine: &Value, exists: impl Fn(&str) -> bool) -> bool {
-        self.needed(machine, Location::VirtualMachine, self.is_stashed(machine, exists))
+        !is_refused(machine)
+            && self.needed(machine, Location::VirtualMachine, self.is_stashed(machine, exists))
     }
 
     /// Whether a machine will use the object as it is when its copy is made, because its status names none yet.

@@ -11,6 +11,10 @@ pub trait Finalizers<Pool, Machine>: Send + Sync + 'static {
     /// Removes it from a pool; `None` if the pool lacks it.
     fn remove_from_pool(pool: &Pool) -> Option<Value>;
 
+    /// Whether the deletion of a pool keeps the objects that the pool owns: the garbage collector removes the pool from their
+    /// owners.
+    fn keeps_dependents(pool: &Pool) -> bool;
+
     /// Adds it to a machine; `None` if the machine has it.
     fn add(machine: &Machine) -> Option<Value>;
 
@@ -28,6 +32,9 @@ impl<Pool, Machine> Finalizers<Pool, Machine> for NoFinalizers {
     }
     fn remove_from_pool(_: &Pool) -> Option<Value> {
         None
+    }
+    fn keeps_dependents(_: &Pool) -> bool {
+        false
     }
     fn add(_: &Machine) -> Option<Value> {
         None

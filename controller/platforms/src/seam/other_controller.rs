@@ -13,6 +13,11 @@ pub trait OtherController: Send + Sync + 'static {
     /// Why the other controller may reconcile pools, and what to change; `None` if it does not.
     fn blocker(installations: &[Self::Installation]) -> Option<String>;
 
+    /// Whether the other controller is set to reconcile pools, also while that is not applied yet.
+    fn is_set_to_run(_: &[Self::Installation]) -> bool {
+        false
+    }
+
     /// What the installations configure.
     fn configuration(_: &[Self::Installation]) -> Configuration {
         Configuration::default()

@@ -122,7 +122,7 @@ pub trait Pins<Pool, Machine>: Send + Sync + 'static {
     /// How a copy differs from the original; `None` if it does not. An original that is gone is `None`.
     fn outdated(copy: &Copied, original: Option<&Value>) -> Option<PinReport>;
 
-    /// Whether an object is a pin of the pool with this UID.
+    /// Whether an object is a pin of the pool with this UID, also if the pool does not own it any more.
     fn is_pin(metadata: &ObjectMeta, pool: &Uid) -> bool;
 
     /// Whether the labels of an object say that it contains a pin in the current version of the API.
@@ -142,6 +142,10 @@ pub trait Pins<Pool, Machine>: Send + Sync + 'static {
     /// does not delete it with the revisions of the pool; `None` if no pool owns it, or no machine uses it. It fails if the
     /// object has changed.
     fn release(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value>;
+
+    /// The JSON patch that makes the machines which need a pin without their pool further owners of it; `None` if all of them
+    /// are. It fails if the object has changed.
+    fn bequeath(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value>;
 }
 
 /// For platforms whose templates refer to no such objects.
@@ -198,6 +202,9 @@ impl<Pool, Machine> Pins<Pool, Machine> for NoPins {
         None
     }
     fn release(_: &ObjectMeta, _: &[ObjectId]) -> Option<Value> {
+        None
+    }
+    fn bequeath(_: &ObjectMeta, _: &[ObjectId]) -> Option<Value> {
         None
     }
 }

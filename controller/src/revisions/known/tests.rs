@@ -14,7 +14,7 @@ fn facts(name: &str, owner: &str, is_only_pin: bool) -> RevisionFacts {
         None => (owner, true),
     };
     let id = ObjectId::new(name, "uid");
-    RevisionFacts { id, owner: Some(owner.into()), is_only_pin, is_current_version }
+    RevisionFacts { id, owner: Some(owner.into()), is_pin: true, is_only_pin, is_current_version }
 }
 
 impl ledger::Cache<RevisionFacts> for Shown {

@@ -3,7 +3,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use vmpool_instancetype::model::Family;
 
+use super::super::pins::FAMILIES;
 use crate::slim_metadata;
 
 /// An object that is watched as a whole.
@@ -67,4 +69,16 @@ documents! {
     /// A preference of the cluster.
     ClusterPreference, "instancetype.kubevirt.io", "v1beta1", "VirtualMachineClusterPreference",
         "virtualmachineclusterpreferences";
+}
+
+impl Machine {
+    /// Whether the machine names this ControllerRevision, in its spec or in its status, and is not being deleted.
+    pub fn uses(&self, revision: &str) -> bool {
+        let is_used = |family: &Family| {
+            let by_spec = &self.spec[family.field()]["revisionName"];
+            let recorded = &self.status[family.status_field()]["controllerRevisionRef"]["name"];
+            [by_spec, recorded].into_iter().any(|name| name == revision)
+        };
+        self.metadata.deletion_timestamp.is_none() && FAMILIES.iter().any(is_used)
+    }
 }

@@ -342,3 +342,138 @@ fn a_machine_in_conflict_is_not_expanded() {
     assert!(plan.spec.is_none() && plan.is_blocked);
     assert_eq!(plan.events[0].reason, "InstancetypeConflict");
 }
+
+fn claim(name: &str) -> Value {
+    let labels = json!({
+        "instancetype.kubevirt.io/default-instancetype": name,
+        "instancetype.kubevirt.io/default-instancetype-kind": "VirtualMachineInstancetype",
+    });
+    json!({ "metadata": { "name": "root", "labels": labels } })
+}
+
+#[test]
+fn a_name_is_inferred_once() {
+    const CLAIM: &str = "/api/v1/namespaces/studio/persistentvolumeclaims/root";
+    let mut inferring = machine(json!({ "inferFromVolume": "root" }));
+    inferring["spec"]["template"]["spec"]["volumes"] =
+        json!([{ "name": "root", "persistentVolumeClaim": { "claimName": "root" } }]);
+    let mut cluster = Cluster::default().with_type(instancetype(1, "2Gi")).with(CLAIM, claim("small"));
+    let planned = cluster.plan(&inferring);
+    let settled = cluster.apply(inferring, planned);
+    let recorded = &settled["status"]["instancetypeRef"];
+    assert_eq!(recorded["controllerRevisionRef"]["name"], STASH);
+    assert_eq!((&recorded["name"], &recorded["inferFromVolume"]), (&json!("small"), &json!("root")));
+    assert_eq!(cluster.plan(&settled), Plan::default());
+    // Later labels of the claim, and its end, change nothing.
+    let copy = cluster.0.last().unwrap().1.clone();
+    for later in [Some(claim("large")), Some(json!({ "metadata": {} })), None] {
+        let mut cluster = Cluster::default().with_type(instancetype(1, "2Gi")).with_revision(copy.clone());
+        if let Some(claim) = later {
+            cluster = cluster.with(CLAIM, claim);
+        }
+        assert_eq!(cluster.plan(&settled), Plan::default());
+    }
+    // Another volume is another name.
+    let mut other = settled;
+    other["spec"]["instancetype"]["inferFromVolume"] = json!("missing");
+    assert!(cluster.plan(&other).is_blocked);
+}
+
+#[rstest]
+#[case::of_an_object(json!({ "name": "x".repeat(900_000), "kind": "VirtualMachineInstancetype" }))]
+#[case::of_a_revision(json!({ "name": "small", "kind": "VirtualMachineInstancetype", "revisionName": "x".repeat(900_000) }))]
+#[case::of_a_kind(json!({ "name": "small", "kind": "x".repeat(900_000) }))]
+fn a_long_name_does_not_get_into_the_status(#[case] matcher: Value) {
+    let planned = Cluster::default().plan(&machine(matcher));
+    assert!(planned.is_blocked);
+    let (status, events) = (planned.status.unwrap().to_string(), planned.events[0].message.len());
+    assert!(status.len() < 3000 && events < 2000, "{} and {events} bytes", status.len());
+}
+
+fn preference(spec: Value) -> Value {
+    json!({
+        "apiVersion": "instancetype.kubevirt.io/v1beta1",
+        "kind": "VirtualMachinePreference",
+        "metadata": { "name": "linux", "namespace": NAMESPACE, "uid": "uid-of-linux", "generation": 1 },
+        "spec": spec,
+    })
+}
+
+fn with_preference(cluster: Cluster, spec: Value) -> Cluster {
+    let path = "/apis/instancetype.kubevirt.io/v1beta1/namespaces/studio/virtualmachinepreferences/linux";
+    cluster.with(path, preference(spec))
+}
+
+fn of_both() -> Value {
+    let mut both = machine(small());
+    both["spec"]["preference"] = json!({ "name": "linux", "kind": "VirtualMachinePreference" });
+    both
+}
+
+/// The status fields that name a copy.
+fn recorded(machine: &Value) -> Vec<&str> {
+    let fields = ["instancetypeRef", "preferenceRef"];
+    fields.into_iter().filter(|field| machine["status"][field]["controllerRevisionRef"].is_object()).collect()
+}
+
+#[test]
+fn each_matcher_is_copied_on_its_own() {
+    let no_preference = Cluster::default().with_type(instancetype(1, "2Gi"));
+    let no_type = with_preference(Cluster::default(), json!({ "requirements": { "cpu": { "guest": 64 } } }));
+    for (mut cluster, expected, reason) in [
+        (no_preference, "instancetypeRef", "FailedFindPreference"),
+        (no_type, "preferenceRef", "FailedFindInstancetype"),
+    ] {
+        let planned = cluster.plan(&of_both());
+        assert_eq!((planned.creates.len(), planned.is_blocked), (1, true), "{planned:?}");
+        let blocked = cluster.apply(of_both(), planned);
+        assert_eq!(recorded(&blocked), [expected]);
+        assert_eq!(blocked["status"]["conditions"][0]["reason"], reason);
+        let again = cluster.plan(&blocked);
+        assert_eq!(
+            (again.status, again.creates.len(), again.events.len()),
+            (None, 0, 0),
+            "it is written once"
+        );
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_not_copied_and_the_other_one_is() {
+    let demanding = json!({ "requirements": { "cpu": { "guest": 64 } } });
+    let mut cluster = with_preference(Cluster::default().with_type(instancetype(1, "2Gi")), demanding);
+    let planned = cluster.plan(&of_both());
+    let blocked = cluster.apply(of_both(), planned);
+    assert_eq!(recorded(&blocked), ["instancetypeRef"]);
+    assert_eq!(blocked["status"]["conditions"][0]["reason"], "RequirementsNotMet");
+    // The next plan compares again, although the machine has a copy of its instance type.
+    let again = cluster.plan(&blocked);
+    assert_eq!((again.status, again.creates.len(), again.is_blocked), (None, 0, true));
+
+    let mut conflicting = of_both();
+    conflicting["spec"]["template"]["spec"]["domain"]["memory"] = json!({ "guest": "1Gi" });
+    let mut cluster = with_preference(Cluster::default().with_type(instancetype(1, "2Gi")), json!({}));
+    let planned = cluster.plan(&conflicting);
+    let blocked = cluster.apply(conflicting, planned);
+    assert_eq!(recorded(&blocked), ["preferenceRef"]);
+    assert_eq!(blocked["status"]["conditions"][0]["reason"], "InstancetypeConflict");
+}
+
+#[test]
+fn a_machine_that_lacks_one_object_is_expanded_with_both_or_not_at_all() {
+    let cluster = Cluster::default().with_type(instancetype(1, "2048Mi"));
+    let plan = cluster.plan_by(Policy::Expand, &of_both(), &[]);
+    assert!(plan.is_blocked && plan.spec.is_none() && plan.creates.is_empty(), "{plan:?}");
+}
+
+#[test]
+fn an_unusable_matcher_keeps_the_copies_of_the_machine() {
+    let mut cluster = with_preference(Cluster::default().with_type(instancetype(1, "2Gi")), json!({}));
+    let planned = cluster.plan(&of_both());
+    let mut changed = cluster.apply(of_both(), planned);
+    changed["spec"]["instancetype"]["name"] = json!("missing");
+    let owned = [Owned { name: STASH.to_owned(), uid: "uid-of-copy".to_owned() }];
+    let planned = cluster.plan_with(&changed, &owned);
+    assert_eq!((planned.deletes.len(), planned.is_blocked), (0, true), "{planned:?}");
+    assert_eq!(recorded(&cluster.apply(changed, planned)), ["instancetypeRef", "preferenceRef"]);
+}

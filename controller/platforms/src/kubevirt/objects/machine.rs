@@ -61,6 +61,10 @@ pub(in super::super) struct MachineStatus {
     pub(in super::super) conditions: Vec<MachineCondition>,
     #[serde(deserialize_with = "lenient_list")]
     pub(in super::super) state_change_requests: Vec<Request>,
+    /// Taken when the machine is read: [`MachineObject::references`] contains the copy.
+    instancetype_ref: Value,
+    /// The same of the preference.
+    preference_ref: Value,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -197,7 +201,14 @@ impl From<Wire> for MachineObject {
                 ),
                 data_volumes: names(inner.volumes.into_iter().map(|volume| volume.data_volume.name)),
             },
-            references: pins::references(&json!({ "instancetype": instancetype, "preference": preference })),
+            references: {
+                let spec = json!({ "instancetype": instancetype, "preference": preference });
+                let status = [status.instancetype_ref.take(), status.preference_ref.take()];
+                pins::references_with(
+                    &spec,
+                    status.iter().map(|recorded| &recorded["controllerRevisionRef"]["name"]),
+                )
+            },
             status,
         }
     }

@@ -16,10 +16,14 @@ pub struct Finalizers {
     pub position: Option<usize>,
     /// Whether the garbage collector deletes the dependents of the object first.
     pub dependents_first: bool,
+    /// Whether the garbage collector removes the object from the owners of its dependents.
+    pub orphans: bool,
 }
 
 /// The finalizer of objects that are deleted with foreground propagation.
 const DEPENDENTS_FIRST: &str = "foregroundDeletion";
+/// The finalizer of objects that are deleted without their dependents.
+const ORPHANS: &str = "orphan";
 
 impl Finalizers {
     /// The finalizers in a list.
@@ -28,6 +32,7 @@ impl Finalizers {
             count: finalizers.len(),
             position: finalizers.iter().position(|finalizer| finalizer == FINALIZER),
             dependents_first: finalizers.iter().any(|finalizer| finalizer == DEPENDENTS_FIRST),
+            orphans: finalizers.iter().any(|finalizer| finalizer == ORPHANS),
         }
     }
 }

@@ -22,8 +22,14 @@ fn caches_keep_no_finalizers_labels_and_foreign_annotations() {
         assert_eq!(metadata.managed_fields, None);
         assert!(metadata.uid.is_some() && metadata.resource_version.is_some());
     }
-    assert_eq!(machine.finalizers, Finalizers { count: 2, position: Some(1), dependents_first: false });
-    assert_eq!(pool.finalizers, Finalizers { count: 1, position: Some(0), dependents_first: false });
+    assert_eq!(
+        machine.finalizers,
+        Finalizers { count: 2, position: Some(1), dependents_first: false, orphans: false }
+    );
+    assert_eq!(
+        pool.finalizers,
+        Finalizers { count: 1, position: Some(0), dependents_first: false, orphans: false }
+    );
 }
 
 #[test]

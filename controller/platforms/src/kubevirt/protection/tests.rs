@@ -111,3 +111,17 @@ fn the_message_names_ten_objects_at_most() {
     let message = blocked(&names);
     assert!(message.contains("machine team/m9 and 2 more;") && !message.contains("m10"), "{message}");
 }
+
+#[rstest]
+#[case::it_does_not_fit("RequirementsNotMet", false)]
+#[case::it_conflicts("InstancetypeConflict", false)]
+#[case::something_is_missing("FailedFindPreference", true)]
+fn a_machine_that_gets_no_copy_because_it_does_not_fit_needs_nothing(
+    #[case] reason: &str,
+    #[case] expected: bool,
+) {
+    let protected = Protected::read(&object(&json!([FINALIZER]), &deleted())).unwrap();
+    let mut machine = machine("");
+    machine["status"] = json!({ "conditions": [{ "type": "Failure", "status": "True", "reason": reason }] });
+    assert_eq!(protected.needed_by_machine(&machine, |_| false), expected);
+}

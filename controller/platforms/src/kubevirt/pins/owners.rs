@@ -1,0 +1,128 @@
+//! The owners of copies: an object that several others use has several owners, and is deleted with the last one.
+
+use std::collections::HashSet;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde_json::{Value, json};
+use vmpool_engine::ObjectId;
+use vmpool_instancetype::stash;
+
+use super::super::keys::{API_VERSION, MACHINE_KIND, POOL_KIND};
+
+/// The number of owners that an object gets at most, because etcd limits its size.
+const OWNERS: usize = 1000;
+
+/// How an existing ControllerRevision compares with a planned copy of the same name.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Comparison {
+    /// It is the copy.
+    Same,
+    /// It has the same content, and other owners. This JSON patch adds the owner of the planned copy. It fails if the object has
+    /// changed.
+    Unowned(Value),
+    /// It is being deleted, so the copy can be made when it is gone.
+    Terminating,
+    /// It has another content.
+    Other,
+}
+
+/// Compares an existing ControllerRevision with a planned copy of the same name.
+///
+/// A pool and a machine of one name have copies of one name. So has an object that was deleted and created again, until the
+/// garbage collector has deleted the copy of the former one, or for ever if its dependents were orphaned. The name contains
+/// UID and generation of what is copied, so the content is the same, and they share the copy.
+pub fn compare(planned: &Value, live: &Value) -> Comparison {
+    let (mine, theirs) = (&planned["data"], &live["data"]);
+    let is_same = ["apiVersion", "kind"].iter().all(|field| mine[field] == theirs[field])
+        && mine["metadata"]["name"] == theirs["metadata"]["name"]
+        && stash::same_spec(&mine["spec"], &theirs["spec"]);
+    if !live["metadata"]["deletionTimestamp"].is_null() {
+        return Comparison::Terminating;
+    }
+    if !is_same {
+        return Comparison::Other;
+    }
+    let (mut owners, mut owner) = (owners(live), planned["metadata"]["ownerReferences"][0].clone());
+    if owners.iter().any(|other| other["uid"] == owner["uid"]) {
+        return Comparison::Same;
+    }
+    // A namespace has one object of a kind and a name, so another one with this name is gone, and the garbage collector has
+    // not deleted its copy yet.
+    let is_former =
+        |other: &Value| ["apiVersion", "kind", "name"].iter().all(|field| other[field] == owner[field]);
+    owners.retain(|other| !is_former(other));
+    // An object has one controller at most.
+    if owners.iter().any(|owner| owner["controller"] == true) {
+        owner["controller"] = false.into();
+    }
+    owners.push(owner);
+    Comparison::Unowned(with_owners(&live["metadata"], &owners.into()))
+}
+
+/// The JSON patch that makes the machines which use a copy its owners instead of `machine`; `None` if no other object owns or
+/// uses it, so that it can be deleted.
+pub fn leave(copy: &ObjectMeta, machine: &str, users: &[ObjectId]) -> Option<Value> {
+    let owners = copy.owner_references.as_deref().unwrap_or_default();
+    let left: Vec<OwnerReference> = owners.iter().filter(|owner| owner.uid != machine).cloned().collect();
+    if left.is_empty() && users.is_empty() {
+        return None;
+    }
+    Some(replace_owners(copy, left, users))
+}
+
+/// The JSON patch that makes the machines which use a pin its only owners, so that virt-controller does not delete it with
+/// the revisions of the pool, and the garbage collector deletes it with the last machine; `None` if no pool owns it, or
+/// no machine uses it. The patch fails if the object has changed.
+pub fn release(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
+    let is_pool = |owner: &OwnerReference| owner.kind == POOL_KIND;
+    let owners = pin.owner_references.as_deref().unwrap_or_default();
+    if machines.is_empty() || !owners.iter().any(is_pool) {
+        return None;
+    }
+    let left = owners.iter().filter(|owner| !is_pool(owner)).cloned().collect();
+    Some(replace_owners(pin, left, machines))
+}
+
+/// The JSON patch that makes machines further owners of a pin, before its pool is gone; `None` if all of them are. The pool
+/// stays an owner: the garbage collector ignores an owner that is gone if there are others.
+pub fn bequeath(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
+    let owners = pin.owner_references.as_deref().unwrap_or_default();
+    let known: HashSet<&str> = owners.iter().map(|owner| owner.uid.as_str()).collect();
+    let is_complete = machines.iter().all(|machine| known.contains(machine.uid.as_str()));
+    (!is_complete).then(|| replace_owners(pin, owners.to_vec(), machines))
+}
+
+/// The JSON patch with these owners and these machines. With too many machines there is no owner, so that the object stays.
+fn replace_owners(object: &ObjectMeta, mut owners: Vec<OwnerReference>, machines: &[ObjectId]) -> Value {
+    let known: HashSet<String> = owners.iter().map(|owner| owner.uid.clone()).collect();
+    owners.extend(machines.iter().filter(|machine| !known.contains(machine.uid.as_str())).map(reference));
+    if owners.len() > OWNERS {
+        owners.clear();
+    }
+    with_owners(&json!(object), &json!(owners))
+}
+
+fn reference(machine: &ObjectId) -> OwnerReference {
+    OwnerReference {
+        api_version: API_VERSION.to_owned(),
+        kind: MACHINE_KIND.to_owned(),
+        name: machine.name.to_string(),
+        uid: machine.uid.as_str().to_owned(),
+        ..OwnerReference::default()
+    }
+}
+
+fn owners(live: &Value) -> Vec<Value> {
+    live["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default()
+}
+
+fn with_owners(metadata: &Value, owners: &Value) -> Value {
+    json!([
+        { "op": "test", "path": "/metadata/uid", "value": metadata["uid"] },
+        { "op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"] },
+        { "op": "add", "path": "/metadata/ownerReferences", "value": owners },
+    ])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! Copies that several objects own or use.
+
+use serde_json::{Value, json};
+use vmpool_platforms::kubevirt::copies::Policy;
+
+use super::*;
+
+impl World {
+    /// A pool with one machine, whose template names instance type `small`.
+    pub(super) async fn run_pool(&self, name: &str) {
+        self.create_pool(name);
+        self.server.edit(POOLS, name, |pool| {
+            pool["spec"]["replicas"] = json!(1);
+            pool["spec"]["virtualMachineTemplate"]["spec"]["preference"] = Value::Null;
+        });
+        self.calm().await;
+    }
+
+    /// The ControllerRevision that a machine names itself.
+    pub(super) fn pin_of(&self, machine: &str) -> String {
+        let machine = self.server.get(MACHINES, machine).unwrap();
+        machine["spec"]["instancetype"]["revisionName"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Lets a machine name a ControllerRevision itself.
+    pub(super) fn create_machine_with(&self, name: &str, revision: &str) {
+        self.create_machine(name);
+        self.server.edit(MACHINES, name, |machine| {
+            machine["spec"]["instancetype"]["revisionName"] = json!(revision);
+        });
+    }
+
+    pub(super) fn uid(&self, resource: &str, name: &str) -> Value {
+        self.server.get(resource, name).unwrap()["metadata"]["uid"].clone()
+    }
+
+    /// The UIDs of the owners of a copy; `None` if it is gone.
+    pub(super) fn owners(&self, copy: &str) -> Option<Vec<Value>> {
+        let copy = self.server.get(REVISIONS, copy)?;
+        let owners = copy["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        Some(owners.iter().map(|owner| owner["uid"].clone()).collect())
+    }
+
+    fn name_nothing(&self, machine: &str) {
+        self.server.edit(MACHINES, machine, |machine| machine["spec"]["instancetype"] = Value::Null);
+    }
+
+    /// Nothing is written or read in a settled state.
+    pub(super) async fn stays_settled(&self) {
+        self.calm().await;
+        self.server.take_log();
+        self.advance(60 * SECOND).await;
+        let log = self.server.take_log();
+        assert!(log.is_empty(), "{log:#?}");
+    }
+}
+
+#[tokio::test]
+async fn a_machine_that_stops_using_a_shared_copy_leaves_it_to_the_other_owners() {
+    let world = world(Some(Policy::Reference)).await;
+    world.create_machine("a");
+    world.calm().await;
+    let copy = world.copy_of("a").unwrap();
+    // Given a machine that became a further owner, as one that was released from a pool does,
+    world.create_machine_with("b", &copy);
+    let b = world.uid(MACHINES, "b");
+    world.server.edit(REVISIONS, &copy, |copy| {
+        let owner =
+            json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "b", "uid": b });
+        copy["metadata"]["ownerReferences"].as_array_mut().unwrap().push(owner);
+    });
+    world.calm().await;
+    // when the first one names nothing, then the copy stays, and only the other machine owns it.
+    world.name_nothing("a");
+    world.calm().await;
+    assert_eq!(world.owners(&copy), Some(vec![b]));
+    world.stays_settled().await;
+}
+
+#[tokio::test]
+async fn a_copy_that_another_machine_names_is_handed_to_that_machine() {
+    let world = world(Some(Policy::Reference)).await;
+    world.create_machine("a");
+    world.calm().await;
+    let copy = world.copy_of("a").unwrap();
+    world.create_machine_with("b", &copy);
+    world.calm().await;
+    world.name_nothing("a");
+    world.calm().await;
+    assert_eq!(world.owners(&copy), Some(vec![world.uid(MACHINES, "b")]));
+    // It is deleted with the last use.
+    world.name_nothing("b");
+    world.calm().await;
+    assert_eq!(world.owners(&copy), None);
+    world.stays_settled().await;
+}
+
+#[tokio::test]
+async fn a_machine_and_a_pool_of_the_same_name_share_a_copy() {
+    let world = world(Some(Policy::Reference)).await;
+    // Given a pool, when a machine has its name and names the same instance type,
+    world.run_pool("web").await;
+    let pin = world.pin_of("web-0");
+    world.create_machine("web");
+    world.calm().await;
+    // then it uses the copy of the pool, and the pool stays its controller.
+    assert_eq!(world.copy_of("web"), Some(pin.clone()));
+    let (pool, machine) = (world.uid(POOLS, "web"), world.uid(MACHINES, "web"));
+    assert_eq!(world.owners(&pin), Some(vec![pool.clone(), machine]));
+    world.stays_settled().await;
+    world.name_nothing("web");
+    world.calm().await;
+    assert_eq!(world.owners(&pin), Some(vec![pool]));
+    world.stays_settled().await;
+}
+
+#[tokio::test]
+async fn the_copy_of_a_machine_stays_for_the_pool_that_shares_it() {
+    let world = world(Some(Policy::Reference)).await;
+    world.create_machine("web");
+    world.calm().await;
+    let copy = world.copy_of("web").unwrap();
+    world.run_pool("web").await;
+    assert_eq!(world.pin_of("web-0"), copy);
+    world.stays_settled().await;
+    world.name_nothing("web");
+    world.calm().await;
+    assert_eq!(world.owners(&copy), Some(vec![world.uid(POOLS, "web")]));
+    world.stays_settled().await;
+}
+
+#[rstest]
+#[case::without_an_owner(true)]
+#[case::of_a_machine_that_is_gone(false)]
+#[tokio::test]
+async fn a_new_machine_uses_the_equal_copy_of_a_former_one(#[case] is_orphan: bool) {
+    let world = world(Some(Policy::Reference)).await;
+    world.create_machine("db");
+    world.calm().await;
+    let copy = world.copy_of("db").unwrap();
+    if is_orphan {
+        // As `kubectl delete --cascade=orphan` does
+        world.server.edit(REVISIONS, &copy, |copy| copy["metadata"]["ownerReferences"] = json!([]));
+    }
+    world.server.delete(MACHINES, "db");
+    world.create_machine("db");
+    world.calm().await;
+    assert_eq!(world.copy_of("db"), Some(copy.clone()));
+    world.server.collect_garbage();
+    assert_eq!(world.owners(&copy), Some(vec![world.uid(MACHINES, "db")]));
+    let controller = &world.server.get(REVISIONS, &copy).unwrap()["metadata"]["ownerReferences"][0];
+    assert_eq!(controller["controller"], true);
+    world.stays_settled().await;
+}
+
+#[tokio::test]
+async fn a_copy_that_is_being_deleted_is_made_again() {
+    let world = world(Some(Policy::Reference)).await;
+    world.create_machine("db");
+    world.calm().await;
+    let copy = world.copy_of("db").unwrap();
+    world.server.edit(REVISIONS, &copy, |copy| copy["metadata"]["finalizers"] = json!(["example.com/slow"]));
+    world.server.delete(REVISIONS, &copy);
+    world.server.delete(MACHINES, "db");
+    world.create_machine("db");
+    world.advance(20 * SECOND).await;
+    assert_eq!(world.copy_of("db"), None, "the object with its name is being deleted");
+    world.server.edit(REVISIONS, &copy, |copy| copy["metadata"]["finalizers"] = json!([]));
+    world.calm().await;
+    assert_eq!(world.copy_of("db"), Some(copy.clone()));
+    assert_eq!(world.owners(&copy), Some(vec![world.uid(MACHINES, "db")]));
+}
+
+#[tokio::test]
+async fn a_refused_copy_is_an_event_and_the_pauses_grow() {
+    let world = world(Some(Policy::Reference)).await;
+    let refusal = Refusal::new(403, "Forbidden", "exceeded quota: revisions");
+    world.server.intercept(move |call: &Call| {
+        if call.is(Verb::Create, "controllerrevisions") { Fate::Refuse(refusal.clone()) } else { Fate::Serve }
+    });
+    world.server.take_log();
+    world.create_machine("db");
+    world.advance(100 * SECOND).await;
+    let attempts =
+        world.server.take_log().iter().filter(|call| call.is(Verb::Create, "controllerrevisions")).count();
+    assert!((4..=9).contains(&attempts), "{attempts} attempts with pauses from 1 s");
+    let events = world.server.all("events");
+    let event = events.iter().find(|event| event["reason"] == "FailedCreate").expect("an event");
+    assert!(event["note"].as_str().unwrap().contains("exceeded quota"), "{event}");
+    world.server.behave();
+    // A change of the machine needs no pause.
+    world.server.edit(MACHINES, "db", |machine| machine["metadata"]["labels"] = json!({ "a": "b" }));
+    world.calm().await;
+    assert!(world.copy_of("db").is_some());
+}
+
+#[tokio::test]
+async fn a_machine_that_waits_for_its_revision_uses_it_at_once() {
+    let world = world(Some(Policy::Reference)).await;
+    world.create_machine("a");
+    world.calm().await;
+    let mut copy = world.server.get(REVISIONS, &world.copy_of("a").unwrap()).unwrap();
+    world.create_machine_with("b", "mine");
+    // The pauses have become long.
+    world.advance(200 * SECOND).await;
+    assert_eq!(world.copy_of("b"), None);
+    copy["metadata"] =
+        json!({ "name": "mine", "namespace": NAMESPACE, "labels": copy["metadata"]["labels"] });
+    world.server.create(REVISIONS, copy);
+    world.advance(2 * SECOND).await;
+    assert_eq!(world.copy_of("b"), Some("mine".to_owned()));
+}
+
+#[tokio::test]
+async fn a_pool_that_is_not_the_controller_of_its_copy_restores_nothing() {
+    let world = world(Some(Policy::Reference)).await;
+    world.run_pool("web").await;
+    let pin = world.pin_of("web-0");
+    let (pool, machine) = (world.uid(POOLS, "web"), world.uid(MACHINES, "web-0"));
+    // When the restore of a snapshot makes one machine the only owner,
+    let owner = json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "web-0", "uid": machine,
+        "controller": true, "blockOwnerDeletion": true });
+    world.server.edit(REVISIONS, &pin, |pin| pin["metadata"]["ownerReferences"] = json!([owner]));
+    world.calm().await;
+    // then the pool becomes a further owner, once.
+    assert_eq!(world.owners(&pin), Some(vec![machine, pool]));
+    world.stays_settled().await;
+    for number in 0..3 {
+        world.server.edit(POOLS, "web", |pool| {
+            pool["metadata"]["annotations"] = json!({ "vmpool.dev/note": number.to_string() });
+        });
+        world.calm().await;
+    }
+    let writes = world.take_writes();
+    assert!(writes.is_empty(), "{writes:#?}");
+}
