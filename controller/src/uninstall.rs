@@ -1,8 +1,11 @@
 //! The removal of the controller's finalizers, before vmpool is uninstalled: nothing would remove them later, and pools and
 //! machines could not be deleted.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures::future::{Either, select};
+use futures::stream::{self, StreamExt as _};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -26,8 +29,12 @@ use crate::watches::api;
 const ROUNDS: usize = 10;
 /// Time between two such lists.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long no replica takes the lease back. In this time, the controller must be removed.
+/// How long no replica takes the lease back after this process has ended. In this time, the controller must be removed.
 const HOLD: i32 = 120;
+/// The interval at which this process renews the lease while it removes finalizers: several attempts within `HOLD`.
+const RENEWAL: Duration = Duration::from_secs(30);
+/// The most patches in flight.
+const PATCHES: usize = 8;
 
 /// Why finalizers remain.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +42,11 @@ pub enum UninstallError {
     /// The lease cannot be taken from the leader.
     #[error("taking the lease, so that running controllers stop")]
     Lease(#[source] kube::Error),
+    /// A controller leads again, so it may have restored finalizers.
+    #[error(
+        "{0} has taken the lease meanwhile, so finalizers can be there again; stop other processes that take it, and try again"
+    )]
+    Taken(String),
     /// The installation of another controller cannot be read.
     #[error("reading whether another controller serves the pools")]
     OtherController(#[source] kube::Error),
@@ -63,7 +75,7 @@ impl From<Broken> for UninstallError {
 /// Takes the lease from the leader, waits until it has stopped, and removes the finalizers of the controller from all
 /// pools and machines of these platforms, from disk images if `images` says so, and from instance types and preferences of
 /// KubeVirt if `types` does. Returns their number. Machines become the owners of the copies of instance types that they use.
-/// No replica leads for two minutes afterwards.
+/// No replica leads meanwhile, and for two minutes afterwards.
 ///
 /// # Errors
 /// The first request that fails. It is safe to try again.
@@ -75,8 +87,27 @@ pub(crate) async fn remove_finalizers(
     platforms: &[PlatformName],
     (images, types): (bool, bool),
 ) -> Result<usize, UninstallError> {
-    take(client, env, lease).await.map_err(UninstallError::Lease)?;
-    env.sleep(lease.duration).await;
+    take(client, env, lease).await?;
+    let work = async {
+        env.sleep(lease.duration).await;
+        sweep_all(client, env, namespace, platforms, (images, types)).await
+    };
+    let removed = match select(pin!(work), pin!(keep(client, env, lease))).await {
+        Either::Left((removed, _)) => removed?,
+        Either::Right((error, _)) => return Err(error),
+    };
+    // The time in which the controller must be removed begins now.
+    hold(client, env, lease).await?;
+    Ok(removed)
+}
+
+async fn sweep_all(
+    client: &Client,
+    env: &Env,
+    namespace: Option<&str>,
+    platforms: &[PlatformName],
+    (images, types): (bool, bool),
+) -> Result<usize, UninstallError> {
     let mut removed = 0;
     if platforms.contains(&PlatformName::Dvp) {
         removed += of_platform::<Dvp>(client, env, namespace).await?;
@@ -97,11 +128,43 @@ pub(crate) async fn remove_finalizers(
 }
 
 /// Makes this process the holder of the lease. The leader stops when it sees that.
-async fn take(client: &Client, env: &Env, lease: &LeaseConfig) -> kube::Result<()> {
+async fn take(client: &Client, env: &Env, lease: &LeaseConfig) -> Result<(), UninstallError> {
+    write(client, env, lease, |_| Ok(())).await
+}
+
+/// Renews the lease, if this process still holds it.
+async fn hold(client: &Client, env: &Env, lease: &LeaseConfig) -> Result<(), UninstallError> {
+    let is_ours = |holder: &str| {
+        if holder == lease.identity { Ok(()) } else { Err(UninstallError::Taken(holder.to_owned())) }
+    };
+    write(client, env, lease, is_ours).await
+}
+
+/// Renews the lease again and again. Ends when another process holds it.
+async fn keep(client: &Client, env: &Env, lease: &LeaseConfig) -> UninstallError {
+    loop {
+        env.sleep(RENEWAL).await;
+        match hold(client, env, lease).await {
+            Err(error @ UninstallError::Taken(_)) => return error,
+            Err(error) => tracing::warn!(%error, "the lease was not renewed"),
+            Ok(()) => {}
+        }
+    }
+}
+
+/// Writes this process into the lease, unless `check` refuses the process that holds it.
+async fn write(
+    client: &Client,
+    env: &Env,
+    lease: &LeaseConfig,
+    check: impl Fn(&str) -> Result<(), UninstallError>,
+) -> Result<(), UninstallError> {
     let leases: Api<Lease> = Api::namespaced(client.clone(), &lease.namespace);
     loop {
-        let found = leases.get_opt(&lease.name).await?;
+        let found = leases.get_opt(&lease.name).await.map_err(UninstallError::Lease)?;
         let is_new = found.is_none();
+        let holder = found.as_ref().and_then(|found| found.spec.as_ref()?.holder_identity.as_deref());
+        check(holder.unwrap_or_default())?;
         let mut object = found.unwrap_or_default();
         object.metadata.name = Some(lease.name.clone());
         let spec = object.spec.get_or_insert_default();
@@ -120,7 +183,7 @@ async fn take(client: &Client, env: &Env, lease: &LeaseConfig) -> kube::Result<(
             Ok(_) => return Ok(()),
             // The leader has renewed it meanwhile.
             Err(kube::Error::Api(status)) if status.code == 409 => {}
-            Err(error) => return Err(error),
+            Err(error) => return Err(UninstallError::Lease(error)),
         }
     }
 }
@@ -247,10 +310,14 @@ async fn sweep<K: ApiObject>(
         Err(error) => return Err(error.into()),
     }
     let (mut removed, mut changed) = (0, 0);
-    for (namespace, name, patch) in patches {
-        let Ok(patch) = serde_json::from_value(patch) else { continue };
+    let send = |(namespace, name, patch): (String, String, Value)| async move {
+        let patch = serde_json::from_value(patch).map_err(kube::Error::SerdeError)?;
         let api: Api<K> = api(client, (!namespace.is_empty()).then_some(&*namespace));
-        match api.patch_metadata(&name, &PatchParams::default(), &Patch::<()>::Json(patch)).await {
+        api.patch_metadata(&name, &PatchParams::default(), &Patch::<()>::Json(patch)).await
+    };
+    let mut results = stream::iter(patches).map(send).buffer_unordered(PATCHES);
+    while let Some(result) = results.next().await {
+        match result {
             Ok(_) => removed += 1,
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             // A test in the patch failed: the object changed.

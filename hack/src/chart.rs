@@ -50,6 +50,15 @@ const REFUSED: &[&str] = &[
     "metrics.grafanaDashboard.enabled=yes",
     "metrics.grafanaDashboard.folder=vm",
     "podDisruptionBudget.maxUnavailable=0",
+    "podDisruptionBudget.maxUnavailable=0%",
+    "webhook.drainSeconds=60",
+    "apiserver.terminationGracePeriodSeconds=3",
+    "webhook.port=8080",
+    "controller.lease.duration=1500ms",
+    "controller.podLabels.app\\.kubernetes\\.io/name=x",
+    "featureGates.DiskImage=true",
+    "diskImage.maxSyncDuration=0s",
+    "featureGates.VirtualMachinePool=false,featureGates.MachineWrapper=true",
 ];
 
 /// Source folders of the programs that export metrics.

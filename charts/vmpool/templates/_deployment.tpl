@@ -9,6 +9,12 @@ notice the termination after a delay.
 {{- $root := .root }}
 {{- $own := get $root.Values .component }}
 {{- $serves := hasKey $own "port" }}
+{{- if and $serves (ge (int $own.drainSeconds) (int $own.terminationGracePeriodSeconds)) }}
+{{- fail (printf "%s.drainSeconds (%v) must be less than %s.terminationGracePeriodSeconds (%v)" .component $own.drainSeconds .component $own.terminationGracePeriodSeconds) }}
+{{- end }}
+{{- if and $serves (eq (int $own.port) (int $own.healthPort)) }}
+{{- fail (printf "%s.port and %s.healthPort are both %v" .component .component $own.port) }}
+{{- end }}
 {{- $mounted := and $serves (eq $root.Values.certificates.mode "CertManager") }}
 apiVersion: apps/v1
 kind: Deployment
@@ -46,23 +52,16 @@ spec:
       automountServiceAccountToken: true
       enableServiceLinks: false
       terminationGracePeriodSeconds: {{ $own.terminationGracePeriodSeconds }}
-      {{- with $own.priorityClassName }}
-      priorityClassName: {{ . }}
-      {{- end }}
       {{- with $root.Values.imagePullSecrets }}
       imagePullSecrets:
         {{- toYaml . | nindent 8 }}
       {{- end }}
       securityContext:
-        runAsNonRoot: true
-        runAsUser: 65532
-        runAsGroup: 65532
+        {{- include "vmpool.podSecurityContext" $root | nindent 8 }}
         {{- if $mounted }}
         # The group of the process can read the key.
         fsGroup: 65532
         {{- end }}
-        seccompProfile:
-          type: RuntimeDefault
       containers:
         - name: {{ .component }}
           image: {{ include "vmpool.image" . | quote }}
@@ -128,11 +127,7 @@ spec:
           resources:
             {{- toYaml $own.resources | nindent 12 }}
           securityContext:
-            allowPrivilegeEscalation: false
-            readOnlyRootFilesystem: true
-            runAsNonRoot: true
-            capabilities:
-              drop: [ALL]
+            {{- include "vmpool.containerSecurityContext" $root | nindent 12 }}
           {{- if or $mounted .clients }}
           volumeMounts:
             {{- if $mounted }}
@@ -160,17 +155,8 @@ spec:
             name: vmpool-webhook-clients
         {{- end }}
       {{- end }}
-      {{- with $own.nodeSelector }}
-      nodeSelector:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- with $own.tolerations }}
-      tolerations:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- with $own.affinity }}
-      affinity:
-        {{- toYaml . | nindent 8 }}
+      {{- with include "vmpool.placement" $own | trim }}
+      {{- . | nindent 6 }}
       {{- end }}
       topologySpreadConstraints:
         {{- if $own.topologySpreadConstraints }}
@@ -188,4 +174,39 @@ spec:
               {{- include "vmpool.selector" $context | nindent 14 }}
         {{- end }}
         {{- end }}
+{{- end }}
+
+{{- define "vmpool.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{- define "vmpool.containerSecurityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{/* Where the pods of one program run. Takes the values of the program. */}}
+{{- define "vmpool.placement" -}}
+{{- with .priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}

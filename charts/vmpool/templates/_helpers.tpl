@@ -138,11 +138,14 @@ true
 {{- end -}}
 {{- end }}
 
-{{/* The enabled platforms, with commas. Fails if there is none. */}}
+{{/* The enabled platforms, with commas. Fails if there is none, except that without the feature gate no platform is needed. */}}
 {{- define "vmpool.platforms" -}}
 {{- $platforms := list -}}
 {{- if include "vmpool.dvp" . }}{{ $platforms = append $platforms "dvp" }}{{ end -}}
 {{- if include "vmpool.kubevirt" . }}{{ $platforms = append $platforms "kubevirt" }}{{ end -}}
+{{- if not (or $platforms .Values.featureGates.VirtualMachinePool) -}}
+{{- $platforms = list "dvp" -}}
+{{- end -}}
 {{- if not $platforms -}}
 {{- fail "no platform is enabled: set platforms.dvp.enabled or platforms.kubevirt.enabled to true. With auto, the cluster must serve the platform's VirtualMachine" -}}
 {{- end -}}

@@ -99,6 +99,43 @@ async fn the_lease_is_taken_so_that_no_controller_adds_the_finalizers_again(#[ca
     assert_eq!(lease["spec"]["leaseDurationSeconds"], 120);
 }
 
+/// Runs the removal with a lease of two minutes, and calls `meanwhile` before it begins with the objects.
+async fn remove_slowly(world: &World, meanwhile: impl FnOnce(&World)) -> Result<usize, UninstallError> {
+    let (client, env) = (world.server.client(), world.env.clone());
+    let (sender, mut receiver) = tokio::sync::oneshot::channel();
+    let _task = world.env.spawn("uninstall", async move {
+        let lease = LeaseConfig { duration: Duration::from_mins(2), ..lease() };
+        let platforms = [PlatformName::Kubevirt];
+        drop(sender.send(remove_finalizers(&client, &env, &lease, None, &platforms, (true, true)).await));
+    });
+    world.advance(Duration::from_secs(100)).await;
+    meanwhile(world);
+    world.advance(Duration::from_secs(40)).await;
+    receiver.try_recv().unwrap()
+}
+
+#[tokio::test]
+async fn no_controller_leads_until_two_minutes_after_the_removal() {
+    let world = world();
+    assert_eq!(remove_slowly(&world, |_| {}).await.unwrap(), 2);
+    let lease = world.server.get(LEASES, "vmpool-controller").unwrap();
+    let renewed: jiff::Timestamp = lease["spec"]["renewTime"].as_str().unwrap().parse().unwrap();
+    let age = world.env.now().duration_since(renewed);
+    assert!(age <= jiff::SignedDuration::from_secs(20), "it was renewed {age:?} ago, and the removal took 2 minutes");
+}
+
+#[tokio::test]
+async fn the_removal_fails_if_a_controller_takes_the_lease_meanwhile() {
+    let world = world();
+    let removed = remove_slowly(&world, |world| {
+        world.server.edit(LEASES, "vmpool-controller", |lease| {
+            lease["spec"]["holderIdentity"] = json!("leader");
+        });
+    });
+    let error = removed.await.unwrap_err();
+    assert!(error.to_string().starts_with("leader has taken the lease"), "{error}");
+}
+
 #[tokio::test]
 async fn the_finalizers_stay_for_another_controller_that_serves_the_pools() {
     let world = world();

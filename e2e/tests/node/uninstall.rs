@@ -56,6 +56,46 @@ async fn furnish(stage: &Stage, namespace: &str, pool: &Value) -> anyhow::Result
     Ok(())
 }
 
+/// The values with which objects have finalizers of vmpool.
+const WITH_FINALIZERS: [&str; 2] = ["platforms.kubevirt.enabled=true", "instancetype.mode=Standalone"];
+/// The definitions that the chart then installs, and keeps.
+const DEFINITIONS: [&str; 5] = [
+    "virtualmachinepools.pool.kubevirt.io",
+    "virtualmachineclusterinstancetypes.instancetype.kubevirt.io",
+    "virtualmachineclusterpreferences.instancetype.kubevirt.io",
+    "virtualmachineinstancetypes.instancetype.kubevirt.io",
+    "virtualmachinepreferences.instancetype.kubevirt.io",
+];
+/// An instance type, as kubectl names it.
+const INSTANCE_TYPE: &str = "virtualmachineclusterinstancetype/small";
+
+/// The finalizers of the instance type.
+async fn finalizers(access: &Access) -> Result<String> {
+    access.kubectl(&["get", INSTANCE_TYPE, "--output=jsonpath={.metadata.finalizers}"]).await
+}
+
+/// Creates an instance type, which gets a finalizer.
+async fn protect_an_instance_type(access: &Access) -> anyhow::Result<()> {
+    let object = json!({
+        "apiVersion": "instancetype.kubevirt.io/v1beta1",
+        "kind": "VirtualMachineClusterInstancetype",
+        "metadata": { "name": "small" },
+        "spec": { "cpu": { "guest": 1 }, "memory": { "guest": "1Gi" } },
+    });
+    apply(&access.client, &[object], None).await?;
+    let finalizers = finalizers(access).await?;
+    ensure!(finalizers.contains("vmpool.dev/instancetype-protection"), "it has {finalizers:?}");
+    Ok(())
+}
+
+/// The Job of the chart removed the finalizer, so that objects and definitions can be deleted.
+async fn nothing_is_protected(access: &Access) -> anyhow::Result<()> {
+    let finalizers = finalizers(access).await?;
+    ensure!(finalizers.is_empty(), "the instance type has {finalizers:?}");
+    access.kubectl(&[&["delete", "customresourcedefinition"][..], &DEFINITIONS].concat()).await?;
+    Ok(())
+}
+
 pub(crate) fn uninstalling_the_chart_keeps_pools_and_machines_and_blocks_nothing() {
     const NAMESPACE: &str = "goes-with-its-pool";
     alone(async |stage| {
@@ -67,6 +107,8 @@ pub(crate) fn uninstalling_the_chart_keeps_pools_and_machines_and_blocks_nothing
                 let mut other = world.pool("other").replicas(1).object();
                 other["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"));
                 furnish(stage, NAMESPACE, &other).await?;
+                stage.release().upgrade(&WITH_FINALIZERS).await?;
+                protect_an_instance_type(access).await?;
                 // When the chart is uninstalled and a namespace is deleted at the same time,
                 let begin = Instant::now();
                 stage.release().uninstall().await?;
@@ -74,6 +116,7 @@ pub(crate) fn uninstalling_the_chart_keeps_pools_and_machines_and_blocks_nothing
                 namespaces::delete(access, NAMESPACE).await?;
                 // then no object of the chart affects other requests,
                 ensure_nothing_blocks(access).await?;
+                nothing_is_protected(access).await?;
                 // its own namespace can be deleted, too, including the certificates that the programs created,
                 namespaces::delete(access, SYSTEM_NAMESPACE).await?;
                 // and pools and machines still exist.

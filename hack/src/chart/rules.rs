@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde_yaml_ng::Value;
 
-use super::objects::{at, id, name, text, texts};
+use super::objects::{at, id, matches, name, of_kind, text, texts};
 use super::variants::Variant;
 
 /// All violations in a rendered variant.
@@ -21,6 +21,7 @@ pub(super) fn violations(variant: &Variant, objects: &[Value]) -> Vec<String> {
             "ClusterRoleBinding" | "RoleBinding" => roles::binding(object, objects),
             "Deployment" => pods::deployment(object, objects),
             "PodDisruptionBudget" => pods::own_pods(object, objects, "spec.selector.matchLabels"),
+            "NetworkPolicy" if of_job(object, objects) => Vec::new(),
             "NetworkPolicy" => serving::policy(object, objects),
             "Service" => serving::service(object, objects),
             "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration" => {
@@ -29,7 +30,7 @@ pub(super) fn violations(variant: &Variant, objects: &[Value]) -> Vec<String> {
             "APIService" => serving::api_service(variant, object, objects),
             "PodMonitor" | "ServiceMonitor" => serving::monitor(object, objects),
             "CustomResourceDefinition" => definition(object),
-            "Job" => job(object),
+            "Job" => pods::job(object, objects),
             _ => Vec::new(),
         };
         broken.extend(namespace(variant, object));
@@ -75,6 +76,12 @@ fn namespace(variant: &Variant, object: &Value) -> Option<String> {
     (actual != expected).then(|| format!("is in namespace {actual:?} instead of {expected:?}"))
 }
 
+/// Whether a network policy selects the pods of a job. No program connects to them, and the rule for jobs checks the policy.
+fn of_job(policy: &Value, objects: &[Value]) -> bool {
+    let labels = |job| at(job, "spec.template.metadata.labels");
+    of_kind(objects, "Job").any(|job| matches(at(policy, "spec.podSelector.matchLabels"), labels(job)))
+}
+
 fn definition(definition: &Value) -> Vec<String> {
     let annotations = at(definition, "metadata.annotations");
     if annotations["helm.sh/resource-policy"].as_str() == Some("keep") {
@@ -82,13 +89,6 @@ fn definition(definition: &Value) -> Vec<String> {
     } else {
         vec!["would be deleted together with every pool when the release is uninstalled".to_owned()]
     }
-}
-
-/// Checks that the only job runs before the release is deleted.
-fn job(job: &Value) -> Vec<String> {
-    let annotations = at(job, "metadata.annotations");
-    let is_hook = annotations["helm.sh/hook"].as_str() == Some("pre-delete");
-    if is_hook { Vec::new() } else { vec!["would remove finalizers while the controller runs".to_owned()] }
 }
 
 /// Flags that the chart passes to a program but its help does not list.

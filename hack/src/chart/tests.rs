@@ -71,6 +71,7 @@ spec:
     metadata: {labels: {app: webhook, part-of: vmpool}}
     spec:
       serviceAccountName: vmpool-webhook
+      automountServiceAccountToken: true
       terminationGracePeriodSeconds: 30
       securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
       topologySpreadConstraints: [{labelSelector: {matchLabels: {app: webhook}}}]
@@ -155,6 +156,11 @@ fn a_correct_chart_has_no_violations() {
     "readOnlyRootFilesystem: false",
     "has a writable root"
 )]
+#[case::no_token(
+    "automountServiceAccountToken: true",
+    "automountServiceAccountToken: false",
+    "has no token, so the API server refuses its requests"
+)]
 #[case::capabilities("{drop: [ALL]}", "{drop: []}", "keeps capabilities")]
 #[case::a_wrong_probe("/livez", "/healthz", "has no liveness probe")]
 #[case::a_probe_that_a_busy_node_fails(
@@ -230,6 +236,85 @@ fn each_violation_of_the_chart_is_reported(#[case] sound: &str, #[case] rotten: 
     assert!(SOUND.contains(sound), "{sound} is not in the chart");
     let found = broken(&SOUND.replace(sound, rotten));
     assert!(found.iter().any(|line| line.contains(message)), "{found:?}");
+}
+
+/// The job that removes the finalizers, beside a controller with the flag `--workers`.
+const JOB: &str = r"
+{kind: ServiceAccount, metadata: {name: vmpool-controller, namespace: vmpool-system}}
+---
+kind: Deployment
+metadata: {name: vmpool-controller, namespace: vmpool-system}
+spec:
+  selector: {matchLabels: {app: controller}}
+  template:
+    spec: {containers: [{args: [--workers=4, '--health-address=0.0.0.0:8080'], env: [{name: TZ}]}]}
+---
+kind: NetworkPolicy
+metadata: {name: vmpool-remove-finalizers, namespace: vmpool-system}
+spec: {podSelector: {matchLabels: {app: job}}}
+---
+kind: Job
+metadata: {name: vmpool-remove-finalizers, namespace: vmpool-system, annotations: {helm.sh/hook: pre-delete}}
+spec:
+  template:
+    metadata: {labels: {app: job}}
+    spec:
+      serviceAccountName: vmpool-controller
+      automountServiceAccountToken: true
+      securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
+      containers:
+        - image: vmpool/vmpool-controller:0.1.0
+          args: [--remove-finalizers, --workers=4]
+          env: [{name: TZ}]
+          resources: {requests: {cpu: 50m}, limits: {memory: 64Mi}}
+          securityContext:
+            readOnlyRootFilesystem: true
+            allowPrivilegeEscalation: false
+            capabilities: {drop: [ALL]}
+";
+
+#[rstest]
+#[case::nothing("kind: Job", "kind: Job", "")]
+#[case::no_token("      automountServiceAccountToken: true\n", "", "has no token")]
+#[case::no_hook("helm.sh/hook: pre-delete", "a: b", "would remove finalizers while the controller runs")]
+#[case::fewer_flags(
+    "[--remove-finalizers, --workers=4]",
+    "[--remove-finalizers]",
+    "lacks --workers=4 of vmpool-controller"
+)]
+#[case::another_environment(
+    "          env: [{name: TZ}]\n",
+    "",
+    "has another environment than vmpool-controller"
+)]
+#[case::no_network_policy(
+    "{podSelector: {matchLabels: {app: job}}}",
+    "{}",
+    "is selected by 0 network policies"
+)]
+#[case::labels_of_a_deployment(
+    "matchLabels: {app: controller}",
+    "matchLabels: {app: job}",
+    "has the labels of the pods of a Deployment"
+)]
+#[case::a_writable_root(
+    "readOnlyRootFilesystem: true",
+    "readOnlyRootFilesystem: false",
+    "has a writable root"
+)]
+fn the_job_that_removes_the_finalizers_can_do_so(
+    #[case] sound: &str,
+    #[case] rotten: &str,
+    #[case] message: &str,
+) {
+    assert!(JOB.contains(sound), "{sound} is not in the chart");
+    let mut found = broken(&JOB.replace(sound, rotten));
+    found.retain(|line| line.starts_with("Job/") && !line.ends_with("is not expected"));
+    if message.is_empty() {
+        assert_eq!(found, Vec::<String>::new());
+    } else {
+        assert!(found.iter().any(|line| line.contains(message)), "{found:?}");
+    }
 }
 
 #[test]

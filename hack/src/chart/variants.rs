@@ -193,6 +193,12 @@ impl Variant {
             Self::defaults().with_wrappers().in_one_namespace(),
             Self::defaults().with_kubevirt_only(),
             Self::defaults().with_kubevirt_only().with_cert_manager(),
+            Self::defaults().with_kubevirt().named("extra flags").set(&[
+                "controller.extraArgs[0]=--debounce=200ms",
+                "controller.extraEnv[0].name=TZ",
+                "controller.extraEnv[0].value=UTC",
+                "controller.podLabels.team=vm",
+            ]),
             Self {
                 platform_group: true,
                 ..Self::defaults().named("platform's group").set(&["apiserver.platformGroup=true"])
@@ -248,6 +254,7 @@ impl Variant {
         add(self.cert_manager, &["Issuer", "Certificate"], "vmpool-ca");
         add(self.cert_manager, &["Issuer"], "vmpool-self-signed");
         add(self.gate && self.kubevirt, &["Job"], "vmpool-remove-finalizers");
+        add(self.gate && self.kubevirt && self.policies, &["NetworkPolicy"], "vmpool-remove-finalizers");
         let definition = &["CustomResourceDefinition"];
         add(self.definition && self.dvp, definition, "virtualmachinepools.virtualization.deckhouse.io");
         add(self.definition && self.kubevirt, definition, "virtualmachinepools.pool.kubevirt.io");
