@@ -39,5 +39,6 @@ mod writes;
 mod tests;
 
 pub(crate) use gate::ImageGate;
+pub(crate) use kinds::{Import, Snapshot, Source};
 pub(crate) use lead::{definitions, lead};
 pub use settings::ImageSettings;

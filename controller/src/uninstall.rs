@@ -1,6 +1,7 @@
 //! The removal of the controller's finalizers, before vmpool is uninstalled: nothing would remove them later, and pools and
 //! machines could not be deleted.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -14,12 +15,15 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use vmpool_api::diskimage::VmDiskImage;
 use vmpool_api::diskimage::finalizers::IMAGE_PROTECTION;
+use vmpool_api::diskimage::labels::IMAGE_UID;
+use vmpool_diskimage::objects::owner_reference;
 use vmpool_platforms::kubevirt::copies::{ClusterInstancetype, ClusterPreference, Instancetype, Preference};
 use vmpool_platforms::kubevirt::protection;
 use vmpool_platforms::{ApiObject, Dvp, Finalizers, KubeVirt, OtherController, Platform};
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::LeaseConfig;
 
+use crate::images::{Import, Snapshot, Source};
 use crate::options::PlatformName;
 use crate::release_pins::{self, Released};
 use crate::watch::{Broken, Scope, list};
@@ -236,8 +240,25 @@ async fn release_pins<P: Platform>(
     Err(UninstallError::Copies)
 }
 
-/// Removes the finalizer of all disk images. Their objects and their references stay as they are.
+/// Removes the finalizer of all disk images, and makes them the owners of their data: the garbage collector then deletes the
+/// data with an image that is deleted later. An image that is being deleted is gone without its finalizer, although machines may
+/// use it. So its data gets no owner, and stays.
 async fn of_images(client: &Client, env: &Env, namespace: Option<&str>) -> Result<usize, UninstallError> {
+    let mut owners = BTreeMap::new();
+    let images: Api<VmDiskImage> = api(client, namespace);
+    let listed = list(&images, Scope::default(), |image: VmDiskImage| {
+        if image.metadata.deletion_timestamp.is_none() {
+            owners.insert(image.metadata.uid.clone().unwrap_or_default(), owner_reference(&image));
+        }
+    });
+    match listed.await {
+        Ok(_) => {}
+        Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => return Ok(0),
+        Err(error) => return Err(error.into()),
+    }
+    of_all::<Import>(client, env, namespace, |object| owned(object, &owners)).await?;
+    of_all::<Snapshot>(client, env, namespace, |object| owned(object, &owners)).await?;
+    of_all::<Source>(client, env, namespace, |object| owned(object, &owners)).await?;
     of_all::<VmDiskImage>(client, env, namespace, without_protection).await
 }
 
@@ -269,6 +290,20 @@ async fn of_all<K: ApiObject>(
         env.sleep(PAUSE).await;
     }
     Err(UninstallError::Remain(left))
+}
+
+/// A JSON patch that makes the image the owner of an object with its data, and fails if the object has changed.
+fn owned<K: ApiObject>(object: &K, owners: &BTreeMap<String, Value>) -> Option<Value> {
+    let metadata = object.meta();
+    let image = owners.get(metadata.labels.as_ref()?.get(IMAGE_UID)?)?;
+    let has_name = image["name"].as_str() == metadata.name.as_deref();
+    if !has_name || metadata.owner_references.as_ref().is_some_and(|all| !all.is_empty()) {
+        return None;
+    }
+    Some(json!([
+        { "op": "test", "path": "/metadata/resourceVersion", "value": metadata.resource_version },
+        { "op": "add", "path": "/metadata/ownerReferences", "value": [image] },
+    ]))
 }
 
 /// A JSON patch that removes the finalizer, and fails if the finalizers have changed.

@@ -18,6 +18,22 @@ pub struct Account {
     pub name: String,
 }
 
+impl Account {
+    /// Whether a service account can have this name. The API server refuses a RoleBinding with another one as a whole, so that it
+    /// would not change anymore for the other accounts, either.
+    pub fn has_valid_name(&self) -> bool {
+        let is_label = |label: &str| {
+            let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+            label.bytes().all(inner) && !label.is_empty() && !label.starts_with('-') && !label.ends_with('-')
+        };
+        self.name.len() <= 253 && self.name.split('.').all(is_label)
+    }
+}
+
+/// The largest number of accounts in a RoleBinding. With names of the full length, 1,000 have 400 KB, and the API server stores
+/// objects of up to 1.5 MB.
+pub const MAX_ACCOUNTS: usize = 1000;
+
 /// A Role and its RoleBinding in the namespace of the image. The image owns both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClonePermission {
@@ -27,15 +43,20 @@ pub struct ClonePermission {
     pub source: String,
     /// The accounts that may clone it.
     pub accounts: BTreeSet<Account>,
+    /// The accounts that may clone it, too, but are left out: they cannot exist, or there are too many.
+    pub left_out: Vec<Account>,
 }
 
 /// The permission that an image needs. None if no account of another namespace uses it, or if its references were released.
 pub fn wanted(image: &Image, accounts: &BTreeSet<Account>) -> Option<ClonePermission> {
     let released = image.deleting && image.force_release;
-    (!accounts.is_empty() && !released).then(|| ClonePermission {
+    let (valid, mut left_out): (Vec<_>, Vec<_>) = accounts.iter().cloned().partition(Account::has_valid_name);
+    left_out.extend(valid.iter().skip(MAX_ACCOUNTS).cloned());
+    (!valid.is_empty() && !released).then(|| ClonePermission {
         name: name(&image.uid),
         source: image.key.name.clone(),
-        accounts: accounts.clone(),
+        accounts: valid.into_iter().take(MAX_ACCOUNTS).collect(),
+        left_out,
     })
 }
 
@@ -48,13 +69,43 @@ pub fn name(image_uid: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
     use crate::testing::image;
+
+    fn account(name: &str) -> Account {
+        Account { namespace: "team-a".to_owned(), name: name.to_owned() }
+    }
+
+    #[rstest]
+    #[case::upper_case("Builder")]
+    #[case::empty("")]
+    #[case::a_blank("a b")]
+    #[case::a_role("system:serviceaccount:kube-system:admin")]
+    #[case::an_empty_label("a..b")]
+    #[case::a_dash_at_the_end("a-")]
+    #[case::too_long(&"a".repeat(254))]
+    fn a_name_that_no_account_can_have_takes_the_permission_from_no_other_account(#[case] name: &str) {
+        let permission = wanted(&image(), &BTreeSet::from([account(name), account("a.b-1")])).unwrap();
+        assert_eq!(permission.accounts, BTreeSet::from([account("a.b-1")]));
+        assert_eq!(permission.left_out, [account(name)]);
+        assert_eq!(wanted(&image(), &BTreeSet::from([account(name)])), None);
+    }
+
+    #[test]
+    fn a_permission_has_a_limit_that_leaves_out_the_same_accounts_each_time() {
+        let all: BTreeSet<Account> = (0..MAX_ACCOUNTS + 2).map(|at| account(&format!("a-{at:05}"))).collect();
+        let permission = wanted(&image(), &all).unwrap();
+        assert_eq!(permission.accounts.len(), MAX_ACCOUNTS);
+        assert_eq!(permission.left_out, [account("a-01000"), account("a-01001")]);
+    }
 
     #[test]
     fn the_permission_names_the_source_and_the_accounts() {
         let account = Account { namespace: "team-a".to_owned(), name: "default".to_owned() };
         let permission = wanted(&image(), &BTreeSet::from([account.clone()])).unwrap();
+        assert_eq!(permission.left_out, []);
         assert_eq!(permission.source, "debian");
         assert_eq!(permission.accounts, BTreeSet::from([account]));
         assert_eq!(permission.name.len(), "vmdi-clone-".len() + 10);

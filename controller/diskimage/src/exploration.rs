@@ -1,7 +1,7 @@
 //! Exhaustive exploration of small worlds: an image that is referenced is never deleted (invariant I11).
 //!
 //! The planners of the crate run against a model of the API server, in every order of their steps, of the moves of users, of
-//! updates of the caches and of exits of the controllers. There are two leaders at a time, because a superseded leader can have
+//! updates of the caches, of the garbage collector after a deletion in the foreground, and of exits of the controllers. There are two leaders at a time, because a superseded leader can have
 //! requests in flight.
 //!
 //! The model leaves out: the import (the data of an image is there from its creation), grants, and the status of the image. The
@@ -69,6 +69,7 @@ fn a_referenced_image_is_never_deleted(#[case] images: usize, #[case] wrappers: 
 #[case::a_count_from_the_cache(Guards { lists: false, ..Guards::default() })]
 #[case::a_status_without_its_version(Guards { wrapper_version: false, ..Guards::default() })]
 #[case::a_binding_without_a_second_read(Guards { second_read: false, ..Guards::default() })]
+#[case::an_image_that_owns_its_data(Guards { data_is_not_owned: false, ..Guards::default() })]
 #[case::an_expiry_that_removes_the_data(Guards { expiry_counts_again: false, ..Guards::default() })]
 fn a_missing_guard_is_found(#[case] guards: Guards) {
     let worlds = [State::new(1, 1, true), State::new(1, 2, false)];

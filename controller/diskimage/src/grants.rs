@@ -105,8 +105,8 @@ pub struct Grant {
 pub struct Origin<'a> {
     /// Its name.
     pub namespace: &'a str,
-    /// Its labels. An unknown namespace has none.
-    pub labels: &'a BTreeMap<String, String>,
+    /// Its labels. None if they are not known: no selector then selects the namespace, also none that an absence satisfies.
+    pub labels: Option<&'a BTreeMap<String, String>>,
 }
 
 impl Grant {
@@ -121,7 +121,9 @@ impl Grantee {
         let kind = self.kinds.is_empty() || self.kinds.iter().any(|kind| kinds.contains(kind));
         let namespace = match &self.namespaces {
             Namespaces::Name(name) => name == origin.namespace,
-            Namespaces::Selected(requirements) => requirements.iter().all(|each| each.holds(origin.labels)),
+            Namespaces::Selected(requirements) => {
+                origin.labels.is_some_and(|labels| requirements.iter().all(|each| each.holds(labels)))
+            }
             Namespaces::None => false,
         };
         kind && namespace

@@ -15,7 +15,8 @@
 //!  queue        whose import starts                   references   which objects refer to an image
 //!  grants       what other namespaces may do          clone_permission   the permission to clone from them
 //!  source       the URL of an image                   model        what the planner knows
-//!  failure      reasons, and messages of CDI          settings     limits
+//!  failure      reasons, and messages of CDI          settings     limits of imports
+//!  limits       limits of texts
 //! ```
 //!
 //! # An image that is referenced is never deleted
@@ -43,6 +44,7 @@ pub mod clone_permission;
 mod conditions;
 pub mod failure;
 pub mod grants;
+pub mod limits;
 pub mod model;
 pub mod objects;
 pub mod plan;

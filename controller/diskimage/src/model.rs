@@ -148,7 +148,7 @@ pub struct Snapshot {
     pub deleting: bool,
     /// Whether it can be cloned.
     pub ready: bool,
-    /// Since when the controller observes that it is not ready, if it was ready before.
+    /// Since when the controller observes that it is not ready.
     pub unready_since: Option<Timestamp>,
     /// Its error, if it has one.
     pub error: Option<String>,
@@ -178,6 +178,17 @@ pub enum DataTarget {
     Claim,
 }
 
+/// A kind of object that the controller creates for the data of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DataKind {
+    /// The DataVolume.
+    DataVolume,
+    /// The snapshot.
+    Snapshot,
+    /// The DataSource.
+    DataSource,
+}
+
 /// The objects with the data of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backing {
@@ -193,6 +204,8 @@ pub struct Backing {
     pub snapshot: Found<Snapshot>,
     /// The DataSource.
     pub data_source: Found<DataSource>,
+    /// Those that have an owner reference to the image, with their UIDs. Only earlier versions of the controller set it.
+    pub owned: Vec<(DataKind, String)>,
 }
 
 impl Backing {
@@ -205,6 +218,7 @@ impl Backing {
             claim: Found::Missing,
             snapshot: Found::Missing,
             data_source: Found::Missing,
+            owned: Vec::new(),
         }
     }
 
@@ -352,6 +366,19 @@ impl Status {
     /// Whether machines can clone the image.
     pub fn is_ready(&self) -> bool {
         self.phase == Some(ImagePhase::Ready) && self.reason == Some(Reason::Synced)
+    }
+
+    /// Times in the future become `now`. They come from a leader whose clock ran ahead, and would delay what they begin.
+    pub fn bring_to_the_past(&mut self, now: Timestamp) {
+        let times = [
+            &mut self.last_failure,
+            &mut self.queued_at,
+            &mut self.sync_started_at,
+            &mut self.ready_at,
+            &mut self.unreferenced_since,
+        ];
+        let times = times.into_iter().flatten().chain(&mut self.heal_times);
+        times.filter(|time| **time > now).for_each(|time| *time = now);
     }
 
     /// Whether the data is there. During a deletion that waits for references, they keep working.

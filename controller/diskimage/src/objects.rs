@@ -1,6 +1,8 @@
 //! The objects that the controller creates for an image.
 //!
-//! They have the namespace and the name of the image, which is their controller.
+//! They have the namespace and the name of the image. Those with its data have no owner reference to it, so that no deletion of
+//! the image can reach the data before the controller has counted the references: in the foreground, the garbage collector
+//! deletes what an object owns although a finalizer holds the object itself. The label with the UID says whose they are.
 
 use std::collections::BTreeMap;
 
@@ -35,18 +37,25 @@ fn metadata(image: &VmDiskImage, name: &str, copied: &[String]) -> Value {
         .map(|(label, value)| (label.clone(), value.clone()))
         .collect();
     labels.insert(IMAGE_UID.to_owned(), uid.clone());
+    json!({ "name": name, "namespace": image.metadata.namespace, "labels": labels })
+}
+
+/// The metadata of an object that the garbage collector deletes with the image, because it contains no data.
+fn owned_metadata(image: &VmDiskImage, name: &str) -> Value {
+    let mut metadata = metadata(image, name, &[]);
+    metadata["ownerReferences"] = json!([owner_reference(image)]);
+    metadata
+}
+
+/// The owner reference to an image, as its controller.
+pub fn owner_reference(image: &VmDiskImage) -> Value {
     json!({
-        "name": name,
-        "namespace": image.metadata.namespace,
-        "labels": labels,
-        "ownerReferences": [{
-            "apiVersion": API_VERSION,
-            "kind": "VMDiskImage",
-            "name": image.metadata.name,
-            "uid": uid,
-            "controller": true,
-            "blockOwnerDeletion": true,
-        }],
+        "apiVersion": API_VERSION,
+        "kind": "VMDiskImage",
+        "name": image.metadata.name,
+        "uid": image.metadata.uid,
+        "controller": true,
+        "blockOwnerDeletion": true,
     })
 }
 
@@ -130,7 +139,7 @@ pub fn clone_role(image: &VmDiskImage, permission: &ClonePermission) -> Value {
     json!({
         "apiVersion": RBAC_API_VERSION,
         "kind": "Role",
-        "metadata": metadata(image, &permission.name, &[]),
+        "metadata": owned_metadata(image, &permission.name),
         "rules": [{
             "apiGroups": [IMPORTER_GROUP],
             "resources": ["datavolumes/source"],
@@ -152,7 +161,7 @@ pub fn clone_role_binding(image: &VmDiskImage, permission: &ClonePermission) -> 
     json!({
         "apiVersion": RBAC_API_VERSION,
         "kind": "RoleBinding",
-        "metadata": metadata(image, &permission.name, &[]),
+        "metadata": owned_metadata(image, &permission.name),
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": permission.name },
         "subjects": subjects,
     })

@@ -18,6 +18,7 @@ mod tests;
 mod types;
 
 pub use self::types::{Action, Event, Plan, Reads, World};
+use crate::model::DeletionBlocked;
 
 /// Plans a pass.
 pub fn plan(world: &World<'_>) -> Plan {
@@ -31,7 +32,20 @@ pub fn plan(world: &World<'_>) -> Plan {
         lifecycle::plan(&mut pass);
         expiry::plan(&mut pass);
     }
+    disown(&mut pass);
     pass.end()
+}
+
+/// Removes the owner references to the image that an earlier version of the controller set on the objects with the data. If the
+/// image was deleted in the foreground, the garbage collector would delete these objects although the image is in use.
+fn disown(pass: &mut pass::Pass<'_>) {
+    // The objects are deleted now.
+    if pass.status.deletion == Some(DeletionBlocked::CleanupPending) {
+        return;
+    }
+    for (kind, uid) in &pass.world.backing.owned {
+        pass.act(Action::Disown { kind: *kind, uid: uid.clone() });
+    }
 }
 
 /// The status after a write of an import failed, with the reason `ResourceCreationFailed` or `ResourceUpdateFailed`.

@@ -15,6 +15,8 @@ use crate::model::{Image, Key};
 enum Place {
     /// It waits, since this moment.
     Waiting(Timestamp),
+    /// It was given a turn and could not start, so that other images go first. It waits since this moment.
+    Passed(Timestamp),
     /// It was given a turn, and the observed status does not show the import yet.
     Given,
     /// Its status shows the import.
@@ -46,7 +48,7 @@ impl Queue {
             return;
         }
         let place = known.filter(|known| known.uid == image.uid).and_then(|known| known.place);
-        let place = place_of(image, place == Some(Place::Given));
+        let place = place_of(image, place);
         self.entries.insert(image.key.clone(), Entry { uid: image.uid.clone(), version, place });
     }
 
@@ -55,10 +57,14 @@ impl Queue {
         self.entries.remove(image);
     }
 
-    /// Takes a turn back, because the image did not start. The next observation notes whether it still waits.
-    pub fn take_back(&mut self, image: &Key) {
-        if let Some(entry) = self.entries.get_mut(image).filter(|entry| entry.place == Some(Place::Given)) {
-            entry.place = None;
+    /// Takes a turn back, because the image did not start: for example, objects of its former import are not gone yet. It gets
+    /// a turn again if it asks for one, but keeps no other image waiting meanwhile.
+    pub fn take_back(&mut self, image: &Image) {
+        let since = image.status.queued_at;
+        if let Some(entry) =
+            self.entries.get_mut(&image.key).filter(|entry| entry.place == Some(Place::Given))
+        {
+            entry.place = since.map(Place::Passed);
         }
     }
 
@@ -66,12 +72,13 @@ impl Queue {
     /// their names.
     pub fn turn(&mut self, image: &Key, limit: usize) -> bool {
         let Some(place) = self.place(image) else { return false };
-        let Place::Waiting(since) = place else { return true };
+        let (Place::Waiting(since) | Place::Passed(since)) = place else { return true };
         let free = limit.saturating_sub(self.transferring());
         let before = self.waiting().filter(|other| *other < (since, image)).count();
         let turn = before < free;
-        if turn && let Some(entry) = self.entries.get_mut(image) {
-            entry.place = Some(Place::Given);
+        if let Some(entry) = self.entries.get_mut(image) {
+            // An image whose turn was passed on waits again when no place is free, so that it is told when one is.
+            entry.place = Some(if turn { Place::Given } else { Place::Waiting(since) });
         }
         turn
     }
@@ -87,7 +94,7 @@ impl Queue {
     /// Number of images that are imported or were given their turn.
     pub fn transferring(&self) -> usize {
         let places = self.entries.values().filter_map(|entry| entry.place);
-        places.filter(|place| !matches!(place, Place::Waiting(_))).count()
+        places.filter(|place| matches!(place, Place::Given | Place::Transferring)).count()
     }
 
     /// Number of images that wait for their turn.
@@ -117,13 +124,13 @@ impl Queue {
     fn waiting(&self) -> impl Iterator<Item = (Timestamp, &Key)> {
         self.entries.iter().filter_map(|(key, entry)| match entry.place {
             Some(Place::Waiting(since)) => Some((since, key)),
-            Some(Place::Given | Place::Transferring) | None => None,
+            Some(Place::Passed(_) | Place::Given | Place::Transferring) | None => None,
         })
     }
 }
 
-/// The place of an image with this status. `given`: it was given a turn.
-fn place_of(image: &Image, given: bool) -> Option<Place> {
+/// The place of an image with this status, whose place was `former`.
+fn place_of(image: &Image, former: Option<Place>) -> Option<Place> {
     let status = &image.status;
     // The deletion of an image replaces the reason, and its import continues.
     let continues =
@@ -134,12 +141,13 @@ fn place_of(image: &Image, given: bool) -> Option<Place> {
     if image.deleting || status.phase != Some(ImagePhase::Queued) {
         return None;
     }
-    if given {
-        return Some(Place::Given);
+    if former == Some(Place::Given) {
+        return former;
     }
     // An image that cannot start keeps no other image waiting.
     let blocked = matches!(status.reason, Some(Reason::NameConflict | Reason::ResourceCreationFailed));
-    status.queued_at.filter(|_| !blocked).map(Place::Waiting)
+    let place = if matches!(former, Some(Place::Passed(_))) { Place::Passed } else { Place::Waiting };
+    status.queued_at.filter(|_| !blocked).map(place)
 }
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ mod tests {
         });
         let grant = grant(&serde_json::from_value(stored).unwrap());
         let labels = [("team".to_owned(), "a".to_owned())].into();
-        let origin = Origin { namespace: "team-a", labels: &labels };
+        let origin = Origin { namespace: "team-a", labels: Some(&labels) };
         may_refer(&[grant], &Key::new("images", "debian"), origin, ReferrerKind::Wrapper)
     }
 

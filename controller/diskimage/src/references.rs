@@ -129,7 +129,6 @@ impl Index {
         grants: &[Grant],
         labels: &BTreeMap<String, BTreeMap<String, String>>,
     ) -> Counted {
-        let none = BTreeMap::new();
         let mut counted = Counted::default();
         let named = self.by_image.get(&image.key).into_iter().flatten();
         let mut pools = BTreeSet::new();
@@ -138,7 +137,7 @@ impl Index {
                 continue;
             }
             let namespace = &referrer.key.namespace;
-            let origin = Origin { namespace, labels: labels.get(namespace).unwrap_or(&none) };
+            let origin = Origin { namespace, labels: labels.get(namespace) };
             if !may_refer(grants, &image.key, origin, referrer.kind) {
                 *counted.denied.entry(namespace.clone()).or_default() += 1;
                 continue;

@@ -149,10 +149,21 @@ fn number(text: &str) -> Option<u64> {
 }
 
 fn is_local_address(address: IpAddr) -> bool {
-    /// The metadata service of AWS.
-    const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+    /// Services of clouds for their own machines: Alibaba Cloud, Oracle Cloud, and the virtual address of Azure.
+    const METADATA: [Ipv4Addr; 3] =
+        [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192), Ipv4Addr::new(168, 63, 129, 16)];
+    /// Those of AWS and of Google Cloud.
+    const METADATA_V6: [Ipv6Addr; 2] = [
+        Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+        Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+    ];
     match address {
-        IpAddr::V4(address) => address.is_loopback() || address.is_link_local() || address.octets()[0] == 0,
+        IpAddr::V4(address) => {
+            address.is_loopback()
+                || address.is_link_local()
+                || address.octets()[0] == 0
+                || METADATA.contains(&address)
+        }
         IpAddr::V6(address) => {
             let embedded = address.to_ipv4().or_else(|| {
                 // NAT64 translates these into IPv4.
@@ -165,7 +176,7 @@ fn is_local_address(address: IpAddr) -> bool {
             address.is_loopback()
                 || address.is_unspecified()
                 || link_local
-                || address == METADATA
+                || METADATA_V6.contains(&address)
                 || embedded.is_some_and(|embedded| is_local_address(IpAddr::V4(embedded)))
         }
     }

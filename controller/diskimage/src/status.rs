@@ -11,6 +11,7 @@ use vmpool_api::kubevirt;
 
 use crate::conditions::Conditions;
 use crate::failure::Reason;
+use crate::limits;
 use crate::model::{
     Backing, Counts, DeletionBlocked, Image, Reference, ReferrerKind, Status, name_references,
 };
@@ -34,7 +35,7 @@ pub fn render(
     let conditions = conditions(image, stored, planned, references, now);
     VmDiskImageStatus {
         phase: planned.phase.map(|phase| phase.to_string()),
-        message: Some(planned.message.clone()).filter(|message| !message.is_empty()),
+        message: Some(limits::message(&planned.message)).filter(|message| !message.is_empty()),
         conditions: Some(conditions),
         failure_count: Some(number(planned.failures)),
         last_failure_time: text(planned.last_failure),
@@ -42,7 +43,7 @@ pub fn render(
         queued_at: text(planned.queued_at),
         sync_started_at: text(planned.sync_started_at),
         ready_at: text(planned.ready_at),
-        progress: planned.progress.clone(),
+        progress: planned.progress.as_deref().map(limits::progress),
         reference_count: Some(number(planned.counts.machines)),
         pool_reference_count: Some(number(planned.counts.pools)),
         clone_reference_count: Some(number(planned.counts.clones)),
@@ -110,7 +111,7 @@ fn conditions(
     let mut conditions = Vec::new();
     if let Some(reason) = planned.reason {
         let holds = reason == Reason::Synced;
-        conditions.push(condition("Ready", holds, reason.as_str(), planned.message.clone()));
+        conditions.push(condition("Ready", holds, reason.as_str(), limits::message(&planned.message)));
     }
     let in_use = !planned.counts.is_zero();
     let reason = if in_use { "Referenced" } else { "Unreferenced" };
@@ -120,7 +121,7 @@ fn conditions(
             DeletionBlocked::InUse => {
                 ("InUse", format!("the deletion waits for {}", name_references(references)))
             }
-            DeletionBlocked::CleanupPending => ("CleanupPending", planned.message.clone()),
+            DeletionBlocked::CleanupPending => ("CleanupPending", limits::message(&planned.message)),
         };
         conditions.push(condition("DeletionBlocked", true, reason, message));
     }

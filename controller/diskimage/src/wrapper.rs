@@ -26,8 +26,8 @@ use jiff::Timestamp;
 use vmpool_api::diskimage::values::{ImagePhase, Mode, WrapperPhase};
 
 pub use self::types::{
-    Action, ImageReason, MachineReason, Plan, SeenDisk, SeenImage, SeenMachine, Source, Status, World,
-    Wrapper,
+    Action, DiskName, ImageReason, MachineReason, Plan, SeenDisk, SeenImage, SeenMachine, Source, Status,
+    World, Wrapper,
 };
 use crate::model::{Found, Key};
 use crate::references::Mark;
@@ -41,13 +41,15 @@ const RECHECK: Duration = Duration::from_mins(1);
 /// Plans a pass.
 pub fn plan(world: &World<'_>) -> Plan {
     let status = world.wrapper.status.clone();
-    let mut plan = Plan { actions: Vec::new(), status, read_image: false, again: None };
+    let mut plan = Plan { actions: Vec::new(), status, read_image: false, read_disk: false, again: None };
     if world.wrapper.deleting {
         // The mark stays: a wrapper that is being deleted refers to the image until it is gone.
         return plan;
     }
     plan.status.phase = plan.status.phase.or(Some(WrapperPhase::Provisioning));
     plan.status.message = String::new();
+    // A leader whose clock ran ahead wrote it.
+    plan.status.last_kick = plan.status.last_kick.map(|last| last.min(world.now));
     let image = observe_image(world, &mut plan);
     if plan.read_image {
         return plan;
@@ -67,7 +69,10 @@ fn observe_image<'a>(world: &World<'a>, plan: &mut Plan) -> Option<&'a SeenImage
     }
     let marked = plan.status.mark.as_ref().map(|mark| mark.uid.as_str());
     let known = world.image.is_some_and(|image| marked == Some(image.uid.as_str()));
-    let bound = known && plan.status.bound;
+    // Such an image does not become usable anymore, and its deletion waits for this wrapper. Without a machine, the wrapper needs
+    // no data of it, and waits for a successor.
+    let is_lost = |image: &SeenImage| image.deleting && !image.usable && world.machine.is_missing();
+    let bound = known && plan.status.bound && !world.image.is_some_and(is_lost);
     // A cache that has no image binds nothing. Everything else needs what the API server has now.
     let settled = world.image.is_none() && marked.is_none();
     if !bound && !settled && !world.image_is_live {
@@ -89,8 +94,8 @@ fn observe_image<'a>(world: &World<'a>, plan: &mut Plan) -> Option<&'a SeenImage
             set_image(plan, ImageReason::ImageTerminating, text);
             return None;
         }
-        // Only a read after the mark was stored shows that the image stays.
-        plan.status.bound = known;
+        // Only a read after the mark was stored shows that the image stays. Without its finalizer, a deletion would not wait.
+        plan.status.bound = known && image.protected;
         plan.status.mark = Some(Mark { image: world.wrapper.image.clone(), uid: image.uid.clone() });
         if !known {
             plan.again = Some(Duration::from_secs(1));
@@ -225,8 +230,32 @@ fn create_machine(world: &World<'_>, plan: &mut Plan, image: &SeenImage) -> Resu
         );
         return stop(plan, text);
     }
-    plan.actions.push(Action::CreateMachine);
-    Ok(())
+    let disk = match world.disk_name {
+        DiskName::Free if world.disk_name_is_live => {
+            plan.actions.push(Action::CreateMachine);
+            return Ok(());
+        }
+        DiskName::Free => {
+            plan.read_disk = true;
+            return Ok(());
+        }
+        DiskName::Former => {
+            plan.status.message = "the disk of the former machine is not deleted yet".to_owned();
+            plan.again = Some(RECHECK);
+            return Ok(());
+        }
+        DiskName::Taken(kind) => format!("a {kind} with the name of the disk exists"),
+        DiskName::Wrapper(other) => {
+            format!("the machine of the wrapper {other} has a disk with the same name")
+        }
+    };
+    plan.again = Some(RECHECK);
+    let text = format!(
+        "{disk}, and the machine would use it; delete it, or create a wrapper with another name or diskName"
+    );
+    set_machine(plan, MachineReason::NameConflict, String::new());
+    plan.status.message = text;
+    Err(Stopped)
 }
 
 fn stop(plan: &mut Plan, message: String) -> Result<(), Stopped> {

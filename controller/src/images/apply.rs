@@ -1,8 +1,9 @@
 //! The actions of a plan.
 
 use serde_json::{Value, json};
-use vmpool_api::diskimage::{VmDiskImage, finalizers::IMAGE_PROTECTION};
+use vmpool_api::diskimage::{VmDiskImage, finalizers::IMAGE_PROTECTION, labels::IMAGE_UID};
 use vmpool_api::kubevirt;
+use vmpool_diskimage::model::{DataKind, Image};
 use vmpool_diskimage::objects;
 use vmpool_diskimage::plan::Action;
 use vmpool_diskimage::read::backing;
@@ -71,13 +72,31 @@ async fn carry_out(context: &Context, facts: &Facts, action: &Action) -> Result<
                 Err(error) => return Err(error),
             }
         }
+        Action::Disown { kind: DataKind::DataVolume, uid } => {
+            return disown::<kubevirt::DataVolume>(context, facts, uid, |store, volume, now| {
+                store.set_volume(volume, now, Origin::Written)
+            })
+            .await;
+        }
+        Action::Disown { kind: DataKind::Snapshot, uid } => {
+            return disown::<kubevirt::VolumeSnapshot>(context, facts, uid, |store, snapshot, now| {
+                store.set_snapshot(snapshot, now, Origin::Written)
+            })
+            .await;
+        }
+        Action::Disown { kind: DataKind::DataSource, uid } => {
+            return disown::<kubevirt::DataSource>(context, facts, uid, |store, source, _| {
+                store.set_source(source, Origin::Written)
+            })
+            .await;
+        }
         Action::CreateDataVolume => {
             let object = objects::data_volume(&facts.object, copied);
             return create::<kubevirt::DataVolume>(
                 context,
                 facts,
                 object,
-                |volume| backing::data_volume(volume).owner,
+                |volume| backing::data_volume(volume).is_of(&image.uid),
                 |store, volume, now| store.set_volume(volume, now, Origin::Written),
             )
             .await;
@@ -100,7 +119,7 @@ async fn carry_out(context: &Context, facts: &Facts, action: &Action) -> Result<
                 context,
                 facts,
                 object,
-                |snapshot| backing::snapshot(snapshot).0.owner,
+                |snapshot| backing::snapshot(snapshot).0.is_of(&image.uid),
                 |store, snapshot, now| store.set_snapshot(snapshot, now, Origin::Written),
             )
             .await;
@@ -129,7 +148,7 @@ async fn carry_out(context: &Context, facts: &Facts, action: &Action) -> Result<
                 context,
                 facts,
                 object,
-                |source| backing::data_source(source).owner,
+                |source| backing::data_source(source).is_of(&image.uid),
                 |store, source, _| store.set_source(source, Origin::Written),
             )
             .await;
@@ -153,7 +172,7 @@ async fn create<K: ApiObject>(
     context: &Context,
     facts: &Facts,
     object: Value,
-    owner: impl Fn(&K) -> Option<String>,
+    is_of_image: impl Fn(&K) -> bool,
     store: impl FnOnce(&mut Store, &K, jiff::Timestamp) -> super::store::Changed,
 ) -> Result<Applied, WriteError> {
     let stored = match context.create::<K>(&facts.image.key, object).await {
@@ -165,7 +184,37 @@ async fn create<K: ApiObject>(
         },
         Err(error) => return Err(error),
     };
-    let is_ours = owner(&stored).as_deref() == Some(facts.image.uid.as_str());
+    let is_ours = is_of_image(&stored);
     context.update(|known, now| store(known, &stored, now));
     Ok(if is_ours { Applied::Done } else { Applied::Outdated })
+}
+
+/// Removes the owner reference to the image. The label says from then on that the object belongs to it.
+async fn disown<K: ApiObject>(
+    context: &Context,
+    facts: &Facts,
+    uid: &str,
+    store: impl FnOnce(&mut Store, &K, jiff::Timestamp) -> super::store::Changed,
+) -> Result<Applied, WriteError> {
+    let Image { key, uid: image, .. } = &facts.image;
+    let metadata = match context.get_value::<K>(key).await {
+        Ok(found) => found.map(|mut found| found["metadata"].take()),
+        Err(failed) => return Ok(Applied::Unknown(WriteError::Unconfirmed(failed.to_string()))),
+    };
+    let Some(metadata) = metadata.filter(|metadata| metadata["uid"] == uid) else {
+        return Ok(Applied::Outdated);
+    };
+    let mut owners = metadata["ownerReferences"].as_array().cloned().unwrap_or_default();
+    owners.retain(|owner| owner["uid"] != image.as_str());
+    let patch = json!({ "metadata": {
+        "resourceVersion": metadata["resourceVersion"],
+        "ownerReferences": owners,
+        "labels": { IMAGE_UID: image },
+    } });
+    match context.merge::<K>(&key.namespace, &key.name, uid, patch).await {
+        Ok(stored) => context.update(|known, now| store(known, &stored, now)),
+        Err(error) if error.is_gone() => return Ok(Applied::Outdated),
+        Err(error) => return Err(error),
+    }
+    Ok(Applied::Done)
 }

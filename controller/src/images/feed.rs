@@ -148,7 +148,20 @@ pub(super) fn begin(context: &Arc<Context>) -> Vec<Task> {
     watches.namespaced::<PersistentVolumeClaim>(
         "watch of claims",
         Scope::default(),
-        table!(claims, |store, claim, _| store.set_claim(&claim)),
+        Feed {
+            unset: |store, claim: &PersistentVolumeClaim| {
+                let key = key(claim.meta());
+                let gone = store.claims.deleted(&key, version(claim.meta()));
+                store.touch_disk(&key);
+                gone.map(|_| key).into_iter().collect()
+            },
+            missing: |store, key| {
+                let gone = store.claims.missing(key);
+                store.touch_disk(key);
+                gone.map(|_| key.clone()).into_iter().collect()
+            },
+            ..table!(claims, |store, claim, _| store.set_claim(&claim))
+        },
     );
     watches.namespaced::<Wrapper>(
         "watch of wrappers",
@@ -192,13 +205,16 @@ pub(super) fn begin(context: &Arc<Context>) -> Vec<Task> {
                 unset: |store, volume| {
                     let (key, version) = (key(volume.meta()), version(volume.meta()));
                     let mut changed = store.unset_referrer(ReferrerKind::DataVolume, &key, Some(version));
-                    changed.extend(store.volumes.deleted(&key, version).map(|_| key));
+                    let gone = store.volumes.deleted(&key, version);
+                    store.touch_disk(&key);
+                    changed.extend(gone.map(|_| key));
                     changed
                 },
                 expected: |store| store.volumes.expected(),
                 missing: |store, key| {
                     let mut changed = store.unset_referrer(ReferrerKind::DataVolume, key, None);
                     changed.extend(store.volumes.missing(key).map(|_| key.clone()));
+                    store.touch_disk(key);
                     changed
                 },
             },

@@ -8,7 +8,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;
 use serde_json::Value;
+use vmpool_api::kubevirt;
 use vmpool_platforms::slim_metadata;
+
+/// The kinds of the objects with the data of an image: what imports it, its snapshot, and what machines name.
+pub(crate) type Import = kubevirt::DataVolume;
+pub(crate) type Snapshot = kubevirt::VolumeSnapshot;
+pub(crate) type Source = kubevirt::DataSource;
 
 /// An object of kind `K`, with its spec and its status as they are stored. A field of a newer version cannot fail the list.
 #[derive(Deserialize)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim};
-use kube::Api;
 use kube::core::PartialObjectMeta;
+use kube::{Api, Resource as _};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImageGrant};
@@ -62,13 +62,23 @@ impl Context {
         let source = self.get::<kubevirt::DataSource>(&image.key).await?;
         let volume = volume.as_ref().map(backing::data_volume);
         let data_volume = Owned::found(volume.as_ref(), &image.uid);
-        let snapshot = snapshot.as_ref().map(|stored| {
-            let mut owned = backing::snapshot(stored).0;
-            let known = cached.snapshot.ours().filter(|known| known.uid == owned.object.uid);
-            owned.object.unready_since = known.and_then(|known| known.unready_since);
-            owned.object.content_lost = known.is_some_and(|known| known.content_lost);
-            owned
-        });
+        let snapshot = match snapshot.as_ref().map(backing::snapshot) {
+            None => None,
+            Some((mut owned, content)) => {
+                let known = cached.snapshot.ours().filter(|known| known.uid == owned.object.uid);
+                owned.object.unready_since = known.and_then(|known| known.unready_since);
+                // The watches of snapshots and contents have no common order, so a content that is missing in the cache can
+                // be one that the cache does not show yet.
+                let is_missing = known.is_some_and(|known| known.content_lost);
+                if let Some(name) = content.filter(|_| is_missing) {
+                    let path = kubevirt::VolumeSnapshotContent::url_path(&(), None);
+                    let read = rejection::get::<Value>(&self.client, path, &name);
+                    let content = self.env.timeout(self.deadline, read).await?.map_err(ReadFailed::Get)?;
+                    owned.object.content_lost = content.is_none();
+                }
+                Some(owned)
+            }
+        };
         Ok(Backing {
             claim: Owned::found_claim(claim.as_ref().map(backing::claim).as_ref(), &image.uid, &data_volume),
             data_volume,
@@ -76,6 +86,7 @@ impl Context {
             data_source: Owned::found(source.as_ref().map(backing::data_source).as_ref(), &image.uid),
             importer_served: cached.importer_served,
             snapshots_served: cached.snapshots_served,
+            owned: cached.owned.clone(),
         })
     }
 

@@ -28,18 +28,24 @@ pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
     let before = context.imports.lock().transferring();
     let again = pass(context, key).await;
     // A place in the queue became free: the images that waited for it get a pass.
-    let next = {
-        let imports = context.imports.lock();
-        if imports.transferring() < before {
-            imports.next(context.settings.limits.max_concurrent_syncs)
-        } else {
-            Vec::new()
-        }
-    };
-    for other in next {
-        context.queue.wake(&other);
+    if context.imports.lock().transferring() < before {
+        wake_next(context);
     }
     again
+}
+
+/// The images that may start now get a pass.
+fn wake_next(context: &Context) {
+    let next = context.imports.lock().next(context.settings.limits.max_concurrent_syncs);
+    for image in next {
+        context.queue.wake(&image);
+    }
+}
+
+/// The image did not start. Its turn goes to the next one.
+fn pass_on(context: &Context, image: &Image) {
+    context.imports.lock().take_back(image);
+    wake_next(context);
 }
 
 async fn pass(context: &Context, key: &Key) -> Requeue {
@@ -130,7 +136,7 @@ fn world<'a>(context: &'a Context, facts: &'a Facts, turn: bool, is_live: bool) 
 async fn carry_out(context: &Context, facts: &Facts, mut plan: Plan, is_live: bool, turn: bool) -> Requeue {
     let image = &facts.image;
     if turn && !plan.status.transfers() {
-        context.imports.lock().take_back(&image.key);
+        pass_on(context, image);
     }
     let mut refused = None;
     for action in &plan.actions {
@@ -162,7 +168,7 @@ async fn carry_out(context: &Context, facts: &Facts, mut plan: Plan, is_live: bo
     if let Some((action, error)) = refused {
         again = Some(again.unwrap_or(AFTER_REFUSAL).min(AFTER_REFUSAL));
         let failed = failed(context, facts, is_live, &action, &error);
-        context.imports.lock().take_back(&image.key);
+        pass_on(context, image);
         // Other writes are repeated later, and the status of the plan does not describe the objects.
         if failed.status == image.status {
             return Requeue::After(AFTER_REFUSAL);
@@ -181,8 +187,13 @@ async fn carry_out(context: &Context, facts: &Facts, mut plan: Plan, is_live: bo
         }
         Err(error) if error.is_gone() => {}
         Err(error) => {
-            tracing::debug!(image = %image.key, %error, "the status was not written");
-            again = Some(AGAIN);
+            let text = error.to_string();
+            // A conflict is common, and the next pass repeats the write with what it reads.
+            let is_refused = matches!(Applied::from(error), Applied::Failed(_));
+            if is_refused {
+                tracing::warn!(image = %image.key, error = text, "the status was refused");
+            }
+            again = Some(if is_refused { AFTER_REFUSAL } else { AGAIN });
         }
     }
     let resync = context.settings.resync;

@@ -41,6 +41,17 @@ pub(super) async fn settle(context: &Context, facts: &Facts) -> Result<(), Write
         }
         return Ok(());
     };
+    if !permission.left_out.is_empty() {
+        let left_out = permission.left_out.len();
+        let first = permission.left_out.first();
+        tracing::warn!(image = %image.key, left_out, ?first, "service accounts cannot clone the image: their names are invalid, or they are too many");
+    }
+    // The garbage collector deletes what an image owns that is deleted in the foreground. It would do so again and again.
+    let in_foreground = |name: &String| name == "foregroundDeletion";
+    let is_collected = facts.object.metadata.finalizers.iter().flatten().any(in_foreground);
+    if image.deleting && is_collected {
+        return Ok(());
+    }
     let wanted_role = objects::clone_role(&facts.object, &permission);
     let wanted_binding = objects::clone_role_binding(&facts.object, &permission);
     apply::<Role>(context, &key, role.as_deref(), wanted_role, "rules").await?;

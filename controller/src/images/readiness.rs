@@ -21,16 +21,20 @@ impl Images for Context {
 }
 
 fn blocker(context: &Context, namespace: &str, key: &Key) -> Option<Unresolved> {
-    let image = context.image(key)?;
-    let status = &image.status;
     let unresolved = |reason, message| Some(Unresolved { reason, message: shorten(message) });
-    if !context.store.lock().may_use(key, namespace, ReferrerKind::Pool) {
+    let (may_be_image, may_use) = {
+        let store = context.store.lock();
+        (store.may_be_image(key), store.may_use(key, namespace, ReferrerKind::Pool))
+    };
+    if may_be_image && !may_use {
         let message = format!(
             "no VMDiskImageGrant in the namespace {} permits pools of this namespace to use the image {}",
             key.namespace, key.name
         );
         return unresolved(REF_NOT_PERMITTED, message);
     }
+    let image = context.image(key)?;
+    let status = &image.status;
     if image.deleting {
         return unresolved(IMAGE_TERMINATING, format!("the image {key} is being deleted"));
     }

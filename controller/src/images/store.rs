@@ -9,9 +9,10 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use vmpool_api::diskimage::VmDiskImage;
 use vmpool_api::kubevirt;
 use vmpool_diskimage::grants::{Grant, Origin, may_refer};
-use vmpool_diskimage::model::{Backing, Claim, DataSource, Key, ReferrerKind, Snapshot};
+use vmpool_diskimage::model::{Backing, Claim, DataKind, DataSource, Key, ReferrerKind, Snapshot};
 use vmpool_diskimage::read::{self, backing, backing::Owned, referrer, wrapper::seen_image};
 use vmpool_diskimage::references::{Counted, Index};
+use vmpool_diskimage::wrapper::{DiskName, Wrapper};
 use vmpool_diskimage::{model, model::Image};
 use vmpool_platforms::controller_reference;
 
@@ -81,6 +82,11 @@ impl Store {
                 content.is_some_and(|(name, contents)| contents.get(&Key::new("", name)).is_none());
             snapshot
         });
+        let owned = [
+            Owned::owned(self.volumes.get(key), uid, DataKind::DataVolume),
+            Owned::owned(snapshot.as_ref(), uid, DataKind::Snapshot),
+            Owned::owned(self.sources.get(key), uid, DataKind::DataSource),
+        ];
         Backing {
             importer_served: self.served.importer,
             snapshots_served: self.served.snapshots,
@@ -88,6 +94,7 @@ impl Store {
             data_volume,
             snapshot: Owned::found(snapshot.as_ref(), uid),
             data_source: Owned::found(self.sources.get(key), uid),
+            owned: owned.into_iter().flatten().collect(),
         }
     }
 
@@ -103,6 +110,29 @@ impl Store {
         self.with_grants(image, namespace, |grants, origin| may_refer(grants, image, origin, kind))
     }
 
+    /// Whether a reference to this name can be one to an image. In a namespace with images, it is, unless a DataSource of another
+    /// owner has the name. So the answer to a pool of another namespace does not depend on whether the image exists.
+    pub(super) fn may_be_image(&self, key: &Key) -> bool {
+        let other_source = self.sources.get(key).is_some_and(|source| source.label.is_none());
+        self.images.get(key).is_some()
+            || (!other_source && self.images.of_namespace(&key.namespace).next().is_some())
+    }
+
+    /// Who has the name of the disk of a wrapper, as the caches show it.
+    pub(super) fn disk_name(&self, wrapper: &Wrapper, disk: &Key) -> DiskName {
+        let owner = (&wrapper.key, wrapper.uid.as_str());
+        let found = backing::disk_name(owner, self.volumes.get(disk), self.claims.get(disk));
+        if found != DiskName::Free {
+            return found;
+        }
+        // Neither its DataVolume nor that of the machine of another wrapper needs to exist yet.
+        if self.images.get(disk).is_some() {
+            return DiskName::Taken("VMDiskImage");
+        }
+        let first = self.wrapped.as_ref().and_then(|wrapped| wrapped.first_with_disk(disk));
+        first.filter(|first| *first != wrapper.key).map_or(found, |first| DiskName::Wrapper(first.name))
+    }
+
     /// Calls `decide` with the grants for an image and a namespace.
     pub(super) fn with_grants<T>(
         &self,
@@ -110,8 +140,7 @@ impl Store {
         namespace: &str,
         decide: impl FnOnce(&[Grant], Origin<'_>) -> T,
     ) -> T {
-        let none = BTreeMap::new();
-        let origin = Origin { namespace, labels: self.labels.get(namespace).unwrap_or(&none) };
+        let origin = Origin { namespace, labels: self.labels.get(namespace) };
         let grants: Vec<Grant> =
             self.grants.of_namespace(&image.namespace).map(|(_, grant)| grant.clone()).collect();
         decide(&grants, origin)
@@ -143,8 +172,16 @@ impl Store {
         let is_gone = self.images.remove(key, version).is_some();
         if is_gone {
             self.touch_wrappers(key);
+            self.touch_disk(key);
         }
         changed(is_gone, key.clone())
+    }
+
+    /// A change concerns the wrappers without a machine whose disk has this name.
+    pub(super) fn touch_disk(&mut self, disk: &Key) {
+        if let Some(wrapped) = &mut self.wrapped {
+            wrapped.touch_disk(disk);
+        }
     }
 
     /// A change concerns the wrappers of an image.
@@ -168,6 +205,7 @@ impl Store {
             wrapped.set_disk(key.clone(), version, disk);
         }
         let set = self.volumes.put(origin, key.clone(), version, entry);
+        self.touch_disk(&key);
         let mut affected = changed(set.is_ok(), key);
         let spec = serde_json::to_value(&object.spec).unwrap_or_default();
         let phase = object.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -181,10 +219,12 @@ impl Store {
             wrapped.touch_claim(&key);
         }
         let set = self.claims.set(key.clone(), version(&object.metadata), backing::claim(object));
+        self.touch_disk(&key);
         changed(set.is_ok(), key)
     }
 
-    /// A snapshot that was ready and is not ready anymore gets the time since when.
+    /// A snapshot that is not ready gets the time since when. For a new leader, that is the time when it first sees the snapshot:
+    /// whether it was ready before is known from the status of the image only.
     pub(super) fn set_snapshot(
         &mut self,
         object: &kubevirt::VolumeSnapshot,
@@ -194,10 +234,9 @@ impl Store {
         let (key, version) = (key(&object.metadata), version(&object.metadata));
         let (mut snapshot, content) = backing::snapshot(object);
         let before = self.snapshots.get(&key).map(|entry| &entry.snapshot.object);
-        if let Some(before) = before.filter(|before| before.uid == snapshot.object.uid)
-            && !snapshot.object.ready
-        {
-            snapshot.object.unready_since = before.unready_since.or(before.ready.then_some(now));
+        if !snapshot.object.ready {
+            let before = before.filter(|before| before.uid == snapshot.object.uid);
+            snapshot.object.unready_since = before.and_then(|before| before.unready_since).or(Some(now));
         }
         let entry = SnapshotEntry { snapshot, content };
         let set = self.snapshots.put(origin, key.clone(), version, entry);

@@ -53,6 +53,10 @@ impl<T> Table<T> {
         self.entries.get(key).map(|(_, object)| object)
     }
 
+    pub(super) fn get_entry(&self, key: &Key) -> Option<(&Key, &T)> {
+        self.entries.get_key_value(key).map(|(key, (_, object))| (key, object))
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Key, &T)> {
         self.entries.iter().map(|(key, (_, object))| (key, object))
     }

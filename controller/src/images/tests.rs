@@ -1,7 +1,11 @@
 //! Images and pools with one leader, on a model of the API server.
 
+mod imports;
+mod wrappers;
+
 use std::time::Duration;
 
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::ImageSettings;
@@ -218,6 +222,84 @@ async fn references_are_counted_without_requests_and_listed_once_before_a_deleti
     let lists: Vec<&str> =
         log.iter().filter(|call| call.verb == Verb::List).map(|call| &*call.resource).collect();
     assert_eq!(lists, LISTED);
+}
+
+/// The objects with the data of an image.
+const DATA: [&str; 4] = [VOLUMES, "persistentvolumeclaims", SNAPSHOTS, "datasources.cdi.kubevirt.io"];
+
+#[rstest]
+#[case::in_the_background("Background")]
+#[case::in_the_foreground("Foreground")]
+#[case::that_orphans("Orphan")]
+#[tokio::test]
+async fn a_deletion_with_any_propagation_policy_keeps_the_data_while_it_is_used(#[case] policy: &str) {
+    let mut world = with_images();
+    world.create_image("debian");
+    world.server.create(MACHINES, machine("web", "debian"));
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    world.finish_import("debian").await;
+    let data = || DATA.map(|resource| world.server.get(resource, "debian"));
+    let before = data();
+    assert!(before.iter().all(Option::is_some));
+    world.server.delete_with(IMAGES, "debian", json!({ "propagationPolicy": policy }));
+    for _ in 0..5 {
+        world.server.collect_garbage();
+        world.advance(Duration::from_mins(2)).await;
+    }
+    assert_eq!(data(), before);
+    let image = world.server.get(IMAGES, "debian").unwrap();
+    assert!(image["status"]["message"].to_string().contains("VirtualMachine team-a/web"), "{image}");
+    world.server.take_log();
+    world.advance(Duration::from_mins(4)).await;
+    assert_eq!(world.server.take_log().len(), 0, "a deletion that waits causes requests");
+    // When the last reference is gone, all of it is deleted.
+    world.server.delete(MACHINES, "web");
+    for _ in 0..5 {
+        world.advance(10 * SECOND).await;
+        world.server.collect_garbage();
+    }
+    assert_eq!((data(), world.server.get(IMAGES, "debian")), ([const { None }; 4], None));
+}
+
+#[rstest]
+#[case::a_ready_image(None)]
+#[case::an_image_that_is_deleted(Some("Background"))]
+#[case::an_image_whose_objects_were_orphaned(Some("Orphan"))]
+#[tokio::test]
+async fn owner_references_of_an_earlier_version_are_removed_once(#[case] policy: Option<&str>) {
+    let mut world = with_images();
+    world.create_image("debian");
+    world.server.create(MACHINES, machine("web", "debian"));
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    world.finish_import("debian").await;
+    if let Some(policy) = policy {
+        world.server.delete_with(IMAGES, "debian", json!({ "propagationPolicy": policy }));
+    }
+    world.advance(10 * SECOND).await;
+    world.server.take_log();
+    let image = world.server.get(IMAGES, "debian").unwrap();
+    let owner = json!({ "apiVersion": "vmpool.dev/v1alpha1", "kind": "VMDiskImage", "name": "debian",
+        "uid": image["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true });
+    for resource in [DATA[0], DATA[2], DATA[3]] {
+        let owners = json!([owner]);
+        world.server.edit(resource, "debian", |object| object["metadata"]["ownerReferences"] = owners);
+    }
+    if policy == Some("Orphan") {
+        world.server.collect_garbage();
+    }
+    world.advance(10 * SECOND).await;
+    let log = world.server.take_log();
+    let patches = log.iter().filter(|call| matches!(call.verb, Verb::Patch(_))).count();
+    assert_eq!(patches, if policy == Some("Orphan") { 0 } else { 3 }, "{log:?}");
+    for resource in [DATA[0], DATA[2], DATA[3]] {
+        let object = world.server.get(resource, "debian").unwrap();
+        assert_eq!(object["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len), 0, "{object}");
+    }
+    world.advance(Duration::from_mins(4)).await;
+    assert_eq!(world.server.take_log().len(), 0, "a settled world causes requests");
+    assert_eq!(world.server.get(IMAGES, "debian").unwrap()["status"]["phase"], "Ready");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use vmpool_api::diskimage::VirtualMachine as Wrapper;
 use vmpool_diskimage::model::{Found, Key};
 use vmpool_diskimage::read::wrapper::{StoredDisk, StoredMachine};
-use vmpool_diskimage::wrapper::{SeenDisk, SeenMachine};
+use vmpool_diskimage::wrapper::{SeenDisk, SeenMachine, objects};
 
 use super::table::{Origin, Table};
 
@@ -45,6 +45,33 @@ impl Wrapped {
         self.touch(concerned);
     }
 
+    /// The wrappers whose machines have a disk of this name. Its name is that of the wrapper, a dash, and that of the disk.
+    fn with_disk<'s>(&'s self, disk: &'s Key) -> impl Iterator<Item = (&'s Key, &'s Arc<Wrapper>)> {
+        let names = disk.name.match_indices('-').map(move |(at, _)| &disk.name[..at]);
+        names.filter_map(move |name| {
+            let (key, wrapper) = self.wrappers.get_entry(&Key::new(&disk.namespace, name))?;
+            (objects::data_volume_name(wrapper) == disk.name).then_some((key, wrapper))
+        })
+    }
+
+    /// The wrapper whose machine gets the disk of this name: one whose machine exists, else the oldest.
+    pub(super) fn first_with_disk(&self, disk: &Key) -> Option<Key> {
+        let rank = |(key, wrapper): &(&Key, &Arc<Wrapper>)| {
+            let uid = wrapper.metadata.uid.clone().unwrap_or_default();
+            let machine = StoredMachine::found(self.machines.get(key), &uid, "");
+            let created = wrapper.metadata.creation_timestamp.as_ref().map(|time| time.0);
+            (machine.ours().is_none(), created, uid)
+        };
+        self.with_disk(disk).min_by_key(rank).map(|(key, _)| key.clone())
+    }
+
+    /// A change concerns the wrappers without a machine whose disk has this name.
+    pub(super) fn touch_disk(&mut self, disk: &Key) {
+        let waiting = self.with_disk(disk).filter(|(key, _)| self.machines.get(key).is_none());
+        let waiting: Vec<Key> = waiting.map(|(key, _)| key.clone()).collect();
+        self.touch(waiting);
+    }
+
     /// Stores a wrapper.
     pub(super) fn set(&mut self, origin: Origin, key: Key, version: u64, object: Arc<Wrapper>) {
         if self.wrappers.put(origin, key.clone(), version, object).is_ok() {
@@ -54,7 +81,8 @@ impl Wrapped {
 
     /// A wrapper is gone: deleted at this version, or missing in a list.
     pub(super) fn unset(&mut self, key: &Key, version: Option<u64>) {
-        if self.wrappers.remove(key, version).is_some() {
+        if let Some(wrapper) = self.wrappers.remove(key, version) {
+            self.touch_disk(&Key::new(&key.namespace, objects::data_volume_name(&wrapper)));
             self.known_disks.remove(key);
             self.touched.insert(key.clone());
         }

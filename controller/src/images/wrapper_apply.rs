@@ -4,8 +4,8 @@ use kube::api::Patch;
 use serde_json::{Value, json};
 use vmpool_api::diskimage::VmDiskImage;
 use vmpool_api::kubevirt::{self, DataVolume};
-use vmpool_diskimage::model::Found;
-use vmpool_diskimage::read::wrapper::{StoredMachine, machine};
+use vmpool_diskimage::model::{Found, Key};
+use vmpool_diskimage::read::wrapper::{StoredMachine, disk, machine};
 use vmpool_diskimage::wrapper::{Action, objects};
 use vmpool_engine::ObjectId;
 use vmpool_platforms::merge::Schema;
@@ -40,15 +40,45 @@ async fn carry_out(context: &Context, facts: &WrapperFacts, action: &Action) -> 
         Action::CreateImage => create_image(context, facts).await,
         Action::CreateMachine => create_machine(context, facts).await,
         Action::UpdateMachine { uid } => update_machine(context, facts, uid).await,
-        Action::Kick { uid } => {
-            let path = collection::<DataVolume>(&facts.wrapper.key.namespace);
-            let disk = ObjectId::new(&objects::data_volume_name(&facts.object), uid);
-            match context.writer.delete(WriteKind::DeleteWrappedDisk, path, &disk, None).await {
-                Ok(_) => Ok(Applied::Done),
-                Err(error) if error.is_gone() => Ok(Applied::Outdated),
-                Err(error) => Err(error),
-            }
-        }
+        Action::Kick { uid } => kick(context, facts, uid).await,
+    }
+}
+
+/// Deletes the disk at the version that was read after the machine. What the caches show can be older than the start of the
+/// machine, or than the end of the clone, and the disk would then have data of the guest.
+async fn kick(context: &Context, facts: &WrapperFacts, uid: &str) -> Result<Applied, WriteError> {
+    let key = &facts.wrapper.key;
+    let live: Machine = match context.get::<Machine>(key).await {
+        Ok(Some(live)) => live,
+        Ok(None) => return Ok(Applied::Outdated),
+        Err(failed) => return Ok(unread(&failed)),
+    };
+    let found = machine(&live.metadata, &live.spec, &live.status);
+    let found = StoredMachine::found(Some(&found), &facts.wrapper.uid, "");
+    context.update(|store, _| store.set_machine(&live, Origin::Written));
+    let same = facts.machine.ours().map(|machine| &machine.uid);
+    if found.ours().is_none_or(|machine| machine.started || Some(&machine.uid) != same) {
+        return Ok(Applied::Outdated);
+    }
+    let name = objects::data_volume_name(&facts.object);
+    let volume = match context.get::<DataVolume>(&Key::new(&key.namespace, &name)).await {
+        Ok(Some(volume)) => volume,
+        Ok(None) => return Ok(Applied::Outdated),
+        Err(failed) => return Ok(unread(&failed)),
+    };
+    let is_stuck = disk(&volume, context.now()).is_some_and(|stored| {
+        stored.of(&found).is_some_and(|disk| {
+            disk.uid == uid && !disk.deleting && (disk.failed || disk.stuck_since.is_some())
+        })
+    });
+    let read = volume.metadata.resource_version.as_ref().and_then(|version| version.parse().ok());
+    let Some(version) = read.filter(|_| is_stuck) else { return Ok(Applied::Outdated) };
+    let path = collection::<DataVolume>(&key.namespace);
+    let id = ObjectId::new(&name, uid);
+    match context.writer.delete(WriteKind::DeleteWrappedDisk, path, &id, Some(version)).await {
+        Ok(_) => Ok(Applied::Done),
+        Err(error) if error.is_gone() => Ok(Applied::Outdated),
+        Err(error) => Err(error),
     }
 }
 

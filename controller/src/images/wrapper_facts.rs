@@ -2,14 +2,20 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use vmpool_api::diskimage::{API_VERSION, VirtualMachine, WRAPPER_KIND};
+use vmpool_api::kubevirt::DataVolume;
 use vmpool_diskimage::grants::{Refused, may_create, may_refer};
 use vmpool_diskimage::model::{Found, Key, ReferrerKind};
+use vmpool_diskimage::read::backing;
 use vmpool_diskimage::read::wrapper as read;
-use vmpool_diskimage::wrapper::{self, Plan, SeenDisk, SeenImage, SeenMachine, World, Wrapper, objects};
+use vmpool_diskimage::wrapper::{
+    self, DiskName, Plan, SeenDisk, SeenImage, SeenMachine, World, Wrapper, objects,
+};
 use vmpool_engine::ObjectId;
 
 use super::context::Context;
+use super::live::ReadFailed;
 use crate::events::Subject;
 
 /// What one pass of a wrapper knows.
@@ -21,6 +27,8 @@ pub(super) struct WrapperFacts {
     pub(super) may_create: Result<(), Refused>,
     pub(super) machine: Found<SeenMachine>,
     pub(super) disk: Option<SeenDisk>,
+    pub(super) disk_name: DiskName,
+    pub(super) disk_name_is_live: bool,
     /// Whether another disk took the place of the one that a former pass saw, after the machine had started.
     pub(super) disk_recreated: bool,
 }
@@ -42,6 +50,7 @@ impl Context {
         let wanted = objects::digest(&objects::template(&object).to_string());
         let disk_key = Key::new(&key.namespace, objects::data_volume_name(&object));
         let claim = store.claims.get(&disk_key).map(|claim| claim.object.uid.clone());
+        let taken = store.disk_name(&wrapper, &disk_key);
         let wrapped = store.wrapped.as_mut()?;
         let machine = wrapped.machine(key, &wrapper.uid, &wanted);
         let disk = wrapped.disk(&disk_key, &machine);
@@ -50,7 +59,31 @@ impl Context {
         // The disk of another machine is another disk.
         let same_machine = machine.ours().map(|machine| &machine.uid) == wrapper.status.machine.as_ref();
         let disk_recreated = changed && same_machine && wrapper.status.started;
-        Some(WrapperFacts { object, wrapper, image, may_refer, may_create, machine, disk, disk_recreated })
+        Some(WrapperFacts {
+            object,
+            wrapper,
+            image,
+            may_refer,
+            may_create,
+            machine,
+            disk,
+            disk_name: taken,
+            disk_name_is_live: false,
+            disk_recreated,
+        })
+    }
+
+    /// Who has the name of the disk of a wrapper's machine.
+    pub(super) async fn read_disk_name(&self, facts: &WrapperFacts) -> Result<DiskName, ReadFailed> {
+        let wrapper = &facts.wrapper;
+        let disk = Key::new(&wrapper.key.namespace, objects::data_volume_name(&facts.object));
+        let volume = self.get::<DataVolume>(&disk).await?;
+        let claim = self.get::<PersistentVolumeClaim>(&disk).await?;
+        Ok(backing::disk_name(
+            (&wrapper.key, &wrapper.uid),
+            volume.as_ref().map(backing::data_volume).as_ref(),
+            claim.as_ref().map(backing::claim).as_ref(),
+        ))
     }
 
     /// The plan of a pass. `is_live` says whether the image was read from the API server in this pass.
@@ -64,6 +97,8 @@ impl Context {
             may_create: &facts.may_create,
             machine: &facts.machine,
             disk: facts.disk.as_ref(),
+            disk_name: &facts.disk_name,
+            disk_name_is_live: facts.disk_name_is_live,
         })
     }
 }

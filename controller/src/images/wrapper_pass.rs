@@ -32,6 +32,7 @@ const AFTER_REFUSAL: Duration = Duration::from_secs(30);
 pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
     let Some(mut facts) = context.wrapper_facts(key) else { return Requeue::Never };
     let mut plan = context.wrapper_plan(&facts, false);
+    let image_is_live = plan.read_image;
     if plan.read_image {
         match context.get::<VmDiskImage>(&facts.wrapper.image).await {
             Ok(found) => {
@@ -47,6 +48,17 @@ pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
             }
         }
         plan = context.wrapper_plan(&facts, true);
+    }
+    if plan.read_disk {
+        match context.read_disk_name(&facts).await {
+            Ok(found) => (facts.disk_name, facts.disk_name_is_live) = (found, true),
+            Err(error) => {
+                let error = with_causes(&error);
+                tracing::warn!(wrapper = %key, error, "the name of the disk cannot be checked, so no machine is created");
+                return Requeue::After(AGAIN);
+            }
+        }
+        plan = context.wrapper_plan(&facts, image_is_live);
     }
     let again = carry_out(context, &facts, plan).await;
     Requeue::After(again.unwrap_or(context.settings.resync).min(context.settings.resync))
@@ -126,8 +138,13 @@ async fn report(context: &Context, facts: &WrapperFacts, plan: &Plan) -> Result<
         }
         Err(error) if error.is_gone() => Err(None),
         Err(error) => {
-            tracing::debug!(wrapper = %key, %error, "the status was not written");
-            Err(Some(AGAIN))
+            let text = error.to_string();
+            // A conflict is common, and the next pass repeats the write with what it reads.
+            let is_refused = matches!(Applied::from(error), Applied::Failed(_));
+            if is_refused {
+                tracing::warn!(wrapper = %key, error = text, "the status was refused");
+            }
+            Err(Some(if is_refused { AFTER_REFUSAL } else { AGAIN }))
         }
     }
 }

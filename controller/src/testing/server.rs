@@ -120,6 +120,11 @@ impl Server {
         self.model.delete_now(&full_name(resource), NAMESPACE, name, options.clone()).unwrap();
     }
 
+    /// Another client deletes an object with these options.
+    pub(crate) fn delete_with(&self, resource: &str, name: &str, options: Value) {
+        self.model.delete_now(&full_name(resource), NAMESPACE, name, options).unwrap();
+    }
+
     /// Another client deletes an object without a namespace.
     pub(crate) fn delete_of_cluster(&self, resource: &str, name: &str) {
         self.model.delete_now(&full_name(resource), "", name, Value::Null).unwrap();

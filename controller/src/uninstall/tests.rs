@@ -158,6 +158,43 @@ async fn disk_images_lose_the_protection_that_no_controller_would_remove() {
 }
 
 #[tokio::test]
+async fn the_data_of_disk_images_is_deleted_with_images_that_are_deleted_later() {
+    const IMAGES: &str = "vmdiskimages.vmpool.dev";
+    const DATA: [&str; 3] = [
+        "datavolumes.cdi.kubevirt.io",
+        "volumesnapshots.snapshot.storage.k8s.io",
+        "datasources.cdi.kubevirt.io",
+    ];
+    let world = world();
+    for name in ["debian", "terminating"] {
+        let metadata = json!({ "name": name, "namespace": NAMESPACE,
+            "finalizers": ["vmpool.dev/vmdiskimage-protection"] });
+        let spec = json!({ "sourceType": "blank", "diskSize": "1Gi" });
+        let image = world.server.create(IMAGES, json!({ "metadata": metadata, "spec": spec }));
+        let labels = json!({ "vmpool.dev/vmdiskimage-uid": image["metadata"]["uid"] });
+        for resource in DATA {
+            for name in [name, "other"] {
+                let metadata = json!({ "name": name, "namespace": NAMESPACE, "labels": labels });
+                if world.server.get(resource, name).is_none() {
+                    let object = json!({ "metadata": metadata, "spec": { "source": {} } });
+                    world.server.create(resource, object);
+                }
+            }
+        }
+    }
+    world.server.delete(IMAGES, "terminating");
+    assert_eq!(remove(&world).await.unwrap(), 4);
+    world.server.collect_garbage();
+    let left = || DATA.map(|resource| world.server.all(resource).len());
+    assert_eq!(left(), [3; 3], "nothing was deleted yet");
+    // An object that has not the name of the image is no object of it, and an image that was being deleted may be in use.
+    world.server.delete(IMAGES, "debian");
+    world.server.collect_garbage();
+    assert_eq!(left(), [2; 3]);
+    assert!(DATA.iter().all(|resource| world.server.get(resource, "terminating").is_some()));
+}
+
+#[tokio::test]
 async fn instance_types_lose_the_finalizer_that_no_controller_would_remove() {
     const TYPES: &str = "virtualmachineinstancetypes.instancetype.kubevirt.io";
     const CLUSTER_TYPES: &str = "virtualmachineclusterinstancetypes.instancetype.kubevirt.io";

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use vmpool_model::{Call, PatchKind, Verb};
 
 use crate::manifest_kubevirt::{self as kubevirt, LABEL};
-use crate::requests::{choose, choose_from, delete, edit, stored_pool};
+use crate::requests::{choose, choose_from, delete, delete_with, edit, stored_pool};
 use crate::world::{GUESTS, NAMESPACE, World};
 
 const IMAGES: &str = "vmdiskimages.vmpool.dev";
@@ -23,7 +23,7 @@ const DATA: [&str; 4] = [
 pub enum ImageOperation {
     /// Creates an image with this name and this time to live.
     Create(&'static str, Option<&'static str>),
-    /// Deletes an image.
+    /// Deletes an image. The number also selects the propagation policy.
     Delete(usize),
     /// Releases an image in spite of its references.
     Release(usize),
@@ -102,7 +102,10 @@ impl ImageOperation {
                 });
                 world.create("vmdiskimages", image).await;
             }
-            Self::Delete(which) => delete(world, IMAGES, *which).await,
+            Self::Delete(which) => {
+                let policy = ["Background", "Foreground", "Orphan"][*which % 3];
+                delete_with(world, IMAGES, *which, json!({ "propagationPolicy": policy })).await;
+            }
             Self::Release(which) => {
                 let released = json!({ "vmpool.dev/force-release": "true" });
                 patch(world, *which, json!({ "metadata": { "annotations": released } })).await;

@@ -27,10 +27,15 @@ pub(crate) async fn patch_machine(world: &mut World, which: usize, patch: Value)
 
 /// Deletes the selected object.
 pub(crate) async fn delete(world: &mut World, resource: &str, which: usize) {
+    delete_with(world, resource, which, Value::Null).await;
+}
+
+/// As [`delete`], with these options.
+pub(crate) async fn delete_with(world: &mut World, resource: &str, which: usize, options: Value) {
     let Some((name, uid)) = choose(world, resource, which) else { return };
     world.user_actions.deleted.insert(uid);
     let plural = resource.split('.').next().unwrap_or_default();
-    let call = world.call(Verb::Delete, plural, &name, "", Value::Null);
+    let call = world.call(Verb::Delete, plural, &name, "", options);
     _ = world.do_as_user(&call).await;
 }
 

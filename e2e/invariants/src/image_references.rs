@@ -141,7 +141,10 @@ impl ImageReferences {
                     let was_there = self.data.remove(object.uid());
                     if was_there && !by_users.contains(object.uid()) {
                         let what = format!("{resource} {}", object.name());
-                        found.extend(self.loss(object.owner_uid(), &what, revision));
+                        // The objects of earlier versions have an owner instead.
+                        let label = object.at("/metadata/labels/vmpool.dev~1vmdiskimage-uid");
+                        let image = label.as_str().unwrap_or_else(|| object.owner_uid());
+                        found.extend(self.loss(image, &what, revision));
                     }
                 } else {
                     self.data.insert(object.uid().to_owned());

@@ -81,13 +81,13 @@ impl Question<'_> {
 
     /// Whether the wrapper may refer to the image.
     pub fn is_permitted(&self, facts: &Facts) -> bool {
-        let origin = Origin { namespace: self.namespace, labels: &facts.labels };
+        let origin = Origin { namespace: self.namespace, labels: Some(&facts.labels) };
         may_refer(&facts.grants, &self.image, origin, ReferrerKind::Wrapper)
     }
 
     /// The broken rules. Without a grant the answer does not depend on the image.
     pub fn finish(&self, facts: &Facts) -> Vec<Finding> {
-        let origin = Origin { namespace: self.namespace, labels: &facts.labels };
+        let origin = Origin { namespace: self.namespace, labels: Some(&facts.labels) };
         if !self.is_permitted(facts) {
             let reason = format!(
                 "no VMDiskImageGrant in the namespace {} permits the reference",

@@ -6,6 +6,8 @@ pub(super) struct ImageObject {
     pub(super) uid: u8,
     pub(super) version: u8,
     pub(super) deleting: bool,
+    /// Whether it is deleted in the foreground: the garbage collector deletes what it owns, and a finalizer holds it until then.
+    pub(super) foreground: bool,
     /// Whether its objects exist.
     pub(super) data: bool,
 }
@@ -76,7 +78,7 @@ impl State {
         let wrapped = wrappers > 0;
         // Two leaders of a kind have many orders of steps, so their worlds have fewer moves.
         let moves = images + wrappers < 3;
-        let image = Some(ImageObject { uid: 1, version: 0, deleting: false, data: true });
+        let image = Some(ImageObject { uid: 1, version: 0, deleting: false, foreground: false, data: true });
         let wrapper = wrapped.then_some(WrapperObject { version: 0, mark: None, bound: false });
         let of_images = ImageController {
             image: image.clone(),
@@ -125,10 +127,18 @@ pub(super) struct Guards {
     pub(super) second_read: bool,
     /// The end of the time to live sets the deletion timestamp, and the deletion counts again.
     pub(super) expiry_counts_again: bool,
+    /// The image does not own its data.
+    pub(super) data_is_not_owned: bool,
 }
 
 impl Default for Guards {
     fn default() -> Self {
-        Self { lists: true, wrapper_version: true, second_read: true, expiry_counts_again: true }
+        Self {
+            lists: true,
+            wrapper_version: true,
+            second_read: true,
+            expiry_counts_again: true,
+            data_is_not_owned: true,
+        }
     }
 }

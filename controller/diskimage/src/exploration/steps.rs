@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use serde_json::json;
 use vmpool_api::Quantity;
+use vmpool_api::diskimage::API_VERSION;
 use vmpool_api::diskimage::values::{ImagePhase, Mode};
 
 use super::model::{Guards, ImageObject, State, WrapperObject, Write};
 use crate::failure::Reason;
-use crate::model::{Backing, Found, Image, References, ReferrerKind, Status};
+use crate::model::{Backing, DataTarget, Found, Image, References, ReferrerKind, Status};
+use crate::objects;
 use crate::plan::{self, Action};
 use crate::references::{Index, Mark, Referrer};
 use crate::settings::Settings;
@@ -26,6 +29,20 @@ pub(super) fn all(state: &State, guards: Guards) -> Vec<(String, State)> {
     };
     add("a user deletes the image".to_owned(), &|next| {
         std::mem::take(&mut next.user_deletes_image) && mark_deleted(next)
+    });
+    add("a user deletes the image in the foreground".to_owned(), &|next| {
+        let deleted = std::mem::take(&mut next.user_deletes_image) && mark_deleted(next);
+        next.image.iter_mut().for_each(|image| image.foreground |= deleted);
+        deleted
+    });
+    add("the garbage collector deletes what the image owns".to_owned(), &|next| {
+        let owns = !guards.data_is_not_owned || owns_data();
+        let image = next.image.as_mut().filter(|image| image.foreground && image.data && owns);
+        image.map(|image| image.data = false).is_some()
+    });
+    add("the garbage collector ends the deletion in the foreground".to_owned(), &|next| {
+        let image = next.image.as_mut().filter(|image| image.foreground);
+        image.map(|image| (image.foreground, image.version) = (false, image.version + 1)).is_some()
     });
     add("a user deletes the wrapper".to_owned(), &|next| {
         std::mem::take(&mut next.user_deletes_wrapper) && next.wrapper.take().is_some()
@@ -78,6 +95,22 @@ pub(super) fn all(state: &State, guards: Guards) -> Vec<(String, State)> {
     moves
 }
 
+/// Whether an object with the data of an image has an owner reference to it.
+fn owns_data() -> bool {
+    let metadata = json!({ "name": "debian", "namespace": "images", "uid": "1" });
+    let spec = json!({ "sourceType": "blank", "diskSize": "1Gi" });
+    let image = serde_json::from_value(
+        json!({ "apiVersion": API_VERSION, "kind": "VMDiskImage", "metadata": metadata, "spec": spec }),
+    );
+    let image = image.unwrap();
+    let data = [
+        objects::data_volume(&image, &[]),
+        objects::snapshot(&image, &[]),
+        objects::data_source(&image, DataTarget::Snapshot, &[]),
+    ];
+    data.iter().any(|object| object["metadata"].get("ownerReferences").is_some())
+}
+
 fn replace<T: Clone + PartialEq>(cached: &mut T, stored: &T) -> bool {
     let differs = cached != stored;
     cached.clone_from(stored);
@@ -114,7 +147,8 @@ fn apply(state: &mut State, write: &Write, guards: Guards) -> bool {
         Write::DeleteData { uid } if image_is(state, uid) => {
             state.image.iter_mut().for_each(|image| image.data = false);
         }
-        // The last finalizer of an image that is being deleted.
+        // The last finalizer of an image that is being deleted. In the foreground, the other one goes at once, because the
+        // image owns nothing.
         Write::Unprotect { uid } if image_is(state, uid) => state.image = None,
         Write::Expire { uid, version } => {
             if state.image.as_ref().is_some_and(|image| (image.uid, image.version) == (uid, version)) {
@@ -135,7 +169,8 @@ fn apply(state: &mut State, write: &Write, guards: Guards) -> bool {
             }
         }
         Write::CreateImage if state.image.is_none() && spend(&mut state.spare_images) => {
-            state.image = Some(ImageObject { uid: 2, version: 0, deleting: false, data: true });
+            state.image =
+                Some(ImageObject { uid: 2, version: 0, deleting: false, foreground: false, data: true });
         }
         Write::DeleteData { .. } | Write::Unprotect { .. } | Write::CreateImage => {}
     }
@@ -231,6 +266,7 @@ fn writes(actions: &[Action], cached: &ImageObject) -> Vec<Write> {
         }
         Action::Protect
         | Action::CreateDataVolume
+        | Action::Disown { .. }
         | Action::MarkPrepopulated { .. }
         | Action::CreateSnapshot
         | Action::ApplyDataSource { .. } => None,
@@ -250,6 +286,7 @@ fn pass_of_wrapper(state: &mut State, at_index: usize, guards: Guards) -> bool {
     let seen = state.image.as_ref().map(|image| SeenImage {
         uid: uid(image.uid),
         deleting: image.deleting,
+        protected: true,
         phase: Some(ImagePhase::Ready),
         usable: image.data,
         message: String::new(),
@@ -279,6 +316,8 @@ fn pass_of_wrapper(state: &mut State, at_index: usize, guards: Guards) -> bool {
         may_create: &Ok(()),
         machine: &Found::Missing,
         disk: None,
+        disk_name: &wrapper::DiskName::Free,
+        disk_name_is_live: true,
     });
     let mark = planned.status.mark.map(|mark| number(&mark.uid));
     let bound = planned.status.bound || (!guards.second_read && mark.is_some());

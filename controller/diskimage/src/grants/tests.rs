@@ -21,12 +21,12 @@ fn named(namespace: &str) -> Grant {
 
 fn permits(grants: &[Grant], kind: ReferrerKind) -> bool {
     let labels = labels(&[("tenant", "a")]);
-    may_refer(grants, &image(), Origin { namespace: "team-a", labels: &labels }, kind)
+    may_refer(grants, &image(), Origin { namespace: "team-a", labels: Some(&labels) }, kind)
 }
 
 #[test]
 fn in_its_own_namespace_every_object_may_refer() {
-    let origin = Origin { namespace: "images", labels: &BTreeMap::new() };
+    let origin = Origin { namespace: "images", labels: None };
     assert!(may_refer(&[], &image(), origin, ReferrerKind::Pool));
 }
 
@@ -95,7 +95,7 @@ fn create(
         storage_class: Some(class).filter(|class| !class.is_empty()),
         disk_size: &size,
     };
-    may_create(grants, &image(), Origin { namespace, labels: &labels }, &proposed, &[])
+    may_create(grants, &image(), Origin { namespace, labels: Some(&labels) }, &proposed, &[])
 }
 
 const GOOD: &str = "https://images.example.com/public/a.raw";
@@ -149,4 +149,18 @@ fn in_its_own_namespace_only_the_url_is_checked() {
     assert!(create(&[], "images", GOOD, "admin", "slow", "1Ti").is_ok());
     let refused = create(&[], "images", "http://127.0.0.1/a", "", "", "1Gi");
     assert_eq!(refused, Err(Refused::Url(UrlError::LocalAddress)));
+}
+
+#[rstest]
+#[case::not_in(Requirement::NotIn("team".to_owned(), vec!["b".to_owned()]))]
+#[case::does_not_exist(Requirement::DoesNotExist("blocked".to_owned()))]
+fn a_namespace_whose_labels_are_not_known_is_not_selected(#[case] requirement: Requirement) {
+    let from = Grantee { namespaces: Namespaces::Selected(vec![requirement]), kinds: Vec::new() };
+    let grant = Grant { namespace: "images".to_owned(), from: vec![from], to: Vec::new(), create: None };
+    let permits = |labels| {
+        let origin = Origin { namespace: "team-a", labels };
+        may_refer(std::slice::from_ref(&grant), &image(), origin, ReferrerKind::Wrapper)
+    };
+    assert!(!permits(None));
+    assert!(permits(Some(&BTreeMap::new())), "a namespace without labels");
 }

@@ -4,8 +4,8 @@ use rstest::rstest;
 
 use super::*;
 use crate::clone_permission::Account;
-use crate::model::Transfer;
-use crate::read::backing;
+use crate::model::{DataKind, Transfer};
+use crate::read::backing::{self, Owned};
 
 fn image(spec: &Value) -> VmDiskImage {
     serde_json::from_value(json!({
@@ -62,17 +62,42 @@ fn the_objects_get_the_class_and_the_labels_that_are_copied() {
 fn what_is_created_is_recognized() {
     let volume = serde_json::from_value(data_volume(&http(), &[])).unwrap();
     let volume = backing::data_volume(&volume);
-    assert_eq!(volume.owner.as_deref(), Some("uid-image"));
-    assert_eq!(volume.label.as_deref(), Some("uid-image"));
+    assert!(volume.is_of("uid-image") && !volume.is_of("uid-other"));
+    assert_eq!(volume.owner, None, "the garbage collector deletes what an image owns");
     assert_eq!(volume.object.transfer, Transfer::InProgress);
     let snapshot = serde_json::from_value(snapshot(&http(), &[])).unwrap();
-    assert_eq!(backing::snapshot(&snapshot).0.owner.as_deref(), Some("uid-image"));
+    let snapshot = backing::snapshot(&snapshot).0;
+    assert!(snapshot.is_of("uid-image") && snapshot.owner.is_none());
     for target in [DataTarget::Snapshot, DataTarget::Claim] {
         let source = serde_json::from_value(data_source(&http(), target, &[])).unwrap();
         let source = backing::data_source(&source);
         assert_eq!(source.object.target, Some(target));
-        assert_eq!(source.owner.as_deref(), Some("uid-image"));
+        assert!(source.is_of("uid-image") && source.owner.is_none());
     }
+}
+
+#[rstest]
+#[case::with_the_label(json!({ IMAGE_UID: "uid-image" }), json!([]), Some(false))]
+#[case::of_an_earlier_version(json!({ IMAGE_UID: "uid-image" }), json!([("uid-image", true)]), Some(true))]
+#[case::of_an_earlier_version_without_its_label(json!({}), json!([("uid-image", true)]), Some(true))]
+#[case::with_another_owner(json!({ IMAGE_UID: "uid-image" }), json!([("uid-other", false)]), Some(false))]
+#[case::that_another_object_controls(json!({ IMAGE_UID: "uid-image" }), json!([("uid-other", true)]), None)]
+#[case::of_another_image(json!({ IMAGE_UID: "uid-other" }), json!([]), None)]
+#[case::without_a_label(json!({}), json!([]), None)]
+fn an_object_belongs_to_an_image(#[case] labels: Value, #[case] owners: Value, #[case] owned: Option<bool>) {
+    let mut object = data_volume(&http(), &[]);
+    object["metadata"]["labels"] = labels;
+    object["metadata"]["uid"] = json!("uid-volume");
+    let owners = owners.as_array().unwrap().iter().map(|owner| {
+        json!({ "apiVersion": API_VERSION, "kind": "VMDiskImage", "name": "debian",
+            "uid": owner[0], "controller": owner[1] })
+    });
+    object["metadata"]["ownerReferences"] = owners.collect();
+    let stored = backing::data_volume(&serde_json::from_value(object).unwrap());
+    let found = Owned::found(Some(&stored), "uid-image");
+    assert_eq!(found.ours().is_some(), owned.is_some());
+    let expected = (owned == Some(true)).then(|| (DataKind::DataVolume, "uid-volume".to_owned()));
+    assert_eq!(Owned::owned(Some(&stored), "uid-image", DataKind::DataVolume), expected);
 }
 
 #[test]
@@ -90,6 +115,7 @@ fn the_role_permits_to_clone_this_image_only() {
         name: "vmdi-clone-0123456789".to_owned(),
         source: "debian".to_owned(),
         accounts: BTreeSet::from([account]),
+        left_out: Vec::new(),
     };
     let role = clone_role(&http(), &permission);
     assert_eq!(

@@ -13,7 +13,7 @@ const RECHECK: Duration = Duration::from_mins(1);
 pub(super) fn plan(pass: &mut Pass<'_>) {
     let image = pass.world.image;
     if !image.protected {
-        // The API server deletes the image as soon as it has no finalizer, and the garbage collector its objects.
+        // The API server deletes the image as soon as it has no finalizer. A user who removed the finalizer keeps the data.
         return;
     }
     observe_import(pass);

@@ -18,6 +18,13 @@ pub(super) fn plan(pass: &mut Pass<'_>) {
     if !foreign.is_empty() {
         return conflict(pass, &foreign);
     }
+    let may_restore = matches!(
+        pass.status.phase,
+        Some(ImagePhase::Queued | ImagePhase::Syncing | ImagePhase::RetryableFailure)
+    );
+    if may_restore && heal::restore(pass) {
+        return;
+    }
     match pass.status.phase {
         None => {
             enqueue(pass, Reason::Queued, "the import waits for its turn");
@@ -60,7 +67,10 @@ fn handle_retry(pass: &mut Pass<'_>) {
     pass.status.retry_token.clone_from(retry);
     if pass.status.phase == Some(ImagePhase::Failed) {
         pass.status.heal_times.clear();
+        // Data that was lost too often may be there again.
+        let kept = pass.status.ready_at.filter(|_| pass.status.reason == Some(Reason::HealLimitExceeded));
         enqueue(pass, Reason::Queued, "the import was requested again");
+        pass.status.ready_at = kept;
     }
 }
 
@@ -72,6 +82,7 @@ pub(super) fn write_failed(pass: &mut Pass<'_>, action: &Action, message: &str) 
         Action::ApplyDataSource { .. } | Action::MarkPrepopulated { .. } => Reason::ResourceUpdateFailed,
         Action::Protect
         | Action::Unprotect
+        | Action::Disown { .. }
         | Action::DeleteDataVolume { .. }
         | Action::DeleteSnapshot { .. }
         | Action::DeleteDataSource { .. }

@@ -7,7 +7,7 @@ use vmpool_api::diskimage::values::ImagePhase;
 
 use super::types::{Action, Event, Plan, Reads, World};
 use crate::failure::Reason;
-use crate::model::{DeletionBlocked, Status, name_references};
+use crate::model::{DataVolume, DeletionBlocked, Status, name_references};
 
 pub(super) struct Pass<'a> {
     pub(super) world: &'a World<'a>,
@@ -22,13 +22,15 @@ impl<'a> Pass<'a> {
     /// Begins with the stored status, the counted references and the UIDs of the objects.
     pub(super) fn begin(world: &'a World<'a>) -> Self {
         let mut status = world.image.status.clone();
+        status.bring_to_the_past(world.now);
         let backing = world.backing;
         status.counts = world.references.counts;
         status.references = world.references.list.iter().take(20).cloned().collect();
         let or_stored = |found: Option<String>, stored: Option<String>| found.or(stored);
         status.data_volume =
             or_stored(backing.data_volume.ours().map(|found| found.uid.clone()), status.data_volume);
-        status.claim = or_stored(backing.claim.ours().map(|found| found.uid.clone()), status.claim);
+        // The claim of an import is the first one that was seen. What is in a later one, nothing says.
+        status.claim = or_stored(status.claim, backing.claim.ours().map(|found| found.uid.clone()));
         status.snapshot = backing.snapshot.ours().map(|found| found.uid.clone());
         status.data_source = backing.data_source.ours().map(|found| found.uid.clone());
         Self { world, status, reads: Reads::default(), actions: Vec::new(), again: None, events: Vec::new() }
@@ -55,6 +57,18 @@ impl<'a> Pass<'a> {
 
     pub(super) fn now(&self) -> Timestamp {
         self.world.now
+    }
+
+    /// Whether the claim is usable, and the one of the current import. The data in it need not be complete.
+    pub(super) fn claim_is_known(&self) -> bool {
+        let stored = self.world.image.status.claim.as_ref();
+        let claim = self.world.backing.usable_claim();
+        claim.is_some_and(|claim| stored.is_none_or(|stored| *stored == claim.uid))
+    }
+
+    /// The DataVolume, if all data is in its claim, and the claim is that of the import.
+    pub(super) fn complete(&self) -> Option<&'a DataVolume> {
+        self.world.backing.complete().filter(|_| self.claim_is_known())
     }
 
     /// Time since a moment. A moment in the future counts as now.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::model::{Backing, DataTarget, Image, References, Status};
+use crate::model::{Backing, DataKind, DataTarget, Image, References, Status};
 use crate::settings::Settings;
 
 /// All that one pass may know.
@@ -33,6 +33,13 @@ pub enum Action {
     Protect,
     /// Removes the finalizer.
     Unprotect,
+    /// Removes the owner reference to the image from an object with its data.
+    Disown {
+        /// Its kind.
+        kind: DataKind,
+        /// Its UID.
+        uid: String,
+    },
     /// Creates the DataVolume, which starts the import. An existing one that belongs to the image is a success.
     CreateDataVolume,
     /// Tells CDI not to fill a new claim of the DataVolume on its own.

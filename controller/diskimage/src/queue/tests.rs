@@ -90,7 +90,7 @@ fn lost_data_is_imported_through_the_queue() {
 fn a_turn_that_is_not_used_is_free_again() {
     let mut queue = queue(&[waiting("a", 1), waiting("b", 2), waiting("c", 3)]);
     assert!(turn(&mut queue, "a") && turn(&mut queue, "b"));
-    queue.take_back(&Key::new("images", "a"));
+    queue.take_back(&waiting("a", 1));
     queue.remove(&Key::new("images", "b"));
     assert_eq!(queue.transferring(), 0);
     assert_eq!(queue.next(2), [Key::new("images", "c")]);
@@ -137,4 +137,21 @@ fn a_successor_does_not_inherit_a_turn() {
     // The predecessor's last version comes late.
     queue.observe(&at_version("6", image("a", ImagePhase::Syncing, Reason::Syncing, 1)));
     assert_eq!((queue.transferring(), queue.len()), (0, 1));
+}
+
+#[test]
+fn an_image_that_cannot_start_keeps_no_other_image_waiting() {
+    let images = [waiting("a", 1), waiting("b", 2)];
+    let key = |name| Key::new("images", name);
+    let mut queue = queue(&images);
+    assert!(queue.turn(&key("a"), 1));
+    queue.take_back(&images[0]);
+    queue.observe(&images[0]);
+    assert_eq!(queue.next(1), [key("b")]);
+    assert!(queue.turn(&key("b"), 1));
+    // Meanwhile the first one could start. When the place is free, it is the next one.
+    assert!(!queue.turn(&key("a"), 1));
+    queue.remove(&key("b"));
+    assert_eq!(queue.next(1), [key("a")]);
+    assert!(queue.turn(&key("a"), 1));
 }

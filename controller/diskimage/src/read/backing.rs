@@ -1,18 +1,19 @@
 //! Reads the objects with the data of an image.
 //!
-//! An object belongs to an image if its controller is the image, by UID. A claim belongs to it if its controller is the
-//! DataVolume of the image, or if it has the label with the UID: CDI copies the labels of a DataVolume to its claim, and may
-//! remove the DataVolume after its success.
+//! An object belongs to an image if it has the label with the UID and no controller, or if the image is its controller, as
+//! earlier versions set it. A claim belongs to it if its controller is the DataVolume of the image, or if it has the label: CDI
+//! copies the labels of a DataVolume to its claim, and may remove the DataVolume after its success.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use vmpool_api::diskimage::labels::IMAGE_UID;
+use vmpool_api::diskimage::labels::{IMAGE_UID, WRAPPER_UID};
 use vmpool_api::kubevirt;
 
 use super::controller;
-use crate::model::{Claim, DataSource, DataTarget, DataVolume, Found, Snapshot, Transfer};
+use crate::model::{Claim, DataKind, DataSource, DataTarget, DataVolume, Found, Key, Snapshot, Transfer};
 use crate::objects::PREPOPULATED;
+use crate::wrapper::DiskName;
 
 /// Reason of the condition `Bound` of a DataVolume whose claim a quota refuses.
 const OVER_QUOTA: &str = "ErrExceededQuota";
@@ -22,6 +23,14 @@ const OVER_QUOTA: &str = "ErrExceededQuota";
 pub struct Owned<T> {
     /// UID of its controller.
     pub owner: Option<String>,
+    /// Kind and name of its controller.
+    controller: Option<(String, String)>,
+    /// UID of the wrapper whose machine it was made for, as its label names it.
+    wrapper: Option<String>,
+    /// UIDs of all its owners.
+    owners: Vec<String>,
+    /// Its own UID.
+    uid: String,
     /// UID of an image, as its label names it.
     pub label: Option<String>,
     /// The object.
@@ -32,18 +41,34 @@ impl<T: Clone> Owned<T> {
     fn new(metadata: &ObjectMeta, object: T) -> Self {
         Self {
             owner: controller(metadata).map(|owner| owner.uid.clone()),
+            controller: controller(metadata).map(|owner| (owner.kind.clone(), owner.name.clone())),
+            wrapper: metadata.labels.as_ref().and_then(|labels| labels.get(WRAPPER_UID)).cloned(),
+            owners: metadata.owner_references.iter().flatten().map(|owner| owner.uid.clone()).collect(),
+            uid: uid(metadata),
             label: metadata.labels.as_ref().and_then(|labels| labels.get(IMAGE_UID)).cloned(),
             object,
         }
     }
 
-    /// The object of this image, if it is controlled by it.
+    /// The object of this image, if it belongs to it.
     pub fn found(stored: Option<&Self>, image_uid: &str) -> Found<T> {
         match stored {
             None => Found::Missing,
-            Some(owned) if owned.owner.as_deref() == Some(image_uid) => Found::Ours(owned.object.clone()),
+            Some(stored) if stored.is_of(image_uid) => Found::Ours(stored.object.clone()),
             Some(_) => Found::Foreign,
         }
+    }
+
+    /// Whether the object belongs to the image. One that another object controls does not, whatever its label says.
+    pub fn is_of(&self, image_uid: &str) -> bool {
+        self.owner.as_deref().or(self.label.as_deref()) == Some(image_uid)
+    }
+
+    /// Kind and UID of the object, if it belongs to the image and has an owner reference to it.
+    pub fn owned(stored: Option<&Self>, image_uid: &str, kind: DataKind) -> Option<(DataKind, String)> {
+        let owned = stored.filter(|stored| stored.is_of(image_uid));
+        let owned = owned.filter(|stored| stored.owners.iter().any(|owner| owner == image_uid));
+        owned.map(|stored| (kind, stored.uid.clone()))
     }
 }
 
@@ -60,6 +85,35 @@ impl Owned<Claim> {
             return Found::Ours(claim.object.clone());
         }
         Found::Foreign
+    }
+}
+
+/// Who has the name of the disk of a wrapper's machine, according to the DataVolume and the claim with this name. KubeVirt would
+/// use them as they are, and delete them with the machine.
+pub fn disk_name(
+    (wrapper, uid): (&Key, &str),
+    volume: Option<&Owned<DataVolume>>,
+    claim: Option<&Owned<Claim>>,
+) -> DiskName {
+    let is_own = |label: Option<&String>| label.is_some_and(|label| label == uid);
+    if let Some(volume) = volume {
+        match &volume.controller {
+            // The wrapper has no machine, so this one is gone or will be, and the garbage collector deletes the disk.
+            Some((kind, name)) if kind == "VirtualMachine" && *name == wrapper.name => {
+                return DiskName::Former;
+            }
+            // The machine was deleted without its disk, which the next one continues to use.
+            None if is_own(volume.wrapper.as_ref()) => {}
+            _ => return DiskName::Taken("DataVolume"),
+        }
+    }
+    let Some(claim) = claim else { return DiskName::Free };
+    match &claim.controller {
+        Some(_) if volume.is_some_and(|volume| claim.owner.as_ref() == Some(&volume.uid)) => DiskName::Free,
+        // Its DataVolume is gone, so that the garbage collector deletes it.
+        Some((kind, _)) if kind == "DataVolume" => DiskName::Former,
+        None if is_own(claim.wrapper.as_ref()) => DiskName::Free,
+        _ => DiskName::Taken("PersistentVolumeClaim"),
     }
 }
 
@@ -177,5 +231,62 @@ mod tests {
         });
         let volume = data_volume(&serde_json::from_value(stored).unwrap()).object;
         assert_eq!((volume.not_running.as_deref(), volume.over_quota.as_deref()), expected);
+    }
+
+    /// Labels, controller, and the name of the DataVolume that controls a claim.
+    fn stored(uid: &str, wrapper: Option<&str>, owner: Option<(&str, &str, &str)>) -> ObjectMeta {
+        let owners: Vec<Value> = owner
+            .into_iter()
+            .map(|(kind, name, uid)| json!({ "apiVersion": "v1", "kind": kind, "name": name, "uid": uid, "controller": true }))
+            .collect();
+        let labels: serde_json::Map<String, Value> =
+            wrapper.into_iter().map(|uid| (WRAPPER_UID.to_owned(), json!(uid))).collect();
+        let metadata = json!({ "name": "web-root", "namespace": "team-a", "uid": uid, "labels": labels,
+            "ownerReferences": owners });
+        serde_json::from_value(metadata).unwrap()
+    }
+
+    fn disk(wrapper: Option<&str>, owner: Option<(&str, &str, &str)>) -> Option<kubevirt::DataVolume> {
+        let mut volume: kubevirt::DataVolume = serde_json::from_value(json!({
+            "apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataVolume", "metadata": {}, "spec": {},
+        }))
+        .unwrap();
+        volume.metadata = stored("uid-disk", wrapper, owner);
+        Some(volume)
+    }
+
+    fn its_claim(wrapper: Option<&str>, owner: Option<(&str, &str, &str)>) -> Option<PersistentVolumeClaim> {
+        let metadata = stored("uid-claim", wrapper, owner);
+        Some(PersistentVolumeClaim { metadata, ..PersistentVolumeClaim::default() })
+    }
+
+    const OWN: Option<&str> = Some("uid-web");
+
+    #[rstest]
+    #[case::nothing(None, None, DiskName::Free)]
+    #[case::a_data_volume_of_a_user(disk(None, None), None, DiskName::Taken("DataVolume"))]
+    #[case::of_another_wrapper(disk(Some("uid-other"), None), None, DiskName::Taken("DataVolume"))]
+    #[case::of_another_machine(disk(OWN, Some(("VirtualMachine", "db", "u"))), None, DiskName::Taken("DataVolume"))]
+    #[case::of_the_former_machine(disk(OWN, Some(("VirtualMachine", "web", "u"))), None, DiskName::Former)]
+    #[case::of_a_machine_that_was_deleted_without_it(disk(OWN, None), None, DiskName::Free)]
+    #[case::with_its_claim(disk(OWN, None), its_claim(OWN, Some(("DataVolume", "web-root", "uid-disk"))), DiskName::Free)]
+    #[case::with_the_claim_of_a_user(
+        disk(OWN, None),
+        its_claim(None, None),
+        DiskName::Taken("PersistentVolumeClaim")
+    )]
+    #[case::a_claim_of_a_user(None, its_claim(None, None), DiskName::Taken("PersistentVolumeClaim"))]
+    #[case::a_claim_of_a_set(None, its_claim(None, Some(("Set", "web", "u"))), DiskName::Taken("PersistentVolumeClaim"))]
+    #[case::a_claim_without_its_data_volume(None, its_claim(OWN, Some(("DataVolume", "web-root", "u"))), DiskName::Former)]
+    #[case::a_claim_that_stayed(None, its_claim(OWN, None), DiskName::Free)]
+    fn the_name_of_a_disk_has_an_owner(
+        #[case] volume: Option<kubevirt::DataVolume>,
+        #[case] claimed: Option<PersistentVolumeClaim>,
+        #[case] expected: DiskName,
+    ) {
+        let wrapper = Key::new("team-a", "web");
+        let volume = volume.as_ref().map(data_volume);
+        let claimed = claimed.as_ref().map(claim);
+        assert_eq!(disk_name((&wrapper, "uid-web"), volume.as_ref(), claimed.as_ref()), expected);
     }
 }

@@ -7,6 +7,7 @@ use vmpool_api::diskimage::values::SourceType;
 use vmpool_api::diskimage::{self, VmDiskImage, VmDiskImageStatus};
 
 use crate::failure::Reason;
+use crate::limits;
 use crate::model::{Counts, DeletionBlocked, Image, Key, Reference, ReferrerKind, Status};
 use crate::source::{SourceUrl, check};
 
@@ -23,7 +24,7 @@ pub fn image(stored: &VmDiskImage, allowed: &[SourceUrl]) -> Image {
         deleting: metadata.deletion_timestamp.is_some(),
         protected: finalizers.into_iter().any(|name| name == diskimage::finalizers::IMAGE_PROTECTION),
         force_release: annotation(diskimage::annotations::FORCE_RELEASE).is_some_and(|value| value == "true"),
-        retry: annotation(diskimage::annotations::RETRY).cloned(),
+        retry: annotation(diskimage::annotations::RETRY).map(|value| limits::token(value)),
         ttl: stored.spec.ttl_after_unreferenced.as_ref().and_then(|text| {
             let duration: GoDuration = text.parse().ok()?;
             duration.to_std()

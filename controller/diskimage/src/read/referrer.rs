@@ -89,12 +89,14 @@ pub fn data_volume(metadata: &ObjectMeta, spec: &Value, phase: Option<&str>) -> 
 }
 
 /// The account on whose behalf KubeVirt clones: that of the template, else that of a volume, else the default one.
-fn account(spec: &Value) -> String {
+pub(crate) fn account(spec: &Value) -> String {
     let of_volume = || {
         let volumes = spec["volumes"].as_array()?;
         volumes.iter().find_map(|volume| volume["serviceAccount"]["serviceAccountName"].as_str())
     };
-    spec["serviceAccountName"].as_str().or_else(of_volume).unwrap_or(DEFAULT_ACCOUNT).to_owned()
+    // An empty name is that of a field that is not set.
+    let named = [spec["serviceAccountName"].as_str(), of_volume()].into_iter().flatten();
+    named.into_iter().find(|name| !name.is_empty()).unwrap_or(DEFAULT_ACCOUNT).to_owned()
 }
 
 #[cfg(test)]
@@ -157,6 +159,10 @@ mod tests {
 
     #[rstest]
     #[case::the_default(json!({}), "default")]
+    #[case::an_empty_name(json!({"serviceAccountName": ""}), "default")]
+    #[case::an_empty_name_and_a_volume(
+        json!({"serviceAccountName": "", "volumes": [{"serviceAccount": {"serviceAccountName": "mounted"}}]}),
+        "mounted")]
     #[case::named(json!({"serviceAccountName": "builder"}), "builder")]
     #[case::of_a_volume(
         json!({"volumes": [{"name": "a"}, {"name": "b", "serviceAccount": {"serviceAccountName": "mounted"}}]}),

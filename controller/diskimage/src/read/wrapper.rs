@@ -77,6 +77,7 @@ pub fn seen_image(stored: &VmDiskImage) -> SeenImage {
     SeenImage {
         uid: read.uid,
         deleting: read.deleting,
+        protected: read.protected,
         phase: read.status.phase,
         usable: read.status.is_usable(),
         message: read.status.message,

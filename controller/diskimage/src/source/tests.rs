@@ -57,6 +57,16 @@ use super::*;
 #[case::long_loopback_v6(SourceType::Http, "http://[0:0:0:0:0:0:0:1]/a", Err(UrlError::LocalAddress))]
 #[case::mapped(SourceType::Http, "http://[::ffff:127.0.0.1]/a", Err(UrlError::LocalAddress))]
 #[case::translated(SourceType::Http, "http://[64:ff9b::7f00:1]/a", Err(UrlError::LocalAddress))]
+#[case::alibaba_cloud(SourceType::Http, "http://100.100.100.200/latest", Err(UrlError::LocalAddress))]
+#[case::oracle_cloud(SourceType::Http, "http://192.0.0.192/latest", Err(UrlError::LocalAddress))]
+#[case::azure(SourceType::Http, "http://168.63.129.16/machine", Err(UrlError::LocalAddress))]
+#[case::google_cloud_v6(SourceType::Http, "http://[fd20:ce::254]/a", Err(UrlError::LocalAddress))]
+#[case::alibaba_cloud_mapped(
+    SourceType::Http,
+    "http://[::ffff:100.100.100.200]/a",
+    Err(UrlError::LocalAddress)
+)]
+#[case::its_neighbor(SourceType::Http, "http://100.100.100.201/a", Ok(()))]
 #[case::link_local_v6(SourceType::Http, "http://[fe80::1]/a", Err(UrlError::LocalAddress))]
 #[case::metadata(SourceType::Http, "http://169.254.169.254/latest", Err(UrlError::LocalAddress))]
 #[case::decimal_metadata(SourceType::Http, "http://2852039166/latest", Err(UrlError::LocalAddress))]

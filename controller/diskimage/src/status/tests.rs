@@ -88,3 +88,14 @@ fn the_transition_time_changes_with_the_status_only() {
     assert_eq!(ready(&synced).last_transition_time, Time(at(5000)));
     assert_eq!(ready(&synced).status, "True");
 }
+
+#[test]
+fn no_text_of_another_object_makes_the_status_too_long() {
+    let mut volume = volume(Transfer::InProgress);
+    volume.progress = Some("z".repeat(100));
+    volume.not_running = Some("y".repeat(40_000));
+    let (written, ..) = stored(&Case::syncing(volume));
+    assert!(written.progress.unwrap().len() <= 64);
+    assert!(written.message.unwrap().len() <= 32_768);
+    assert!(written.conditions.unwrap().iter().all(|condition| condition.message.len() <= 32_768));
+}

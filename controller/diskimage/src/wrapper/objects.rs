@@ -4,9 +4,13 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use vmpool_api::Quantity;
 use vmpool_api::diskimage::annotations::APPLIED_TEMPLATE;
+use vmpool_api::diskimage::finalizers::IMAGE_PROTECTION;
 use vmpool_api::diskimage::labels::WRAPPER_UID;
 use vmpool_api::diskimage::{API_VERSION, VirtualMachine, WRAPPER_KIND};
 use vmpool_api::kubevirt;
+
+use crate::clone_permission::Account;
+use crate::read::referrer::account;
 
 #[cfg(test)]
 mod tests;
@@ -36,8 +40,10 @@ pub fn image(wrapper: &VirtualMachine) -> Option<Value> {
     let reference = &wrapper.spec.vm_disk_image_ref;
     let mut spec = serde_json::to_value(template).ok()?;
     let labels = spec.as_object_mut().and_then(|spec| spec.remove("labels"));
+    // Without the finalizer, a deletion would not wait for the wrapper until the controller of images adds it.
     let mut metadata = json!({
         "name": reference.name,
+        "finalizers": [IMAGE_PROTECTION],
         "namespace": reference.namespace.as_ref().or(wrapper.metadata.namespace.as_ref()),
     });
     if let Some(labels) = labels {
@@ -71,6 +77,16 @@ pub fn unusable(wrapper: &VirtualMachine) -> Option<String> {
             "virtualMachineTemplate has a DataVolume template {volume}, which is the name of the disk that the controller \
              adds; rename it"
         ));
+    }
+    let account = Account {
+        namespace: wrapper.metadata.namespace.clone().unwrap_or_default(),
+        name: account(instance),
+    };
+    if !account.has_valid_name() {
+        return Some(
+            "virtualMachineTemplate names a service account with a name that none can have; correct it"
+                .to_owned(),
+        );
     }
     let other = |found: &Value| found["name"] == disk && found["dataVolume"]["name"] != volume.as_str();
     items(&instance["volumes"]).any(other).then(|| {

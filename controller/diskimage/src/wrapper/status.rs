@@ -10,6 +10,7 @@ use vmpool_api::diskimage::{VirtualMachine, VirtualMachineStatus};
 use super::objects::data_volume_name;
 use super::types::{ImageReason, MachineReason, Status};
 use crate::conditions::{Conditions, find};
+use crate::limits;
 use crate::model::Key;
 use crate::plan::Event;
 use crate::references::Mark;
@@ -60,6 +61,7 @@ pub fn is_mismatch(stored: &VirtualMachineStatus) -> bool {
 
 /// The status to store. A status that did not change is equal to the stored one.
 pub fn render(wrapper: &VirtualMachine, planned: &Status, now: Timestamp) -> VirtualMachineStatus {
+    let planned = &Status { message: limits::message(&planned.message), ..planned.clone() };
     let stored = wrapper.status.as_ref();
     let name = wrapper.metadata.name.clone().unwrap_or_default();
     let machine = planned.machine.clone();

@@ -16,6 +16,7 @@ fn image() -> SeenImage {
     SeenImage {
         uid: "uid-image".to_owned(),
         deleting: false,
+        protected: true,
         phase: Some(ImagePhase::Ready),
         usable: true,
         message: "busy".to_owned(),
@@ -58,6 +59,8 @@ struct Case {
     may_create: Result<(), Refused>,
     machine: Found<SeenMachine>,
     disk: Option<SeenDisk>,
+    disk_name: DiskName,
+    disk_name_is_live: bool,
 }
 
 impl Case {
@@ -83,6 +86,8 @@ impl Case {
             may_create: Ok(()),
             machine: Found::Missing,
             disk: None,
+            disk_name: DiskName::Free,
+            disk_name_is_live: true,
         }
     }
 
@@ -124,6 +129,8 @@ impl Case {
             may_create: &self.may_create,
             machine: &self.machine,
             disk: self.disk.as_ref(),
+            disk_name: &self.disk_name,
+            disk_name_is_live: self.disk_name_is_live,
         })
     }
 
@@ -439,4 +446,82 @@ fn three_kicks_ten_minutes_apart_are_enough() {
     let plan = case.step();
     assert_eq!((plan.actions, plan.status.phase), (vec![], Some(WrapperPhase::Failed)));
     assert_eq!(case.step().status.phase, Some(WrapperPhase::Failed), "it stays so");
+}
+
+#[test]
+fn a_wrapper_without_a_machine_gives_up_an_image_that_is_deleted_before_it_is_usable() {
+    let mut case = Case::bound();
+    case.image = Some(SeenImage { deleting: true, usable: false, ..image() });
+    assert!(case.plan().read_image, "a cache may be behind");
+    case.live = true;
+    let plan = case.step();
+    assert_eq!((plan.status.mark, plan.status.bound), (None, false));
+    assert_eq!(plan.status.image, Some(ImageReason::ImageTerminating));
+    // When it is gone, its successor is created.
+    case.image = None;
+    assert_eq!(case.step().actions, [Action::CreateImage]);
+}
+
+#[rstest]
+#[case::a_usable_image(true, Found::Missing)]
+#[case::a_machine(false, Found::Ours(machine()))]
+fn a_wrapper_that_uses_the_data_keeps_its_mark(#[case] usable: bool, #[case] machine: Found<SeenMachine>) {
+    let mut case = Case::bound();
+    case.live = true;
+    case.machine = machine;
+    case.image = Some(SeenImage { deleting: true, usable, ..image() });
+    let plan = case.plan();
+    assert_eq!((plan.status.mark, plan.status.bound), (Some(mark("uid-image")), true));
+}
+
+#[test]
+fn a_wrapper_is_bound_to_an_image_after_the_image_has_its_finalizer() {
+    let mut case = Case::new();
+    case.image = Some(SeenImage { protected: false, ..image() });
+    for _ in 0..3 {
+        let plan = case.step();
+        assert_eq!((plan.status.mark, plan.status.bound), (Some(mark("uid-image")), false));
+        assert_eq!(plan.actions, []);
+    }
+    case.image = Some(image());
+    let plan = case.step();
+    assert!(plan.status.bound);
+    assert_eq!(plan.actions, [Action::CreateMachine]);
+}
+
+#[test]
+fn the_name_of_the_disk_is_read_before_the_machine_is_created() {
+    let mut case = Case::bound();
+    case.disk_name_is_live = false;
+    let plan = case.plan();
+    assert_eq!(
+        (plan.actions, plan.read_disk),
+        (vec![], true),
+        "KubeVirt would use what a cache does not show"
+    );
+    case.disk_name_is_live = true;
+    let plan = case.plan();
+    assert_eq!((plan.actions, plan.read_disk), (vec![Action::CreateMachine], false));
+}
+
+#[rstest]
+#[case::taken(DiskName::Taken("DataVolume"), WrapperPhase::Failed, MachineReason::NameConflict)]
+#[case::of_another_wrapper(DiskName::Wrapper("a".to_owned()), WrapperPhase::Failed, MachineReason::NameConflict)]
+#[case::of_the_former_machine(DiskName::Former, WrapperPhase::Provisioning, MachineReason::NotCreated)]
+fn no_machine_is_created_over_the_disk_of_another_one(
+    #[case] found: DiskName,
+    #[case] phase: WrapperPhase,
+    #[case] reason: MachineReason,
+    #[values(false, true)] live: bool,
+) {
+    let mut case = Case::bound();
+    case.disk_name_is_live = live;
+    case.disk_name = found;
+    let plan = case.step();
+    assert_eq!((plan.actions, plan.read_disk), (vec![], false), "a conflict that waits causes no requests");
+    assert_eq!((plan.status.phase, plan.status.virtual_machine), (Some(phase), Some(reason)));
+    assert_ne!(plan.status.message, "");
+    case.disk_name = DiskName::Free;
+    case.disk_name_is_live = true;
+    assert_eq!(case.plan().actions, [Action::CreateMachine]);
 }

@@ -63,6 +63,8 @@ pub struct SeenImage {
     pub uid: String,
     /// Whether it has a deletion timestamp.
     pub deleting: bool,
+    /// Whether it has the finalizer.
+    pub protected: bool,
     /// Its phase.
     pub phase: Option<ImagePhase>,
     /// Whether its data can be cloned.
@@ -104,6 +106,19 @@ pub struct SeenDisk {
     pub failed: bool,
     /// Since when it waits because CDI does not find the source, if it does.
     pub stuck_since: Option<Timestamp>,
+}
+
+/// Who has the name of the disk of a machine that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DiskName {
+    /// No object, or the disk of a former machine that was deleted without it.
+    Free,
+    /// The disk of the former machine, which the garbage collector deletes.
+    Former,
+    /// An object of this kind that does not belong to the wrapper.
+    Taken(&'static str),
+    /// Another wrapper, whose machine has a disk of the same name.
+    Wrapper(String),
 }
 
 /// A wrapper, as stored.
@@ -194,7 +209,7 @@ pub enum MachineReason {
     MachineReady,
     /// The machine does not exist.
     NotCreated,
-    /// A machine of that name does not belong to the wrapper.
+    /// A machine of that name, or an object with the name of its disk, does not belong to the wrapper.
     NameConflict,
     /// Its disk is not ready.
     DiskNotReady,
@@ -227,7 +242,7 @@ impl MachineReason {
         match self {
             Self::MachineReady => "",
             Self::NotCreated => "the machine does not exist yet",
-            Self::NameConflict => "a machine of this name exists and does not belong to this wrapper",
+            Self::NameConflict => "an object with a name that the wrapper needs does not belong to it",
             Self::DiskNotReady => "the disk of the machine is not ready",
             Self::MachineNotReady => "the machine is not ready",
         }
@@ -282,6 +297,10 @@ pub struct World<'a> {
     pub machine: &'a Found<SeenMachine>,
     /// The DataVolume of the machine.
     pub disk: Option<&'a SeenDisk>,
+    /// Who has the name of the disk.
+    pub disk_name: &'a DiskName,
+    /// Whether this was read from the API server in this pass.
+    pub disk_name_is_live: bool,
 }
 
 /// One write.
@@ -312,6 +331,9 @@ pub struct Plan {
     pub status: Status,
     /// Whether the image must be read from the API server, and the pass planned again.
     pub read_image: bool,
+    /// Whether the objects with the name of the disk must be read from the API server, and the pass planned again. KubeVirt uses
+    /// an existing DataVolume or claim of that name for the machine, so the word of a cache is not enough.
+    pub read_disk: bool,
     /// After which time to look again, if no event comes earlier.
     pub again: Option<Duration>,
 }

@@ -5,6 +5,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
+use vmpool_api::diskimage::labels::IMAGE_UID;
 use vmpool_engine::model::ObjectId;
 
 use super::keys::{MACHINE_KIND, PRESERVED_POOL};
@@ -55,6 +56,10 @@ pub fn conflict(
         } else {
             conflict(&format!("is controlled by {} {}", owner.kind, owner.name))
         };
+    }
+    // Without an owner, KubeVirt would give the data of the image to the machine.
+    if object.labels.as_ref().is_some_and(|labels| labels.contains_key(IMAGE_UID)) {
+        return conflict("holds the data of a disk image");
     }
     let last = object.labels.as_ref().and_then(|labels| labels.get(PRESERVED_POOL));
     if let Some(last) = last.filter(|last| ***last != *pool.name) {
@@ -112,6 +117,10 @@ mod tests {
         Some("DataVolume root-0 is controlled by DataVolume other"),
         Some("PersistentVolumeClaim root-0 is controlled by DataVolume other")
     )]
+    #[case::of_an_image(
+        json!({"labels": {"vmpool.dev/vmdiskimage-uid": "i"}}),
+        Some("DataVolume root-0 holds the data of a disk image"),
+        Some("PersistentVolumeClaim root-0 holds the data of a disk image"))]
     #[case::preserved_by_the_pool(json!({"labels": {"vmpool.dev/preserved-pool": "herd"}}), None, None)]
     #[case::preserved_by_another_pool(
         json!({"labels": {"vmpool.dev/preserved-pool": "flock"}}),

@@ -57,13 +57,8 @@ impl Checked {
     }
 
     fn snapshot(self, removed: bool) -> Self {
-        let owner = json!([{ "uid": "uid-debian", "controller": true }]);
-        self.change(
-            SNAPSHOTS,
-            "debian-snapshot",
-            &json!({ "metadata": { "ownerReferences": owner } }),
-            removed,
-        )
+        let labels = json!({ "vmpool.dev/vmdiskimage-uid": "uid-debian" });
+        self.change(SNAPSHOTS, "debian-snapshot", &json!({ "metadata": { "labels": labels } }), removed)
     }
 
     fn machine(self, removed: bool) -> Self {

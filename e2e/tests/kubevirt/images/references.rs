@@ -1,5 +1,7 @@
 //! References to images: what counts, and deletions that wait for it.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
@@ -147,6 +149,34 @@ fn machines_pools_and_clones_hold_an_image_until_the_last_of_them_is_gone() {
         // A successor of the same name meets no leftovers.
         place.put(blank("debian")).await?;
         world.until_ready("debian").await.map(drop)
+    });
+}
+
+#[test]
+fn a_deletion_with_any_propagation_policy_keeps_the_data_while_it_is_used() {
+    with_images("image-cascade", &[], async |world| {
+        let place = &world.place;
+        for policy in ["Foreground", "Orphan"] {
+            place.put(blank("debian")).await?;
+            world.until_ready("debian").await?;
+            place.put(machine("web", "debian", place.namespace)).await?;
+            world.until_counts("debian", (1, 0, 0)).await?;
+            let path = format!("{}/debian", place.path(API_VERSION, "VMDiskImage")?);
+            place.ask(Method::DELETE, &path, &json!({ "propagationPolicy": policy })).await?;
+            world.until("debian", |image| condition(image, "DeletionBlocked")["reason"] == "InUse").await?;
+            // The garbage collector needs less than a second for what an object owns.
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            for (api_version, kind) in
+                [VOLUME, (DATA_VOLUME_API_VERSION, "DataSource"), (SNAPSHOT_API_VERSION, "VolumeSnapshot")]
+            {
+                let object = place.object(api_version, kind, "debian").await?;
+                let stays = |object: &Value| object["metadata"]["deletionTimestamp"].is_null();
+                ensure!(object.as_ref().is_some_and(stays), "{policy}: {kind} {object:?}");
+            }
+            world.delete(MACHINE.0, MACHINE.1, "web").await?;
+            world.until_nothing_is_left("debian").await.context(policy)?;
+        }
+        Ok(())
     });
 }
 

@@ -39,7 +39,10 @@ pub(super) fn fail(pass: &mut Pass<'_>, reason: Reason, message: &str) {
     let queued = pass.status.queued_at.unwrap_or(now);
     let limit = pass.world.settings.max_sync_duration;
     let late = pass.since(queued) >= limit;
+    // Only the snapshot of complete data is tried again, from the same claim.
+    let claim = pass.status.claim.take().filter(|_| pass.complete().is_some());
     end_attempt(&mut pass.status);
+    pass.status.claim = claim;
     if late {
         let minutes = limit.as_secs() / 60;
         let text =
@@ -55,7 +58,7 @@ pub(super) fn fail(pass: &mut Pass<'_>, reason: Reason, message: &str) {
 /// Deletes a DataVolume of a failed attempt. Complete data stays: only its snapshot is tried again.
 pub(super) fn discard(pass: &mut Pass<'_>) {
     let backing = pass.world.backing;
-    if backing.complete().is_some() || pass.status.reason == Some(Reason::HealLimitExceeded) {
+    if pass.complete().is_some() || pass.status.reason == Some(Reason::HealLimitExceeded) {
         return;
     }
     if let Some(volume) = backing.data_volume.ours().filter(|volume| !volume.deleting) {

@@ -38,6 +38,25 @@ pub(super) fn ready(pass: &mut Pass<'_>) {
     heal(pass, claim);
 }
 
+/// An image that was ready, and is not in the phase Ready: because of a name conflict, for example, or while its snapshot is
+/// taken again. If its snapshot can be cloned, the image is ready. If only the snapshot has the data, and may recover, it is kept.
+/// Returns whether this was decided here.
+pub(super) fn restore(pass: &mut Pass<'_>) -> bool {
+    if pass.status.ready_at.is_none() || !pass.world.backing.snapshots_served {
+        return false;
+    }
+    match snapshot_state(pass) {
+        (true, _) => ready(pass),
+        (false, Some(left)) if !claim_is_complete(pass) => {
+            let text = "the claim is lost, and the controller waits until the snapshot is ready again";
+            pass.set(ImagePhase::Syncing, Reason::SnapshotPending, text);
+            pass.again(left);
+        }
+        (false, _) => return false,
+    }
+    true
+}
+
 /// Whether all data is in the claim. CDI may remove the DataVolume after its success.
 fn claim_is_complete(pass: &Pass<'_>) -> bool {
     let backing = pass.world.backing;
@@ -45,9 +64,7 @@ fn claim_is_complete(pass: &Pass<'_>) -> bool {
         Some(volume) => volume.transfer == Transfer::Succeeded && !volume.deleting,
         None => true,
     };
-    // A claim with another UID was made after the import, and nothing says what is in it.
-    let same = |uid: &String| pass.world.image.status.claim.as_ref().is_none_or(|stored| stored == uid);
-    volume && backing.usable_claim().is_some_and(|claim| same(&claim.uid))
+    volume && pass.claim_is_known()
 }
 
 /// Whether machines can clone the snapshot, and if not, how long it may still recover.

@@ -27,7 +27,7 @@ pub(super) fn queued(pass: &mut Pass<'_>) {
         pass.set(ImagePhase::Queued, Reason::ResourceCreationFailed, message);
         return pass.again(RECHECK);
     }
-    if backing.complete().is_some() {
+    if pass.complete().is_some() {
         // The controller exited after the import, or a failed image with its data is tried again: no further transfer.
         pass.status.sync_started_at = Some(pass.now());
         return snapshot::take(pass);
@@ -51,6 +51,7 @@ pub(super) fn queued(pass: &mut Pass<'_>) {
     }
     // While the image waited, the status got the UIDs of the objects that had to go first.
     end_attempt(&mut pass.status);
+    pass.status.ready_at = None;
     pass.act(Action::CreateDataVolume);
     start(pass);
 }
@@ -91,7 +92,7 @@ pub(super) fn syncing(pass: &mut Pass<'_>) {
     let backing = pass.world.backing;
     // The DataVolume of a ready image may be gone: CDI can remove it after its success, and its claim stays.
     let was_ready = pass.status.ready_at.is_some() && backing.data_volume.is_missing();
-    if backing.complete().is_some() || (was_ready && backing.usable_claim().is_some()) {
+    if pass.complete().is_some() || (was_ready && pass.claim_is_known()) {
         return snapshot::take(pass);
     }
     match backing.data_volume.ours().filter(|volume| !volume.deleting) {
@@ -153,7 +154,7 @@ pub(super) fn waiting(pass: &mut Pass<'_>) {
     if left > Duration::ZERO {
         return pass.again(left);
     }
-    if backing.complete().is_some() {
+    if pass.complete().is_some() {
         pass.status.sync_started_at = Some(pass.now());
         return snapshot::take(pass);
     }

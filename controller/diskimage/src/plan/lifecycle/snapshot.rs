@@ -32,6 +32,11 @@ pub(super) fn take(pass: &mut Pass<'_>) {
         pass.again(RECHECK);
         return pending(pass, "the snapshot of an earlier import is deleted");
     }
+    if snapshot.content_lost && !pass.world.backing_is_live {
+        pass.reads.backing = true;
+        pass.again(RECHECK);
+        return pending(pass, "the controller looks for the content of the snapshot");
+    }
     if let Some(error) = failure(pass, snapshot) {
         pass.act(Action::DeleteSnapshot { uid: snapshot.uid.clone() });
         return fail(pass, Reason::SnapshotFailed, &error);

@@ -174,3 +174,20 @@ fn a_data_volume_without_the_mark_gets_it() {
     case.backing.data_volume = Found::Ours(DataVolume { prepopulated: false, ..volume(Transfer::Succeeded) });
     assert_eq!(case.plan().actions, [Action::MarkPrepopulated { uid: "uid-volume".to_owned() }]);
 }
+
+#[test]
+fn a_claim_that_was_made_later_is_not_trusted_in_any_later_pass() {
+    let mut case = Case::ready();
+    case.live = true;
+    case.backing.claim = Found::Ours(Claim { uid: "uid-other".to_owned(), ..claim() });
+    for _ in 0..3 {
+        case.plan_into_status();
+        assert_eq!(case.image.status.source_volume_lost, Some(true));
+        assert_eq!(case.image.status.claim.as_deref(), Some("uid-claim"));
+    }
+    // No snapshot is taken of it.
+    case.backing.snapshot = Found::Missing;
+    let plan = case.plan();
+    assert_eq!(plan.actions, [delete_volume()]);
+    assert_eq!(state(&plan), (ImagePhase::Queued, Reason::BackingDataLost));
+}

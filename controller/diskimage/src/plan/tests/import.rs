@@ -1,6 +1,7 @@
 use rstest::rstest;
 
 use super::*;
+use crate::model::Snapshot;
 
 #[test]
 fn a_new_image_is_protected_and_imported_when_its_turn_comes() {
@@ -259,6 +260,7 @@ fn a_failed_snapshot_is_tried_again_without_another_transfer(
     break_it(&mut broken);
     let mut case = Case::syncing(volume(Transfer::Succeeded)).after(after);
     case.backing.snapshot = Found::Ours(broken);
+    case.live = true;
     let plan = case.plan();
     assert_eq!(state(&plan), (ImagePhase::RetryableFailure, Reason::SnapshotFailed));
     assert_eq!(plan.actions, [delete_snapshot()], "the DataVolume stays");
@@ -350,6 +352,93 @@ fn after_a_conflict_the_image_is_ready_again() {
     case.plan_into_status();
     case.backing = complete();
     assert!(case.plan().status.is_ready());
+}
+
+#[rstest]
+#[case::by_a_claim(|backing: &mut Backing| backing.claim = Found::Foreign)]
+#[case::by_a_data_source(|backing: &mut Backing| backing.data_source = Found::Foreign)]
+fn a_conflict_leaves_the_snapshot_of_an_image_whose_claim_is_lost(#[case] add: fn(&mut Backing)) {
+    let mut case = Case::ready();
+    case.live = true;
+    case.backing.claim = Found::Missing;
+    case.plan_into_status();
+    assert_eq!(case.image.status.source_volume_lost, Some(true));
+    let before = case.backing.clone();
+    add(&mut case.backing);
+    let plan = case.plan();
+    assert_eq!((plan.actions.clone(), state(&plan)), (vec![], (ImagePhase::Syncing, Reason::NameConflict)));
+    case.image.status = plan.status;
+    case.backing = before;
+    let plan = case.plan();
+    assert_eq!(plan.actions, []);
+    assert!(plan.status.is_ready(), "{:?}", plan.status);
+    assert_eq!(plan.status.source_volume_lost, Some(true));
+}
+
+#[test]
+fn a_conflict_leaves_a_snapshot_that_may_recover() {
+    let mut case = Case::ready();
+    case.live = true;
+    case.backing.claim = Found::Foreign;
+    case.plan_into_status();
+    case.backing.claim = Found::Missing;
+    case.backing.snapshot = Found::Ours(Snapshot { unready_since: Some(case.now), ..snapshot(false) });
+    let plan = case.plan();
+    assert_eq!(
+        (plan.actions.clone(), state(&plan)),
+        (vec![], (ImagePhase::Syncing, Reason::SnapshotPending))
+    );
+    case.image.status = plan.status;
+    case.backing.snapshot = Found::Ours(snapshot(true));
+    assert!(case.plan().status.is_ready());
+}
+
+#[test]
+fn a_failed_image_whose_data_is_there_again_is_ready_after_a_request() {
+    let mut case = Case::in_phase(ImagePhase::Failed, Reason::HealLimitExceeded);
+    case.live = true;
+    case.image.status.ready_at = Some(at(20));
+    case.image.status.data_volume = Some("uid-volume".to_owned());
+    case.backing = complete();
+    case.backing.claim = Found::Missing;
+    assert_eq!(case.plan().actions, [], "without a request");
+    case.image.retry = Some("2".to_owned());
+    let plan = case.plan();
+    assert_eq!(plan.actions, []);
+    assert!(plan.status.is_ready(), "{:?}", plan.status);
+    assert_eq!(plan.status.heal_times, []);
+}
+
+#[test]
+fn the_content_of_a_new_snapshot_is_looked_for_before_the_snapshot_fails() {
+    let mut case = Case::syncing(volume(Transfer::Succeeded));
+    case.backing.snapshot = Found::Ours(Snapshot { content_lost: true, ..snapshot(false) });
+    let plan = case.plan();
+    assert_eq!(
+        (plan.actions.clone(), plan.reads.backing),
+        (vec![], true),
+        "the cache of contents may be behind"
+    );
+    assert_eq!(state(&plan), (ImagePhase::Syncing, Reason::SnapshotPending));
+    case.live = true;
+    let plan = case.plan();
+    assert_eq!(
+        (plan.actions.clone(), state(&plan)),
+        (vec![delete_snapshot()], (ImagePhase::RetryableFailure, Reason::SnapshotFailed))
+    );
+}
+
+#[test]
+fn times_of_a_clock_that_ran_ahead_count_as_now() {
+    let mut case = Case::in_phase(ImagePhase::RetryableFailure, Reason::UnknownSyncFailure);
+    case.image.status.failures = 1;
+    case.image.status.last_failure = Some(at(100_000));
+    let plan = case.plan();
+    assert_eq!(plan.status.last_failure, Some(case.now));
+    case.image.status = plan.status;
+    let backoff = case.settings.backoff(1);
+    let case = case.after(backoff);
+    assert_eq!(state(&case.plan()).0, ImagePhase::Syncing);
 }
 
 #[test]

@@ -100,6 +100,10 @@ fn the_disks_of_the_template_stay(#[case] disks: Value, #[case] expected: Value)
 #[case::the_name_of_the_data_volume(
     json!({ "template": {}, "dataVolumeTemplates": [{ "metadata": { "name": "web-root" } }] }),
     Some("DataVolume template web-root"))]
+#[case::an_account(
+    json!({ "template": { "spec": { "serviceAccountName": "Not Valid" } } }),
+    Some("service account"))]
+#[case::an_empty_account(json!({ "template": { "spec": { "serviceAccountName": "" } } }), None)]
 #[case::no_list(json!({ "template": {}, "dataVolumeTemplates": "x" }), Some("is not a list"))]
 #[case::no_object(
     json!({ "template": { "spec": { "domain": { "devices": 1 } } } }),
@@ -124,7 +128,7 @@ fn an_image_has_the_fields_of_the_template_and_no_owner() {
     let image = image(&wrapper).unwrap();
     assert_eq!(
         image["metadata"],
-        json!({ "name": "debian", "namespace": "images",
+        json!({ "name": "debian", "namespace": "images", "finalizers": [IMAGE_PROTECTION],
             "labels": { "instancetype.kubevirt.io/default-instancetype": "u1" } })
     );
     assert_eq!(

@@ -1,0 +1,68 @@
+//! Limits of what a status contains. The schemas refuse longer texts, and a status that is refused would never show the end of an
+//! import, so that the import would keep its place among the concurrent ones.
+
+use sha2::{Digest, Sha256};
+
+/// Bytes of a message. It can contain those of other objects, whose length users control.
+const MESSAGE: usize = 4096;
+/// Bytes of a progress.
+const PROGRESS: usize = 64;
+/// Bytes of the value of the annotation that requests another import.
+const TOKEN: usize = 1024;
+
+/// A message of this text.
+pub fn message(text: &str) -> String {
+    shorten(text, MESSAGE)
+}
+
+/// A progress of this text.
+pub fn progress(text: &str) -> String {
+    shorten(text, PROGRESS)
+}
+
+/// What is stored of the value of an annotation. Different values stay different.
+pub fn token(value: &str) -> String {
+    if value.len() <= TOKEN {
+        return value.to_owned();
+    }
+    let digest = Sha256::digest(value.as_bytes());
+    digest.iter().fold("sha256:".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+fn shorten(text: &str, limit: usize) -> String {
+    const END: &str = " ...";
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    let mut end = limit - END.len();
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{END}", &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::ascii("a")]
+    #[case::two_bytes("\u{e9}")]
+    #[case::four_bytes("\u{1f600}")]
+    fn texts_are_shortened_at_characters(#[case] character: &str) {
+        assert_eq!(progress(character), character);
+        let long = progress(&character.repeat(100));
+        assert!(long.len() <= PROGRESS && long.ends_with(" ...") && long.starts_with(character), "{long}");
+        assert!(message(&character.repeat(10_000)).len() <= MESSAGE);
+    }
+
+    #[test]
+    fn a_long_token_is_replaced_by_its_digest() {
+        let limit = "x".repeat(TOKEN);
+        assert_eq!(token(&limit), limit);
+        let (one, other) = (token(&format!("{limit}1")), token(&format!("{limit}2")));
+        assert!(one.len() < 100 && one != other, "{one}");
+    }
+}

@@ -1,0 +1,173 @@
+//! Imports, snapshots, and what one tenant can do to the imports of another one.
+
+use serde_json::json;
+use vmpool_model::{ApiError, Outcome};
+
+use super::*;
+
+impl World {
+    fn phase(&self, image: &str) -> String {
+        let image = self.server.get(IMAGES, image).unwrap();
+        image["status"]["phase"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+#[tokio::test]
+async fn a_long_annotation_does_not_keep_a_place_among_the_imports() {
+    let mut world = with_images();
+    world.images.as_mut().unwrap().limits.max_concurrent_syncs = 1;
+    world.create_image("debian");
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    assert_eq!(world.phase("debian"), "Syncing");
+    // The schema refuses a status with a longer value, as it refuses the values of other objects that are copied.
+    world.server.intercept(|call| {
+        let status = &call.body["status"];
+        let is_too_long = |field: &str, limit| status[field].as_str().is_some_and(|text| text.len() > limit);
+        if is_too_long("retryToken", 1024) || is_too_long("progress", 64) || is_too_long("message", 32768) {
+            return Outcome::Refuse(ApiError::new(422, "Invalid", "the status is too long"));
+        }
+        Outcome::Serve
+    });
+    world.server.edit(IMAGES, "debian", |image| {
+        image["metadata"]["annotations"] = json!({ "vmpool.dev/retry": "x".repeat(2000) });
+    });
+    world.server.edit(VOLUMES, "debian", |volume| {
+        let condition = json!({ "type": "Running", "status": "False", "message": "y".repeat(32768) });
+        volume["status"] = json!({ "phase": "ImportInProgress", "progress": "z".repeat(100),
+            "conditions": [condition] });
+    });
+    world.create_image("fedora");
+    world.advance(10 * SECOND).await;
+    world.server.edit(VOLUMES, "debian", |volume| volume["status"] = json!({ "phase": "Failed" }));
+    world.advance(10 * SECOND).await;
+    assert_eq!((world.phase("debian"), world.phase("fedora")), ("RetryableFailure".into(), "Syncing".into()));
+    world.server.take_log();
+    world.advance(Duration::from_mins(1)).await;
+    assert!(world.server.take_log().len() < 3, "a status is refused again and again");
+}
+
+#[tokio::test]
+async fn the_turn_of_an_image_that_cannot_start_goes_to_the_next_one() {
+    let mut world = with_images();
+    world.images.as_mut().unwrap().limits.max_concurrent_syncs = 1;
+    world.create_image("debian");
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    world.finish_import("debian").await;
+    // Given an image whose data is lost, and whose former DataVolume another finalizer holds,
+    world
+        .server
+        .edit(VOLUMES, "debian", |volume| volume["metadata"]["finalizers"] = json!(["example.com/hold"]));
+    world.server.delete(VOLUMES, "debian");
+    world.server.delete("persistentvolumeclaims", "debian");
+    world.server.delete(SNAPSHOTS, "debian");
+    world.advance(10 * SECOND).await;
+    assert_eq!(world.phase("debian"), "Queued");
+    // then another image is imported at once.
+    world.create_image("fedora");
+    world.advance(5 * SECOND).await;
+    assert_eq!(world.phase("fedora"), "Syncing");
+    // The first one follows when it can.
+    world.server.edit(VOLUMES, "debian", |volume| volume["metadata"]["finalizers"] = json!([]));
+    world.advance(5 * SECOND).await;
+    assert_eq!(world.phase("debian"), "Queued");
+    world.finish_import("fedora").await;
+    world.advance(5 * SECOND).await;
+    assert_eq!((world.phase("debian"), world.phase("fedora")), ("Syncing".into(), "Ready".into()));
+}
+
+#[tokio::test]
+async fn a_new_leader_heals_a_snapshot_that_is_not_ready_anymore() {
+    let mut world = with_images();
+    world.create_image("debian");
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    world.finish_import("debian").await;
+    world.server.edit(SNAPSHOTS, "debian", |snapshot| snapshot["status"]["readyToUse"] = json!(false));
+    world.advance(SECOND).await;
+    world.kill_leader().await;
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.advance(Duration::from_mins(4)).await;
+    assert_eq!(world.phase("debian"), "Ready", "the grace");
+    world.advance(Duration::from_mins(2)).await;
+    let image = world.server.get(IMAGES, "debian").unwrap();
+    assert_eq!((&image["status"]["phase"], &image["status"]["healCount"]), (&json!("Syncing"), &json!(1)));
+}
+
+#[tokio::test]
+async fn a_content_that_the_cache_does_not_show_yet_is_not_lost() {
+    let mut world = with_images();
+    world.create_image("debian");
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    world.server.hold(CONTENTS);
+    world.finish_import("debian").await;
+    let snapshot = world.server.get(SNAPSHOTS, "debian");
+    assert!(snapshot.is_some(), "the snapshot was deleted");
+    assert_eq!(world.phase("debian"), "Ready");
+    world.advance(10 * SECOND).await;
+    world.server.release();
+    world.advance(10 * SECOND).await;
+    assert_eq!(world.server.get(SNAPSHOTS, "debian"), snapshot);
+    assert_eq!(world.server.get(IMAGES, "debian").unwrap()["status"]["failureCount"], 0);
+}
+
+/// A machine of another namespace that clones an image.
+fn guest(name: &str, namespace: &str, account: &str) -> Value {
+    let mut guest = machine(name, "debian");
+    guest["metadata"]["namespace"] = json!(namespace);
+    guest["spec"]["dataVolumeTemplates"][0]["spec"]["sourceRef"]["namespace"] = json!(NAMESPACE);
+    guest["spec"]["template"]["spec"]["serviceAccountName"] = json!(account);
+    guest
+}
+
+#[tokio::test]
+async fn an_invalid_account_takes_the_permission_to_clone_from_no_other_account() {
+    const BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
+    let mut world = with_images();
+    world.create_image("debian");
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    world.finish_import("debian").await;
+    let grant = json!({ "metadata": { "name": "all", "namespace": NAMESPACE },
+        "spec": { "from": [{ "namespace": "team-b" }] } });
+    world.server.create("vmdiskimagegrants.vmpool.dev", grant);
+    for (name, account) in [("a", ""), ("b", "Not Valid"), ("c", "builder")] {
+        world.server.create(MACHINES, guest(name, "team-b", account));
+    }
+    world.advance(10 * SECOND).await;
+    let bindings = world.server.all(BINDINGS);
+    let subjects = bindings[0]["subjects"].as_array().unwrap();
+    let names: Vec<&Value> = subjects.iter().map(|subject| &subject["name"]).collect();
+    assert_eq!(names, ["builder", "default"]);
+}
+
+#[tokio::test]
+async fn the_answer_to_a_pool_does_not_tell_whether_an_image_of_another_namespace_exists() {
+    let mut world = with_images();
+    world.create_image("debian");
+    let foreign = json!({ "metadata": { "name": "golden", "namespace": NAMESPACE },
+        "spec": { "source": { "pvc": { "name": "golden", "namespace": NAMESPACE } } } });
+    world.server.create("datasources.cdi.kubevirt.io", foreign);
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    for image in ["debian", "absent", "golden"] {
+        let mut farm = pool(&format!("of-{image}"), image);
+        farm["metadata"]["namespace"] = json!("team-b");
+        let template = &mut farm["spec"]["virtualMachineTemplate"]["spec"]["dataVolumeTemplates"][0];
+        template["spec"]["sourceRef"]["namespace"] = json!(NAMESPACE);
+        world.server.create(POOLS, farm);
+    }
+    world.calm().await;
+    let reason = |image: &str| {
+        let pools = world.server.all(POOLS);
+        let pool = pools.iter().find(|pool| pool["metadata"]["name"] == format!("of-{image}")).unwrap();
+        let conditions = pool["status"]["conditions"].as_array().unwrap();
+        let found = conditions.iter().find(|condition| condition["type"] == "ImagesReady");
+        found.map(|found| (found["reason"].clone(), found["message"].to_string().replace(image, "IMAGE")))
+    };
+    assert_eq!(reason("debian").unwrap().0, "RefNotPermitted");
+    assert_eq!(reason("debian"), reason("absent"));
+    assert_eq!(reason("golden"), None, "a DataSource that is no image");
+}

@@ -1,0 +1,227 @@
+//! Wrappers, their machines and the disks of these.
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+
+const WRAPPERS: &str = "wrappedvirtualmachines.vmpool.dev";
+
+fn with_wrappers() -> World {
+    let mut world = with_images();
+    world.images.as_mut().unwrap().wrappers = true;
+    world
+}
+
+impl World {
+    /// A user creates a wrapper, whose image the controller creates if it is missing.
+    fn create_wrapper(&self, name: &str, image: &str, disk: &str) {
+        let template = json!({ "sourceType": "blank", "diskSize": "1Gi" });
+        let instance = json!({ "template": { "spec": { "domain": { "devices": {} } } } });
+        self.server.create(
+            WRAPPERS,
+            json!({
+                "metadata": { "name": name, "namespace": NAMESPACE },
+                "spec": {
+                    "vmDiskImageRef": { "name": image }, "vmDiskImageTemplate": template,
+                    "diskName": disk, "virtualMachineTemplate": { "spec": instance },
+                },
+            }),
+        );
+    }
+
+    /// A leader of a world with a ready image.
+    async fn lead_with_image(&mut self, image: &str) {
+        self.create_image(image);
+        self.lead_all(&[PlatformName::Kubevirt]);
+        self.calm().await;
+        self.finish_import(image).await;
+    }
+
+    fn wrapper_status(&self, name: &str) -> Value {
+        self.server.get(WRAPPERS, name).unwrap()["status"].clone()
+    }
+
+    /// The reason of a condition of a wrapper.
+    fn wrapper_reason(&self, name: &str, kind: &str) -> Value {
+        let status = self.wrapper_status(name);
+        let conditions = status["conditions"].as_array().unwrap();
+        let found = conditions.iter().find(|condition| condition["type"] == kind);
+        found.map(|condition| condition["reason"].clone()).unwrap_or_default()
+    }
+
+    /// Whether the machine exists.
+    fn has_machine(&self, name: &str) -> bool {
+        self.server.get(MACHINES, name).is_some()
+    }
+
+    /// KubeVirt creates the disk of the machine of a wrapper.
+    fn create_disk(&self, machine: &str) -> Value {
+        let stored = self.server.get(MACHINES, machine).unwrap();
+        let template = &stored["spec"]["dataVolumeTemplates"][0];
+        let owner = json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": machine,
+            "uid": stored["metadata"]["uid"], "controller": true });
+        let metadata = json!({ "name": template["metadata"]["name"], "namespace": NAMESPACE,
+            "labels": template["metadata"]["labels"], "ownerReferences": [owner] });
+        self.server.create(VOLUMES, json!({ "metadata": metadata, "spec": template["spec"] }))
+    }
+}
+
+#[rstest]
+#[case::a_data_volume(VOLUMES)]
+#[case::a_claim("persistentvolumeclaims")]
+#[tokio::test]
+async fn no_machine_is_created_over_the_data_of_a_user(#[case] resource: &str) {
+    let mut world = with_wrappers();
+    let metadata = json!({ "name": "web-root", "namespace": NAMESPACE });
+    world.server.create(resource, json!({ "metadata": metadata, "spec": {} }));
+    world.lead_with_image("debian").await;
+    world.create_wrapper("web", "debian", "root");
+    world.advance(10 * SECOND).await;
+    assert!(!world.has_machine("web"));
+    assert_eq!(world.wrapper_reason("web", "VirtualMachineReady"), "NameConflict");
+    assert_eq!(world.wrapper_status("web")["phase"], "Failed");
+    assert!(world.server.all("events").iter().any(|event| event["reason"] == "NameConflict"));
+    world.server.take_log();
+    world.advance(Duration::from_mins(4)).await;
+    assert_eq!(world.server.take_log().len(), 0, "a conflict that waits causes requests");
+    world.server.delete(resource, "web-root");
+    world.advance(SECOND).await;
+    assert!(world.has_machine("web"));
+    assert_eq!(world.wrapper_reason("web", "VirtualMachineReady"), "DiskNotReady");
+}
+
+#[tokio::test]
+async fn an_object_that_the_cache_does_not_show_is_not_used_either() {
+    let mut world = with_wrappers();
+    world.lead_with_image("debian").await;
+    world.server.hold(VOLUMES);
+    let metadata = json!({ "name": "web-root", "namespace": NAMESPACE });
+    world.server.create(VOLUMES, json!({ "metadata": metadata, "spec": {} }));
+    world.create_wrapper("web", "debian", "root");
+    world.advance(10 * SECOND).await;
+    assert!(!world.has_machine("web"));
+    assert_eq!(world.wrapper_reason("web", "VirtualMachineReady"), "NameConflict");
+}
+
+#[tokio::test]
+async fn no_machine_is_created_over_the_data_of_an_image() {
+    let mut world = with_wrappers();
+    world.lead_with_image("debian").await;
+    // The import of the other image has not begun.
+    world.images.as_mut().unwrap().limits.max_concurrent_syncs = 0;
+    world.kill_leader().await;
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.create_image("ubuntu-root");
+    world.create_wrapper("ubuntu", "debian", "root");
+    world.advance(10 * SECOND).await;
+    assert!(!world.has_machine("ubuntu"));
+    assert_eq!(world.wrapper_reason("ubuntu", "VirtualMachineReady"), "NameConflict");
+}
+
+#[tokio::test]
+async fn of_two_wrappers_with_one_disk_name_the_first_one_gets_a_machine() {
+    let mut world = with_wrappers();
+    world.lead_with_image("debian").await;
+    world.create_wrapper("a", "debian", "b-c");
+    world.clock.advance(SECOND).await;
+    world.create_wrapper("a-b", "debian", "c");
+    world.advance(10 * SECOND).await;
+    assert_eq!((world.has_machine("a"), world.has_machine("a-b")), (true, false));
+    assert_eq!(world.wrapper_reason("a-b", "VirtualMachineReady"), "NameConflict");
+    world.create_disk("a");
+    world.server.delete(WRAPPERS, "a");
+    for _ in 0..3 {
+        world.server.collect_garbage();
+        world.advance(SECOND).await;
+    }
+    assert_eq!((world.has_machine("a"), world.has_machine("a-b")), (false, true));
+}
+
+#[tokio::test]
+async fn a_machine_is_created_again_after_the_disk_of_the_former_one_is_gone() {
+    let mut world = with_wrappers();
+    world.lead_with_image("debian").await;
+    world.create_wrapper("web", "debian", "root");
+    world.calm().await;
+    world.create_disk("web");
+    world.server.delete(MACHINES, "web");
+    world.calm().await;
+    assert!(!world.has_machine("web"));
+    assert_eq!(world.wrapper_reason("web", "VirtualMachineReady"), "NotCreated");
+    world.server.collect_garbage();
+    world.calm().await;
+    assert!(world.has_machine("web"));
+}
+
+#[tokio::test]
+async fn a_wrapper_without_a_machine_does_not_hold_an_image_that_is_never_ready() {
+    let mut world = with_wrappers();
+    world.create_wrapper("web", "debian", "root");
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    let image = world.server.get(IMAGES, "debian").unwrap();
+    assert_eq!(world.wrapper_status("web")["vmDiskImage"]["bound"], true);
+    world.server.delete(IMAGES, "debian");
+    for _ in 0..5 {
+        world.advance(5 * SECOND).await;
+        world.server.collect_garbage();
+    }
+    let successor = world.server.get(IMAGES, "debian").unwrap();
+    assert_ne!(successor["metadata"]["uid"], image["metadata"]["uid"]);
+    assert_eq!(world.wrapper_status("web")["vmDiskImage"]["uid"], successor["metadata"]["uid"]);
+}
+
+#[tokio::test]
+async fn an_image_that_a_wrapper_creates_has_the_finalizer_from_the_beginning() {
+    let mut world = with_wrappers();
+    world.create_wrapper("web", "debian", "root");
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    let log = world.server.take_log();
+    let create =
+        log.iter().find(|call| call.verb == Verb::Create && call.resource == "vmdiskimages").unwrap();
+    assert_eq!(create.body["metadata"]["finalizers"], json!(["vmpool.dev/vmdiskimage-protection"]));
+}
+
+#[rstest]
+#[case::of_the_machine(MACHINES)]
+#[case::of_the_disk(VOLUMES)]
+#[tokio::test]
+async fn a_disk_that_is_used_meanwhile_is_not_deleted_because_the_cache_is_behind(#[case] behind: &str) {
+    let mut world = with_wrappers();
+    world.lead_with_image("debian").await;
+    world.create_wrapper("web", "debian", "root");
+    world.calm().await;
+    world.create_disk("web");
+    let pending = json!({ "phase": "Pending", "conditions":
+        [{ "type": "Bound", "status": "False", "message": "source not found" }] });
+    world.server.edit(VOLUMES, "web-root", |disk| disk["status"] = pending);
+    world.advance(Duration::from_mins(4)).await;
+    // The clone succeeds and the machine starts, and one of the watches is behind.
+    world.server.hold(behind);
+    world.server.edit(VOLUMES, "web-root", |disk| {
+        disk["status"] =
+            if behind == VOLUMES { json!({ "phase": "Succeeded" }) } else { json!({ "phase": "Failed" }) };
+    });
+    if behind == MACHINES {
+        world
+            .server
+            .edit(MACHINES, "web", |machine| machine["status"] = json!({ "created": true, "ready": true }));
+    }
+    world.advance(Duration::from_mins(3)).await;
+    assert!(world.server.get(VOLUMES, "web-root").is_some(), "the data of the guest is deleted");
+}
+
+#[tokio::test]
+async fn a_disk_whose_clone_failed_is_deleted() {
+    let mut world = with_wrappers();
+    world.lead_with_image("debian").await;
+    world.create_wrapper("web", "debian", "root");
+    world.calm().await;
+    world.create_disk("web");
+    world.server.edit(VOLUMES, "web-root", |disk| disk["status"] = json!({ "phase": "Failed" }));
+    world.advance(SECOND).await;
+    assert!(world.server.get(VOLUMES, "web-root").is_none());
+    assert_eq!(world.wrapper_status("web")["kicks"], 1);
+}
