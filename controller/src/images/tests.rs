@@ -355,9 +355,9 @@ async fn metrics_describe_references_and_removals_by_age() {
     world.finish_import("debian").await;
     let references =
         |kind: &str| format!(r#"vmpool_vmdi_references{{namespace="team-a",name="debian",kind="{kind}"}}"#);
-    assert_eq!(world.series(&references("machines")), 2);
-    assert_eq!(world.series(&references("pools")), 1);
-    assert_eq!(world.series(&references("clones")), 0);
+    assert_eq!(world.series(&references("VirtualMachine")), 2);
+    assert_eq!(world.series(&references("VirtualMachinePool")), 1);
+    assert_eq!(world.series(&references("DataVolume")), 0);
     assert!(!world.metrics.page().contains("vmpool_vmdi_unreferenced_since_timestamp_seconds{"));
     world.server.delete(POOLS, "web");
     for _ in 0..3 {

@@ -57,11 +57,11 @@ words!(
     /// The kind of the objects that refer to an image.
     pub(crate) ReferrerLabel {
         /// Machines and wrappers.
-        Machines => "machines",
+        VirtualMachine => "VirtualMachine",
         /// Pools.
-        Pools => "pools",
+        VirtualMachinePool => "VirtualMachinePool",
         /// Unfinished clones that belong to no counted machine.
-        Clones => "clones",
+        DataVolume => "DataVolume",
     }
 );
 
