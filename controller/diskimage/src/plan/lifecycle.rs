@@ -18,6 +18,9 @@ pub(super) fn plan(pass: &mut Pass<'_>) {
     if !foreign.is_empty() {
         return conflict(pass, &foreign);
     }
+    if pass.status.reason == Some(Reason::NameConflict) {
+        end_conflict(pass);
+    }
     let may_restore = matches!(
         pass.status.phase,
         Some(ImagePhase::Queued | ImagePhase::Syncing | ImagePhase::RetryableFailure)
@@ -56,6 +59,26 @@ fn conflict(pass: &mut Pass<'_>, foreign: &[&str]) {
     };
     pass.set(phase, Reason::NameConflict, message);
     pass.again(RECHECK);
+}
+
+/// The foreign object is gone. Phases that act find their reason again. Those that only wait get theirs from the other fields of
+/// the status, because the conflict has replaced it.
+fn end_conflict(pass: &mut Pass<'_>) {
+    match pass.status.phase {
+        // The deadline is that of failed attempts. A ready image, whose data is lost too often, has none.
+        Some(ImagePhase::Failed) if pass.status.failures > 0 => pass.set(
+            ImagePhase::Failed,
+            Reason::SyncDeadlineExceeded,
+            "all attempts together took too long",
+        ),
+        Some(ImagePhase::Failed) => heal::give_up(pass),
+        Some(ImagePhase::RetryableFailure) => pass.set(
+            ImagePhase::RetryableFailure,
+            Reason::UnknownSyncFailure,
+            "the last attempt failed; the import is tried again after the backoff",
+        ),
+        _ => {}
+    }
 }
 
 /// A new value of the annotation starts a failed import again. In other phases it has no effect, also later.

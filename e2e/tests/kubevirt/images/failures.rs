@@ -74,7 +74,8 @@ fn an_image_waits_for_cdi_and_uses_its_claim_until_the_cluster_has_snapshots() {
         let with_snapshot = |image: &Value| {
             image["status"]["phase"] == "Ready" && image["status"]["snapshot"]["readyToUse"] == true
         };
-        world.until("debian", with_snapshot).await?;
+        let image = world.until("debian", with_snapshot).await?;
+        ensure!(image["status"]["healCount"] == 0, "no data was lost: {image}");
         world.is_settled().await?;
         ensure!(world.count("create datavolumes")? == 1, "{:#?}", world.requests()?);
         Ok(())

@@ -28,6 +28,10 @@ pub(super) fn ready(pass: &mut Pass<'_>) {
         mark_prepopulated(pass);
         return publish(pass, target);
     }
+    if claim && has_only_its_claim(pass) {
+        pass.status.queued_at = Some(pass.now());
+        return snapshot::take(pass);
+    }
     if let Some(left) = grace {
         return pass.again(left);
     }
@@ -98,16 +102,26 @@ fn publish(pass: &mut Pass<'_>, target: DataTarget) {
     snapshot::publish(pass, target);
 }
 
+/// The data that is left stays.
+pub(super) fn give_up(pass: &mut Pass<'_>) {
+    let message =
+        format!("data of the image was lost more than {MAX_HEALS} times within 24 hours; check the storage");
+    pass.set(ImagePhase::Failed, Reason::HealLimitExceeded, message);
+}
+
+/// Whether the image has never had a snapshot, because the cluster serves snapshots only since its import.
+fn has_only_its_claim(pass: &Pass<'_>) -> bool {
+    let source = pass.world.backing.data_source.ours().and_then(|source| source.target);
+    source == Some(DataTarget::Claim) && pass.world.image.status.snapshot.is_none()
+}
+
 fn heal(pass: &mut Pass<'_>, claim_is_complete: bool) {
     let now = pass.now();
     let mut times = std::mem::take(&mut pass.status.heal_times);
     times.retain(|time| pass.since(*time) < PERIOD);
     if times.len() >= MAX_HEALS {
         pass.status.heal_times = times;
-        let message = format!(
-            "data of the image was lost more than {MAX_HEALS} times within 24 hours; check the storage"
-        );
-        return pass.set(ImagePhase::Failed, Reason::HealLimitExceeded, message);
+        return give_up(pass);
     }
     times.push(now);
     pass.status.heal_times = times;

@@ -144,6 +144,33 @@ fn without_snapshots_an_image_depends_on_its_claim() {
     assert_eq!(state(&case.plan()), (ImagePhase::Queued, Reason::BackingDataLost));
 }
 
+#[test]
+fn snapshots_that_the_cluster_serves_later_are_no_lost_data() {
+    let mut case = Case::ready();
+    case.backing.snapshots_served = false;
+    case.backing.snapshot = Found::Missing;
+    case.backing.data_source = Found::Ours(DataSource { target: Some(DataTarget::Claim), ..source() });
+    case.plan_into_status();
+    assert!(case.image.status.is_ready());
+    // The snapshot is taken, which neither is a restoration nor counts as one.
+    case.backing.snapshots_served = true;
+    let plan = case.plan();
+    assert_eq!((plan.actions.clone(), events(&plan)), (vec![Action::CreateSnapshot], vec![]));
+    assert_eq!(state(&plan), (ImagePhase::Syncing, Reason::SnapshotPending));
+    assert_eq!((plan.status.heal_count, plan.status.heal_times.len()), (0, 0));
+    assert_eq!(plan.status.queued_at, Some(case.now), "the deadline counts from now");
+    case.image.status = plan.status;
+    case.backing.snapshot = Found::Ours(snapshot(true));
+    let plan = case.plan();
+    assert_eq!(plan.actions, [Action::ApplyDataSource { target: DataTarget::Snapshot }]);
+    assert!(plan.status.is_ready());
+    // Lost data counts, also if there was never a snapshot.
+    case.image.status.phase = Some(ImagePhase::Ready);
+    case.image.status.reason = Some(Reason::Synced);
+    (case.backing.snapshot, case.backing.claim, case.live) = (Found::Missing, Found::Missing, true);
+    assert_eq!(case.plan().status.heal_count, 1);
+}
+
 #[rstest]
 #[case::the_fifth(4, ImagePhase::Syncing)]
 #[case::the_sixth(5, ImagePhase::Failed)]

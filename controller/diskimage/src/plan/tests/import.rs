@@ -441,6 +441,38 @@ fn times_of_a_clock_that_ran_ahead_count_as_now() {
     assert_eq!(state(&case.plan()).0, ImagePhase::Syncing);
 }
 
+#[rstest]
+#[case::deadline(Reason::SyncDeadlineExceeded, 3)]
+#[case::lost_too_often(Reason::HealLimitExceeded, 0)]
+fn after_a_conflict_a_failed_image_has_its_reason_again(#[case] reason: Reason, #[case] failures: u32) {
+    let mut case = Case::in_phase(ImagePhase::Failed, reason);
+    case.image.status.failures = failures;
+    case.backing.data_volume = Found::Ours(volume(Transfer::Succeeded));
+    case.backing.snapshot = Found::Foreign;
+    case.plan_into_status();
+    assert_eq!(case.image.status.reason, Some(Reason::NameConflict));
+    case.backing.snapshot = Found::Missing;
+    let plan = case.plan();
+    assert_eq!((state(&plan), events(&plan)), ((ImagePhase::Failed, reason), vec![]));
+    assert!(!plan.status.message.contains("do not belong"), "{}", plan.status.message);
+    let deletes = if reason == Reason::HealLimitExceeded { vec![] } else { vec![delete_volume()] };
+    assert_eq!(plan.actions, deletes, "the data that is left of lost data stays");
+}
+
+#[test]
+fn after_a_conflict_a_failed_attempt_still_waits_for_its_backoff() {
+    let mut case = Case::in_phase(ImagePhase::RetryableFailure, Reason::RetryLimitExceeded);
+    (case.image.status.failures, case.image.status.last_failure) = (1, Some(at(40)));
+    case.backing.snapshot = Found::Foreign;
+    case.plan_into_status();
+    assert_eq!(case.image.status.reason, Some(Reason::NameConflict));
+    case.backing.snapshot = Found::Missing;
+    let plan = case.plan();
+    assert_eq!(state(&plan), (ImagePhase::RetryableFailure, Reason::UnknownSyncFailure));
+    assert!(plan.status.message.contains("backoff"), "{}", plan.status.message);
+    assert_eq!((plan.actions.len(), plan.again), (0, Some(2 * MINUTE)));
+}
+
 #[test]
 fn an_import_that_its_controller_left_is_continued() {
     let mut case = Case::in_phase(ImagePhase::Queued, Reason::Queued);
