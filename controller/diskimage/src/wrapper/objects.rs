@@ -138,12 +138,16 @@ fn add_disk(instance: &mut Map<String, Value>, disk: &str, data_volume: &str) {
         volumes.push(json!({ "name": disk, "dataVolume": { "name": data_volume } }));
     }
     let devices = object(instance, "domain").and_then(|domain| object(domain, "devices"));
-    let Some(disks) = devices.and_then(|devices| list(devices, "disks")) else { return };
+    let Some(devices) = devices else { return };
+    // KubeVirt refuses one boot order for two devices, also for a disk and a network interface.
+    let interfaces =
+        devices.get("interfaces").map(|all| items(all).cloned().collect::<Vec<_>>()).unwrap_or_default();
+    let Some(disks) = list(devices, "disks") else { return };
     if disks.iter().any(|known| known["name"] == disk) {
         return;
     }
     let mut added = json!({ "name": disk, "disk": {} });
-    if disks.iter().all(|known| known["bootOrder"] != 1) {
+    if disks.iter().chain(&interfaces).all(|known| known["bootOrder"] != 1) {
         added["bootOrder"] = json!(1);
     }
     disks.push(added);

@@ -90,6 +90,19 @@ fn the_disks_of_the_template_stay(#[case] disks: Value, #[case] expected: Value)
 }
 
 #[rstest]
+#[case::first(json!(1), json!([{ "name": "root", "disk": {} }]))]
+#[case::later(json!(2), json!([{ "name": "root", "disk": {}, "bootOrder": 1 }]))]
+fn the_disk_takes_no_boot_order_from_a_network_interface(#[case] order: Value, #[case] expected: Value) {
+    let wrapper = wrapper(|object| {
+        let interfaces = json!([{ "name": "pxe", "masquerade": {}, "bootOrder": order }]);
+        object["spec"]["virtualMachineTemplate"]["spec"]["template"] =
+            json!({ "spec": { "domain": { "devices": { "interfaces": interfaces } } } });
+    });
+    let machine = machine(&wrapper, &gib(10));
+    assert_eq!(machine["spec"]["template"]["spec"]["domain"]["devices"]["disks"], expected);
+}
+
+#[rstest]
 #[case::empty(json!({ "template": {} }), None)]
 #[case::the_own_volume(
     json!({ "template": { "spec": { "volumes": [{ "name": "root", "dataVolume": { "name": "web-root" } }] } } }),
