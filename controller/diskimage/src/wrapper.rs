@@ -26,7 +26,7 @@ use jiff::Timestamp;
 use vmpool_api::diskimage::values::{ImagePhase, Mode, WrapperPhase};
 
 pub use self::types::{
-    Action, DiskName, ImageReason, MachineReason, Plan, SeenDisk, SeenImage, SeenMachine, Source, Status,
+    Action, DiskName, ImageReason, KnownDisk, MachineReason, Plan, SeenDisk, SeenImage, SeenMachine, Source, Status,
     World, Wrapper,
 };
 use crate::model::{Found, Key};
@@ -189,6 +189,7 @@ fn observe_machine(world: &World<'_>, plan: &mut Plan, image: Option<&SeenImage>
                 plan.status.machine = Some(machine.uid.clone());
             }
             plan.status.started |= machine.started;
+            remember_disk(world, plan);
             if !machine.current && !machine.deleting && world.wrapper.unusable.is_none() {
                 plan.actions.push(Action::UpdateMachine { uid: machine.uid.clone() });
             }
@@ -211,8 +212,18 @@ fn observe_machine(world: &World<'_>, plan: &mut Plan, image: Option<&SeenImage>
 fn forget_machine(plan: &mut Plan) {
     plan.status.machine = None;
     plan.status.started = false;
+    plan.status.disk = None;
     plan.status.kicks = 0;
     plan.status.last_kick = None;
+}
+
+/// Notes the disk with data of the guest. It is in the status, so that also another leader finds out that it was lost. Before the
+/// machine starts, nothing is noted: the status is written for the start anyway, and then contains both.
+fn remember_disk(world: &World<'_>, plan: &mut Plan) {
+    let Some(disk) = world.disk.filter(|disk| !disk.deleting && plan.status.started) else { return };
+    let known = plan.status.disk.take().filter(|known| known.volume == disk.uid);
+    let claim = disk.claim.clone().or_else(|| known.and_then(|known| known.claim));
+    plan.status.disk = Some(KnownDisk { volume: disk.uid.clone(), claim });
 }
 
 fn create_machine(world: &World<'_>, plan: &mut Plan, image: &SeenImage) -> Result<(), Stopped> {

@@ -1,6 +1,6 @@
 //! What a leader knows of wrappers: the wrappers, their machines, and the disks of these.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use vmpool_api::diskimage::VirtualMachine as Wrapper;
@@ -18,9 +18,6 @@ pub(super) struct Wrapped {
     machines: Table<StoredMachine>,
     /// The DataVolumes of the machines of wrappers.
     disks: Table<StoredDisk>,
-    /// The disk and the claim of each wrapper, by their UIDs, as the last pass saw them. A new leader knows none, so it does not
-    /// report a disk that was lost before. That is enough, because only an event and a counter depend on it.
-    known_disks: BTreeMap<Key, (String, Option<String>)>,
     touched: BTreeSet<Key>,
 }
 
@@ -83,7 +80,6 @@ impl Wrapped {
     pub(super) fn unset(&mut self, key: &Key, version: Option<u64>) {
         if let Some(wrapper) = self.wrappers.remove(key, version) {
             self.touch_disk(&Key::new(&key.namespace, objects::data_volume_name(&wrapper)));
-            self.known_disks.remove(key);
             self.touched.insert(key.clone());
         }
     }
@@ -150,35 +146,5 @@ impl Wrapped {
     /// The disk of this machine.
     pub(super) fn disk(&self, key: &Key, machine: &Found<SeenMachine>) -> Option<SeenDisk> {
         self.disks.get(key).and_then(|disk| disk.of(machine)).cloned()
-    }
-
-    /// Remembers the disk of a wrapper and its claim. Returns whether another disk or another claim took their place.
-    pub(super) fn disk_changed(&mut self, wrapper: &Key, disk: &str, claim: Option<&str>) -> bool {
-        let known = self.known_disks.get(wrapper);
-        let changed = known.is_some_and(|(known, known_claim)| {
-            known != disk || known_claim.as_deref().zip(claim).is_some_and(|(before, now)| before != now)
-        });
-        let kept = known.filter(|(known, _)| known == disk).and_then(|(_, claim)| claim.clone());
-        let claim = claim.map(str::to_owned).or(kept);
-        self.known_disks.insert(wrapper.clone(), (disk.to_owned(), claim));
-        changed
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn another_disk_or_claim_in_the_place_of_the_known_one_is_noticed_once() {
-        let mut wrapped = Wrapped::default();
-        let web = Key::new("team-a", "web");
-        assert!(!wrapped.disk_changed(&web, "disk-1", None), "the first one");
-        assert!(!wrapped.disk_changed(&web, "disk-1", Some("claim-1")), "its claim");
-        assert!(!wrapped.disk_changed(&web, "disk-1", None), "a claim that is gone");
-        assert!(wrapped.disk_changed(&web, "disk-1", Some("claim-2")), "another claim");
-        assert!(!wrapped.disk_changed(&web, "disk-1", Some("claim-2")), "the same");
-        assert!(wrapped.disk_changed(&web, "disk-2", None), "another disk");
-        assert!(!wrapped.disk_changed(&web, "disk-2", Some("claim-3")), "its claim");
     }
 }

@@ -29,14 +29,12 @@ pub(super) struct WrapperFacts {
     pub(super) disk: Option<SeenDisk>,
     pub(super) disk_name: DiskName,
     pub(super) disk_name_is_live: bool,
-    /// Whether another disk took the place of the one that a former pass saw, after the machine had started.
-    pub(super) disk_recreated: bool,
 }
 
 impl Context {
     /// What the caches show of a wrapper; `None` if it does not exist.
     pub(super) fn wrapper_facts(&self, key: &Key) -> Option<WrapperFacts> {
-        let mut store = self.store.lock();
+        let store = self.store.lock();
         let object = store.wrapped.as_ref()?.wrappers.get(key)?.clone();
         let wrapper = read::wrapper(&object);
         let image = store.images.get(&wrapper.image).map(|image| read::seen_image(image));
@@ -51,14 +49,9 @@ impl Context {
         let disk_key = Key::new(&key.namespace, objects::data_volume_name(&object));
         let claim = store.claims.get(&disk_key).map(|claim| claim.object.uid.clone());
         let taken = store.disk_name(&wrapper, &disk_key);
-        let wrapped = store.wrapped.as_mut()?;
+        let wrapped = store.wrapped.as_ref()?;
         let machine = wrapped.machine(key, &wrapper.uid, &wanted);
-        let disk = wrapped.disk(&disk_key, &machine);
-        let changed =
-            disk.as_ref().is_some_and(|disk| wrapped.disk_changed(key, &disk.uid, claim.as_deref()));
-        // The disk of another machine is another disk.
-        let same_machine = machine.ours().map(|machine| &machine.uid) == wrapper.status.machine.as_ref();
-        let disk_recreated = changed && same_machine && wrapper.status.started;
+        let disk = wrapped.disk(&disk_key, &machine).map(|disk| SeenDisk { claim, ..disk });
         Some(WrapperFacts {
             object,
             wrapper,
@@ -69,7 +62,6 @@ impl Context {
             disk,
             disk_name: taken,
             disk_name_is_live: false,
-            disk_recreated,
         })
     }
 

@@ -96,9 +96,6 @@ async fn carry_out(context: &Context, facts: &WrapperFacts, mut plan: Plan) -> O
             }
         }
     }
-    if facts.disk_recreated {
-        disk_recreated(context, facts);
-    }
     if let Some(metrics) = &context.metrics
         && plan.status.image.is_some_and(wrapper::ImageReason::is_denied)
     {
@@ -132,6 +129,11 @@ async fn report(context: &Context, facts: &WrapperFacts, plan: &Plan) -> Result<
         Ok(()) => {
             became_ready(context, facts, plan);
             for Event { warning, reason, message } in events {
+                if reason == status::DISK_RECREATED
+                    && let Some(metrics) = metrics(context)
+                {
+                    metrics.disk_recreated(&key.namespace);
+                }
                 context.events.publish_plain(&facts.subject(), reason, warning, without_queries(&message));
             }
             Ok(())
@@ -197,14 +199,6 @@ fn announce(context: &Context, facts: &WrapperFacts, action: &Action) {
         }
     };
     context.events.publish_plain(&facts.subject(), reason, warning, note);
-}
-
-fn disk_recreated(context: &Context, facts: &WrapperFacts) {
-    if let Some(metrics) = metrics(context) {
-        metrics.disk_recreated(&facts.wrapper.key.namespace);
-    }
-    let note = "the disk of the machine was lost and made again from the image: all data that the guest wrote is gone";
-    context.events.publish_plain(&facts.subject(), "DiskRecreated", true, note.to_owned());
 }
 
 /// Measures how long a wrapper took until it was ready for the first time.

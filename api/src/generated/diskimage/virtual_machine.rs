@@ -138,6 +138,9 @@ pub struct VirtualMachineStatus {
     /// Name of the DataVolume with the disk of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "dataVolumeName")]
     pub data_volume_name: Option<String>,
+    /// The disk of the machine, after its first start. If another one takes its place, the controller reports that the data of the guest is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<VirtualMachineStatusDisk>,
     /// How often the controller deleted the DataVolume of the machine because its clone did not begin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kicks: Option<i32>,
@@ -162,6 +165,17 @@ pub struct VirtualMachineStatus {
     /// The image that the wrapper uses. While it is set, the image is not deleted.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "vmDiskImage")]
     pub vm_disk_image: Option<VirtualMachineStatusVmDiskImage>,
+}
+
+/// The disk of the machine, after its first start. If another one takes its place, the controller reports that the data of the guest is gone.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct VirtualMachineStatusDisk {
+    /// UID of its PersistentVolumeClaim.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "claimUID")]
+    pub claim_uid: Option<String>,
+    /// UID of the DataVolume.
+    #[serde(rename = "dataVolumeUID")]
+    pub data_volume_uid: String,
 }
 
 /// The machine.

@@ -165,12 +165,15 @@ pub fn disk(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<StoredDisk>
     let owner = controller(metadata)?;
     let phase = stored.status.as_ref().and_then(|status| status.phase.as_deref());
     let waits = matches!(phase, Some("Pending" | "CloneScheduled" | "Unknown"));
+    let lacks_source = lacks_source(stored).filter(|_| waits);
     let disk = SeenDisk {
         uid: metadata.uid.clone().unwrap_or_default(),
         deleting: metadata.deletion_timestamp.is_some(),
         populated: matches!(phase, Some("Succeeded" | "WaitForFirstConsumer" | "PendingPopulation")),
         failed: phase == Some("Failed"),
-        stuck_since: (waits && lacks_source(stored)).then_some(now),
+        // The clock of CDI can be ahead.
+        stuck_since: lacks_source.map(|since| since.map_or(now, |since| since.min(now))),
+        claim: None,
     };
     Some(StoredDisk {
         machine: Key::new(metadata.namespace.clone().unwrap_or_default(), &owner.name),
@@ -179,23 +182,29 @@ pub fn disk(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<StoredDisk>
     })
 }
 
-/// Whether a condition says that CDI does not find the source.
-fn lacks_source(stored: &kubevirt::DataVolume) -> bool {
+/// Since when a condition says that CDI does not find the source, if one does. `Some(None)` if it has no time.
+///
+/// CDI sets `lastHeartbeatTime` when status, reason or message change, and `lastTransitionTime` with the status only. With the
+/// time of CDI, another leader does not begin to wait anew.
+fn lacks_source(stored: &kubevirt::DataVolume) -> Option<Option<Timestamp>> {
     let conditions = stored.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().filter(|condition| condition.status != "True").any(|condition| {
-        let text = condition.message.as_deref().unwrap_or_default().to_ascii_lowercase();
-        let missing = ["not found", "does not exist", "doesn't exist"];
-        text.contains("source") && missing.iter().any(|words| text.contains(words))
-    })
+    let condition =
+        conditions.into_iter().filter(|condition| condition.status != "True").find(|condition| {
+            let text = condition.message.as_deref().unwrap_or_default().to_ascii_lowercase();
+            let missing = ["not found", "does not exist", "doesn't exist"];
+            text.contains("source") && missing.iter().any(|words| text.contains(words))
+        })?;
+    let changed = condition.unknown_fields.get("lastHeartbeatTime").and_then(Value::as_str);
+    Some(changed.and_then(|text| text.parse().ok()))
 }
 
 impl StoredDisk {
     /// Keeps the time since when the disk waits for its source, if the former version of the object waits, too.
     pub fn remember(&mut self, former: &Self) {
-        if let (Some(_), Some(since), true) =
+        if let (Some(now), Some(before), true) =
             (self.disk.stuck_since, former.disk.stuck_since, self.disk.uid == former.disk.uid)
         {
-            self.disk.stuck_since = Some(since);
+            self.disk.stuck_since = Some(before.min(now));
         }
     }
 

@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use vmpool_api::diskimage::virtual_machine::{
-    VirtualMachineStatusVirtualMachine, VirtualMachineStatusVmDiskImage,
+    VirtualMachineStatusDisk, VirtualMachineStatusVirtualMachine, VirtualMachineStatusVmDiskImage,
 };
 use vmpool_api::diskimage::{VirtualMachine, VirtualMachineStatus};
 
 use super::objects::data_volume_name;
-use super::types::{ImageReason, MachineReason, Status};
+use super::types::{ImageReason, KnownDisk, MachineReason, Status};
 use crate::conditions::{Conditions, find};
 use crate::limits;
 use crate::model::Key;
@@ -23,6 +23,8 @@ const IMAGE_READY: &str = "ImageReady";
 const MACHINE_READY: &str = "VirtualMachineReady";
 const TEMPLATE_MATCHES: &str = "TemplateMatches";
 const MISMATCH: &str = "TemplateMismatch";
+/// Reason of the event about a disk that was lost with the data of its guest.
+pub const DISK_RECREATED: &str = "DiskRecreated";
 
 /// The stored status. The fields in which template and image differ are not read: each pass compares them.
 pub fn read(stored: &VirtualMachineStatus) -> Status {
@@ -35,6 +37,10 @@ pub fn read(stored: &VirtualMachineStatus) -> Status {
         bound: mark.is_some_and(|mark| mark.bound),
         machine: stored.virtual_machine.as_ref().map(|machine| machine.uid.clone()),
         started: stored.machine_started == Some(true),
+        disk: stored
+            .disk
+            .as_ref()
+            .map(|disk| KnownDisk { volume: disk.data_volume_uid.clone(), claim: disk.claim_uid.clone() }),
         kicks: stored.kicks.and_then(|kicks| kicks.try_into().ok()).unwrap_or_default(),
         last_kick: stored.last_kick_time.as_ref().and_then(|time| time.parse().ok()),
         image: reason(IMAGE_READY).and_then(ImageReason::parse),
@@ -78,6 +84,10 @@ pub fn render(wrapper: &VirtualMachine, planned: &Status, now: Timestamp) -> Vir
         }),
         data_volume_name: machine.as_ref().map(|_| data_volume_name(wrapper)),
         machine_started: machine.as_ref().map(|_| planned.started),
+        disk: planned.disk.as_ref().map(|disk| VirtualMachineStatusDisk {
+            data_volume_uid: disk.volume.clone(),
+            claim_uid: disk.claim.clone(),
+        }),
         virtual_machine: machine.map(|uid| VirtualMachineStatusVirtualMachine { name, uid }),
         kicks: (planned.kicks > 0).then(|| planned.kicks.try_into().unwrap_or(i32::MAX)),
         last_kick_time: planned.last_kick.map(|time| time.to_string()),
@@ -135,6 +145,18 @@ fn conditions(
     conditions
 }
 
+/// Whether the machine is the same and has another disk. KubeVirt may make the DataVolume again, or CDI the claim.
+fn lost_its_disk(stored: &VirtualMachineStatus, rendered: &VirtualMachineStatus) -> bool {
+    let uid =
+        |status: &VirtualMachineStatus| status.virtual_machine.as_ref().map(|machine| machine.uid.clone());
+    let disks = stored.disk.as_ref().zip(rendered.disk.as_ref());
+    uid(stored) == uid(rendered)
+        && disks.is_some_and(|(before, now)| {
+            let claims = before.claim_uid.as_ref().zip(now.claim_uid.as_ref());
+            before.data_volume_uid != now.data_volume_uid || claims.is_some_and(|(before, now)| before != now)
+        })
+}
+
 /// The events about a changed status, and no event about a repeated one.
 pub fn events(stored: Option<&VirtualMachineStatus>, rendered: &VirtualMachineStatus) -> Vec<Event> {
     let mut events = Vec::new();
@@ -157,6 +179,10 @@ pub fn events(stored: Option<&VirtualMachineStatus>, rendered: &VirtualMachineSt
         if let Some((reason, found)) = warning.zip(condition(rendered, kind)) {
             events.push(Event { warning: true, reason, message: found.message.clone() });
         }
+    }
+    if stored.is_some_and(|stored| lost_its_disk(stored, rendered)) {
+        let text = "the disk of the machine was lost and made again from the image: all data that the guest wrote is gone";
+        events.push(Event { warning: true, reason: DISK_RECREATED, message: text.to_owned() });
     }
     let mismatch = condition(rendered, TEMPLATE_MATCHES).filter(|now| now.status == "False");
     let before = stored.and_then(|stored| condition(stored, TEMPLATE_MATCHES));

@@ -42,6 +42,7 @@ fn disk() -> SeenDisk {
         populated: true,
         failed: false,
         stuck_since: None,
+        claim: Some("uid-claim".to_owned()),
     }
 }
 
@@ -424,6 +425,29 @@ fn the_disk_of_a_machine_that_has_ever_started_is_never_deleted(#[case] now: boo
     let plan = case.plan();
     assert_eq!(plan.actions, []);
     assert!(plan.status.started);
+}
+
+#[test]
+fn the_disk_of_a_started_machine_is_noted_with_the_start() {
+    let known = |volume: &str, claim: Option<&str>| {
+        Some(KnownDisk { volume: volume.to_owned(), claim: claim.map(str::to_owned) })
+    };
+    let mut case = Case::with_disk(disk());
+    assert_eq!(case.step().status.disk, None, "it contains no data of a guest");
+    case.machine = Found::Ours(machine());
+    let plan = case.step();
+    assert_eq!((plan.status.started, plan.status.disk), (true, known("uid-disk", Some("uid-claim"))));
+    // Until another one is there, the known one stays.
+    case.disk = Some(SeenDisk { claim: None, ..disk() });
+    assert_eq!(case.step().status.disk, known("uid-disk", Some("uid-claim")));
+    case.disk = Some(SeenDisk { deleting: true, uid: "uid-new".to_owned(), ..disk() });
+    assert_eq!(case.step().status.disk, known("uid-disk", Some("uid-claim")));
+    case.disk = None;
+    assert_eq!(case.step().status.disk, known("uid-disk", Some("uid-claim")));
+    case.disk = Some(SeenDisk { uid: "uid-new".to_owned(), claim: None, ..disk() });
+    assert_eq!(case.step().status.disk, known("uid-new", None));
+    case.machine = Found::Missing;
+    assert_eq!(case.step().status.disk, None);
 }
 
 #[test]

@@ -106,6 +106,17 @@ pub struct SeenDisk {
     pub failed: bool,
     /// Since when it waits because CDI does not find the source, if it does.
     pub stuck_since: Option<Timestamp>,
+    /// UID of its claim, if that exists.
+    pub claim: Option<String>,
+}
+
+/// The disk of a machine that has started, by its UIDs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownDisk {
+    /// UID of the DataVolume.
+    pub volume: String,
+    /// UID of the claim, if it was seen.
+    pub claim: Option<String>,
 }
 
 /// Who has the name of the disk of a machine that does not exist.
@@ -264,6 +275,8 @@ pub struct Status {
     pub machine: Option<String>,
     /// Whether this machine has ever started.
     pub started: bool,
+    /// The disk of the machine, if it has started. Another one in its place lacks the data of the guest.
+    pub disk: Option<KnownDisk>,
     /// How often its disk was deleted because the clone did not begin.
     pub kicks: u32,
     /// When that was done last.

@@ -86,6 +86,19 @@ fn the_phase_of_a_disk_is_read(
     assert_eq!((found.populated, found.failed, found.stuck_since.is_some()), expected);
 }
 
+#[rstest]
+#[case::earlier(Some(at(2)), at(2))]
+#[case::in_the_future(Some(at(9)), at(5))]
+#[case::unknown(None, at(5))]
+fn a_disk_lacks_its_source_since_cdi_says_so(#[case] heartbeat: Option<Timestamp>, #[case] since: Timestamp) {
+    let mut stored = volume("CloneScheduled", "Source snapshot debian not found");
+    let status = stored.status.as_mut().unwrap();
+    let condition = &mut status.conditions.as_mut().unwrap()[0];
+    let time = heartbeat.map(|time| ("lastHeartbeatTime".to_owned(), json!(time.to_string())));
+    condition.unknown_fields.extend(time);
+    assert_eq!(disk(&stored, at(5)).unwrap().disk.stuck_since, Some(since));
+}
+
 #[test]
 fn a_disk_that_still_lacks_its_source_keeps_its_time() {
     let stuck = || volume("Pending", "source not found");

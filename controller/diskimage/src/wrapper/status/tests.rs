@@ -1,3 +1,4 @@
+use rstest::rstest;
 use serde_json::json;
 use vmpool_api::diskimage::values::WrapperPhase;
 
@@ -25,6 +26,7 @@ fn ready() -> Status {
         bound: true,
         machine: Some("uid-machine".to_owned()),
         started: true,
+        disk: Some(KnownDisk { volume: "uid-disk".to_owned(), claim: Some("uid-claim".to_owned()) }),
         kicks: 2,
         last_kick: Some(at(9)),
         image: Some(ImageReason::ImageReady),
@@ -101,6 +103,28 @@ fn events_are_about_changes() {
     assert_eq!(reasons(None, &failing(ImageReason::ImageSyncing)), Vec::<&str>::new());
     let conflict = Status { virtual_machine: Some(MachineReason::NameConflict), ..ready() };
     assert_eq!(reasons(Some(&ready()), &conflict), ["NameConflict"]);
+}
+
+#[rstest]
+#[case::the_same("uid-disk", Some("uid-claim"), false)]
+#[case::another_volume("uid-new", Some("uid-claim"), true)]
+#[case::another_volume_without_a_claim_yet("uid-new", None, true)]
+#[case::another_claim("uid-disk", Some("uid-new"), true)]
+#[case::a_claim_that_is_gone("uid-disk", None, false)]
+fn a_disk_in_the_place_of_the_known_one_is_reported_once(
+    #[case] volume: &str,
+    #[case] claim: Option<&str>,
+    #[case] lost: bool,
+) {
+    let disk = KnownDisk { volume: volume.to_owned(), claim: claim.map(str::to_owned) };
+    let now = Status { disk: Some(disk), ..ready() };
+    let expected = if lost { vec![DISK_RECREATED] } else { vec![] };
+    assert_eq!(reasons(Some(&ready()), &now), expected);
+    assert_eq!(reasons(Some(&now), &now), Vec::<&str>::new());
+    // The disk of another machine is another disk, and a status of an older version has none.
+    let other = Status { machine: Some("uid-second".to_owned()), ..now.clone() };
+    assert_eq!(reasons(Some(&ready()), &other), Vec::<&str>::new());
+    assert_eq!(reasons(Some(&Status { disk: None, ..ready() }), &now), Vec::<&str>::new());
 }
 
 #[test]

@@ -58,6 +58,7 @@ impl World {
     fn ready_condition(&self, guest: &Guest, now: Timestamp) -> Condition {
         let not_ready = |reason: &str, message: &str| Condition {
             last_probe_time: Some(seconds(now)),
+            last_heartbeat_time: None,
             ..new_condition("Ready", "False", reason, message.to_owned(), now)
         };
         let copy = |status: &str, reason: Option<String>, message, time| Condition {
@@ -66,6 +67,7 @@ impl World {
             reason,
             message,
             last_probe_time: None,
+            last_heartbeat_time: None,
             last_transition_time: time,
         };
         match self.pod_state(guest) {
@@ -138,6 +140,7 @@ fn new_condition(type_: &str, status: &str, reason: &str, message: String, now: 
         reason: Some(reason.to_owned()),
         message: Some(message),
         last_probe_time: None,
+        last_heartbeat_time: None,
         last_transition_time: Some(seconds(now)),
     }
 }

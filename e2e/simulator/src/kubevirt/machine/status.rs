@@ -141,6 +141,7 @@ fn lasting(
         reason: Some(reason.to_owned()),
         message: Some(message),
         last_probe_time: None,
+        last_heartbeat_time: None,
         last_transition_time: since
             .map_or_else(|| Some(seconds(now)), |known| known.last_transition_time.clone()),
     }
@@ -154,6 +155,7 @@ fn ready_condition(known: Option<&Condition>, instance: Option<&InstanceView>, n
         reason: Some(reason.to_owned()),
         message: Some(message.to_owned()),
         last_probe_time: Some(seconds(now)),
+        last_heartbeat_time: None,
         last_transition_time: Some(seconds(now)),
     };
     let desired = match instance.map(|instance| condition(&instance.status.conditions, "Ready")) {

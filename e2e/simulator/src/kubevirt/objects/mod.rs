@@ -214,6 +214,9 @@ pub struct Condition {
     pub last_probe_time: Option<String>,
     /// When the condition last changed, RFC 3339.
     pub last_transition_time: Option<String>,
+    /// On DataVolumes: when status, reason or message last changed, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_heartbeat_time: Option<String>,
 }
 
 impl Condition {

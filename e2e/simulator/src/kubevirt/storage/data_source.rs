@@ -31,6 +31,7 @@ impl World {
                 reason: Some(reason.to_owned()),
                 message: Some(ready.err().unwrap_or_else(|| "DataSource is ready to be consumed".to_owned())),
                 last_probe_time: None,
+                last_heartbeat_time: None,
                 last_transition_time: since,
             }],
             source: view.source.clone(),

@@ -21,7 +21,9 @@ impl World {
     ) -> bool {
         let stopped = match phase {
             "CloneScheduled" => {
-                self.missing_source(key, view).map(|why| ("CloneWithoutSource".to_owned(), Some(why)))
+                let missing =
+                    self.missing_source(key, view).map(|why| ("CloneWithoutSource".to_owned(), Some(why)));
+                missing.or_else(|| self.stopped(key, view)).filter(|(reason, _)| !reason.is_empty())
             }
             _ => self.stopped(key, view).filter(|(reason, _)| !reason.is_empty()),
         };
@@ -64,7 +66,10 @@ fn status(key: &Key, view: &DataVolumeView, phase: &str, copy: &Copy, now: Times
     let say = |type_: &str, holds: bool, reason: &str, message: Option<String>| {
         let status = if holds { "True" } else { "False" };
         let known = condition(&view.status.conditions, type_).filter(|known| known.status == status);
+        let same = known.filter(|known| known.reason.as_deref() == Some(reason) && known.message == message);
         Condition {
+            last_heartbeat_time: same
+                .map_or_else(|| Some(seconds(now)), |known| known.last_heartbeat_time.clone()),
             type_: type_.to_owned(),
             status: status.to_owned(),
             reason: Some(reason.to_owned()),

@@ -1,5 +1,7 @@
 //! What a wrapper does if its image, its machine or its disk is lost, and if another client has taken its name.
 
+use http::Method;
+
 use super::super::references::machine;
 use super::*;
 
@@ -124,6 +126,77 @@ fn a_disk_whose_clone_failed_is_made_again_before_the_machine_has_started() {
 }
 
 #[test]
+fn a_disk_whose_clone_never_begins_is_made_again_three_times() {
+    with_images("wrapper-kicks", &WITH_WRAPPERS, async |world| {
+        world.place.put(blank("debian")).await?;
+        world.until_ready("debian").await?;
+        world.hold(Some("never")).await?;
+        world.place.put(wrapper("web", "debian")).await?;
+        let stuck = json!({ "metadata": { "annotations": {
+            "simulator.vmpool.dev/hold-phase": "CloneScheduled",
+            "simulator.vmpool.dev/import-message": "The source snapshot debian doesn't exist",
+        } } });
+        let past = |minutes: i64| -> Result<String> {
+            let past = jiff::Timestamp::now().checked_sub(jiff::SignedDuration::from_mins(minutes))?;
+            Ok(past.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+        };
+        let status = async |(api_version, kind): (&str, &str), name: &str, status: &Value| {
+            let path = format!("{}/{name}/status", world.place.path(api_version, kind)?);
+            world.place.ask(Method::PATCH, &path, &json!({ "status": status })).await
+        };
+        let running =
+            |disk: &Value| condition(disk, "Running")["message"].to_string().contains("doesn't exist");
+        let mut former = Value::Null;
+        for kicks in 1..=4 {
+            // Given a disk whose source CDI does not find,
+            let is_other = |disk: &Value| {
+                disk["metadata"]["uid"] != former && disk["status"]["phase"] == "CloneScheduled"
+            };
+            world.place.until_object(VOLUME.0, VOLUME.1, "web-root", is_other).await?;
+            world.patch(VOLUME.0, VOLUME.1, "web-root", &stuck).await?;
+            let disk = world.place.until_object(VOLUME.0, VOLUME.1, "web-root", running).await?;
+            former = disk["metadata"]["uid"].clone();
+            // then nothing happens before five minutes are over,
+            world.is_settled().await?;
+            let mut conditions = disk["status"]["conditions"].clone();
+            for condition in conditions.as_array_mut().into_iter().flatten() {
+                condition["lastHeartbeatTime"] = json!(past(6)?);
+            }
+            status(VOLUME, "web-root", &json!({ "conditions": conditions })).await?;
+            if kicks > 1 {
+                // nor before ten minutes since the former time,
+                world.is_settled().await?;
+                let kicked =
+                    world.until_wrapper("web", |wrapper| wrapper["status"]["kicks"] == kicks - 1).await?;
+                ensure!(kicked["status"]["phase"] == "Provisioning", "{kicked}");
+                status(WRAPPER, "web", &json!({ "lastKickTime": past(11)? })).await?;
+            }
+            if kicks <= 3 {
+                // and then it is made again,
+                world.until_wrapper("web", |wrapper| wrapper["status"]["kicks"] == kicks).await?;
+            }
+        }
+        // but not more than three times.
+        let failed = world.until_wrapper("web", |wrapper| wrapper["status"]["phase"] == "Failed").await?;
+        ensure!(
+            failed["status"]["message"].as_str().is_some_and(|text| text.contains("3 times")),
+            "{failed}"
+        );
+        ensure!(failed["status"]["kicks"] == 3 && failed["status"]["machineStarted"] == false, "{failed}");
+        world.is_settled().await?;
+        ensure!(world.count("delete datavolumes")? == 3, "{:#?}", world.requests()?);
+        // When CDI finds it, then the wrapper recovers.
+        world.hold(None).await?;
+        let goes_on = json!({ "metadata": { "annotations": {
+            "simulator.vmpool.dev/hold-phase": null, "simulator.vmpool.dev/import-message": null,
+        } } });
+        world.patch(VOLUME.0, VOLUME.1, "web-root", &goes_on).await?;
+        world.until_wrapped("web").await?;
+        world.is_settled().await
+    });
+}
+
+#[test]
 fn a_lost_disk_of_a_started_machine_is_reported() {
     with_images("wrapper-disk-lost", &WITH_WRAPPERS, async |world| {
         world.place.put(blank("debian")).await?;
@@ -134,7 +207,13 @@ fn a_lost_disk_of_a_started_machine_is_reported() {
         world.patch_wrapper("web", off).await?;
         world.until_machine("web", |machine| machine["status"]["printableStatus"] == "Stopped").await?;
         world.is_settled().await?;
+        // A leader that has never seen the former disk reports it, too.
+        world.controller.kill();
+        let former = world.place.object(VOLUME.0, VOLUME.1, "web-root").await?.context("no disk")?;
         world.delete(VOLUME.0, VOLUME.1, "web-root").await?;
+        let is_other = |disk: &Value| disk["metadata"]["uid"] != former["metadata"]["uid"];
+        world.place.until_object(VOLUME.0, VOLUME.1, "web-root", is_other).await?;
+        world.controller.restart().await?;
         world.until_reasons("web", &["DiskRecreated"]).await?;
         world.until_wrapped("web").await.map(drop)
     });
