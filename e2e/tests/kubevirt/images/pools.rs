@@ -3,11 +3,12 @@
 use anyhow::{Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
+use vmpool_api::diskimage::API_VERSION as IMAGE_API_VERSION;
 use vmpool_api::instancetype::API_VERSION as INSTANCETYPE_API_VERSION;
-use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION};
+use vmpool_api::kubevirt::{API_VERSION, DATA_VOLUME_API_VERSION, POOL_API_VERSION, SNAPSHOT_API_VERSION};
 use vmpool_test_cluster::deadline::Deadline;
 
-use super::{Images, blank, condition, with_images};
+use super::{Images, blank, condition, image, with_images};
 
 const FLAGS: [&str; 2] = ["--feature-gates=VirtualMachinePool=true,DiskImages=true", "--platforms=kubevirt"];
 
@@ -121,6 +122,116 @@ fn a_pool_waits_for_its_image_and_rolls_out_another_one_when_that_is_ready() {
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
         world.until_pool(ready).await.map(drop)
+    });
+}
+
+/// An image whose import can fail.
+fn imported(name: &str) -> Value {
+    let url = "docker://registry.example.com/debian:13";
+    image(name, &json!({ "sourceType": "registry", "url": url, "diskSize": "1Gi" }))
+}
+
+fn waits_for(reason: &str) -> impl Fn(&Value) -> bool {
+    move |pool| {
+        let condition = condition(pool, "ImagesReady");
+        condition["status"] == "False" && condition["reason"] == reason
+    }
+}
+
+fn replicas_ready(count: i64) -> impl Fn(&Value) -> bool {
+    move |pool| pool["status"]["readyReplicas"] == count && condition(pool, "ImagesReady").is_null()
+}
+
+impl Images<'_> {
+    /// Machine UIDs, in the order of their names.
+    async fn machine_uids(&self) -> Result<Vec<Value>> {
+        let path = self.place.path(API_VERSION, "VirtualMachine")?;
+        let list = self.place.ask(Method::GET, &path, &Value::Null).await?;
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        Ok(items.iter().map(|item| item["metadata"]["uid"].clone()).collect())
+    }
+
+    async fn scale(&self, replicas: usize) -> Result<()> {
+        let scaled = json!({ "spec": { "replicas": replicas } });
+        self.patch(POOL_API_VERSION, "VirtualMachinePool", "farm", &scaled).await.map(drop)
+    }
+}
+
+#[test]
+fn a_pool_of_a_failed_image_keeps_its_machines_and_creates_none_before_the_image_recovers() {
+    let flags = [FLAGS[0], FLAGS[1], "--disk-image-max-sync-duration=1s", "--disk-image-backoff-unit=100ms"];
+    with_images("image-pool-failed", &flags, async |world| {
+        let place = &world.place;
+        place.put(imported("debian")).await?;
+        world.until_ready("debian").await?;
+        place.put(pool(2, "debian", place.namespace)).await?;
+        world.until_pool(replicas_ready(2)).await?;
+        let machines = world.machine_uids().await?;
+        // Given an image that lost its data, and whose source has disappeared,
+        let knobs = format!("/api/v1/namespaces/{}/configmaps/simulator-knobs", place.namespace);
+        let message = json!({ "data": { "import-message": "manifest unknown" } });
+        place.ask(Method::PATCH, &knobs, &message).await?;
+        world.delete(DATA_VOLUME_API_VERSION, "DataVolume", "debian").await?;
+        let lost = |image: &Value| condition(image, "SourceVolumeHealthy")["reason"] == "SourceVolumeLost";
+        world.until("debian", lost).await?;
+        world.delete(SNAPSHOT_API_VERSION, "VolumeSnapshot", "debian").await?;
+        world.until_phase("debian", "Failed", "SyncDeadlineExceeded").await?;
+        // then its pool says so, keeps the machines that exist, and creates none,
+        let failed = world.until_pool(waits_for("ImageFailed")).await?;
+        let message = condition(&failed, "ImagesReady")["message"].as_str().unwrap_or_default();
+        ensure!(message.contains("debian") && message.contains("manifest unknown"), "{message}");
+        world.scale(3).await?;
+        world.until_pool(|pool| pool["status"]["replicas"] == 2 && pool["spec"]["replicas"] == 3).await?;
+        world.is_settled().await?;
+        ensure!(world.machine_uids().await? == machines, "machines that exist are left alone");
+        // and when the image is imported again, it continues.
+        place.ask(Method::PATCH, &knobs, &json!({ "data": { "import-message": null } })).await?;
+        let retry = json!({ "metadata": { "annotations": { "vmpool.dev/retry": "1" } } });
+        world.patch(IMAGE_API_VERSION, "VMDiskImage", "debian", &retry).await?;
+        world.until_ready("debian").await?;
+        world.until_pool(replicas_ready(3)).await?;
+        let now = world.machine_uids().await?;
+        ensure!(machines.iter().all(|uid| now.contains(uid)), "machines that exist are left alone");
+        world.is_settled().await
+    });
+}
+
+#[test]
+fn a_pool_of_a_terminating_image_keeps_its_machines_and_uses_the_successor() {
+    with_images("image-pool-terminating", &FLAGS, async |world| {
+        let place = &world.place;
+        place.put(blank("debian")).await?;
+        world.until_ready("debian").await?;
+        place.put(pool(2, "debian", place.namespace)).await?;
+        world.until_pool(replicas_ready(2)).await?;
+        let machines = world.machine_uids().await?;
+        // Given an image whose deletion waits for the pool,
+        world.delete(IMAGE_API_VERSION, "VMDiskImage", "debian").await?;
+        world.until("debian", |image| condition(image, "DeletionBlocked")["reason"] == "InUse").await?;
+        world.until_pool(waits_for("ImageTerminating")).await?;
+        world.scale(3).await?;
+        world.until_pool(|pool| pool["status"]["replicas"] == 2 && pool["spec"]["replicas"] == 3).await?;
+        world.is_settled().await?;
+        ensure!(world.machine_uids().await? == machines, "machines that exist are left alone");
+        // when a user releases it and creates a successor that is not imported yet, then the pool waits for that one.
+        world.hold(Some("never")).await?;
+        let release = json!({ "metadata": { "annotations": { "vmpool.dev/force-release": "true" } } });
+        let paused = |paused: bool| json!({ "spec": { "paused": paused } });
+        world.patch(POOL_API_VERSION, "VirtualMachinePool", "farm", &paused(true)).await?;
+        world.patch(IMAGE_API_VERSION, "VMDiskImage", "debian", &release).await?;
+        world.until_gone(IMAGE_API_VERSION, "VMDiskImage", "debian").await?;
+        place.put(blank("debian")).await?;
+        world.until_phase("debian", "Syncing", "Syncing").await?;
+        world.patch(POOL_API_VERSION, "VirtualMachinePool", "farm", &paused(false)).await?;
+        world.until_pool(waits_for("ImageSyncing")).await?;
+        world.is_settled().await?;
+        ensure!(world.machine_uids().await? == machines, "machines that exist are left alone");
+        world.hold(None).await?;
+        world.until_ready("debian").await?;
+        world.until_pool(replicas_ready(3)).await?;
+        let now = world.machine_uids().await?;
+        ensure!(machines.iter().all(|uid| now.contains(uid)), "machines that exist are left alone");
+        world.is_settled().await
     });
 }
 
