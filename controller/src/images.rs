@@ -11,15 +11,17 @@
 //! The response of each write replaces the object in the store, so that the next pass sees it. A version that is older than
 //! the stored one is ignored.
 //!
-//! Wrappers share the store. Their passes have a queue of their own, and run with the feature gate MachineWrapper.
+//! Wrappers and grants share the store. Their passes have queues of their own. Those of wrappers run with the feature gate
+//! MachineWrapper.
 //!
 //! Layers, from the lowest: `kinds`, `settings`, `table`; `wrapped`; `store`; `gate`; `context`; `feed`, `readiness`, `live`, `writes`;
-//! `permission`, `apply`, `wrapper_facts`, `wrapper_apply`; `pass`, `wrapper_pass`; `lead`. The names of the importer's and the snapshot kinds come from their types.
+//! `permission`, `apply`, `wrapper_facts`, `wrapper_apply`; `pass`, `wrapper_pass`, `grant_pass`; `lead`. The names of the importer's and the snapshot kinds come from their types.
 
 mod apply;
 mod context;
 mod feed;
 mod gate;
+mod grant_pass;
 mod kinds;
 mod lead;
 mod live;

@@ -37,9 +37,9 @@ pub struct Options {
     pub platforms: Vec<PlatformName>,
 
     /// Remove the finalizers of vmpool, and exit: from all pools and machines of the platforms, with the platform kubevirt
-    /// also from all instance types and preferences, and with the feature gate DiskImages from all disk images. The program
-    /// takes the lease first, so that running replicas stop. No replica leads for two minutes afterwards. For use before
-    /// vmpool is uninstalled.
+    /// also from all instance types and preferences, and with the feature gate DiskImages from all disk images and grants. The
+    /// program takes the lease first, so that running replicas stop. No replica leads for two minutes afterwards. For use
+    /// before vmpool is uninstalled.
     #[arg(long, env = "VMPOOL_REMOVE_FINALIZERS")]
     pub remove_finalizers: bool,
 

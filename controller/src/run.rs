@@ -87,15 +87,16 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
     let lease = options.lease.config(&env, &home).map_err(OptionsError::from)?;
     if removes_finalizers {
         let namespace = namespace.as_deref();
-        let removed = uninstall::remove_finalizers(
+        // The future is large.
+        let removal = Box::pin(uninstall::remove_finalizers(
             &client,
             &env,
             &lease,
             namespace,
             platforms,
             (reconciles_images, settings.protects_types),
-        )
-        .await?;
+        ));
+        let removed = removal.await?;
         tracing::info!(removed, "removed the finalizers of pools, machines, disk images and instance types");
         return Ok(());
     }

@@ -13,9 +13,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use vmpool_api::diskimage::VmDiskImage;
-use vmpool_api::diskimage::finalizers::IMAGE_PROTECTION;
+use vmpool_api::diskimage::finalizers::{GRANT_PROTECTION, IMAGE_PROTECTION};
 use vmpool_api::diskimage::labels::IMAGE_UID;
+use vmpool_api::diskimage::{VmDiskImage, VmDiskImageGrant};
 use vmpool_diskimage::objects::owner_reference;
 use vmpool_platforms::kubevirt::copies::{ClusterInstancetype, ClusterPreference, Instancetype, Preference};
 use vmpool_platforms::kubevirt::protection;
@@ -77,7 +77,7 @@ impl From<Broken> for UninstallError {
 }
 
 /// Takes the lease from the leader, waits until it has stopped, and removes the finalizers of the controller from all
-/// pools and machines of these platforms, from disk images if `images` says so, and from instance types and preferences of
+/// pools and machines of these platforms, from disk images and grants if `images` says so, and from instance types and preferences of
 /// KubeVirt if `types` does. Returns their number. Machines become the owners of the copies of instance types that they use.
 /// No replica leads meanwhile, and for two minutes afterwards.
 ///
@@ -240,7 +240,7 @@ async fn release_pins<P: Platform>(
     Err(UninstallError::Copies)
 }
 
-/// Removes the finalizer of all disk images, and makes them the owners of their data: the garbage collector then deletes the
+/// Removes the finalizers of all disk images and grants, and makes images the owners of their data: the garbage collector then deletes the
 /// data with an image that is deleted later. An image that is being deleted is gone without its finalizer, although machines may
 /// use it. So its data gets no owner, and stays.
 async fn of_images(client: &Client, env: &Env, namespace: Option<&str>) -> Result<usize, UninstallError> {
@@ -259,7 +259,13 @@ async fn of_images(client: &Client, env: &Env, namespace: Option<&str>) -> Resul
     of_all::<Import>(client, env, namespace, |object| owned(object, &owners)).await?;
     of_all::<Snapshot>(client, env, namespace, |object| owned(object, &owners)).await?;
     of_all::<Source>(client, env, namespace, |object| owned(object, &owners)).await?;
-    of_all::<VmDiskImage>(client, env, namespace, without_protection).await
+    let of_grants = of_all(client, env, namespace, |grant: &VmDiskImageGrant| {
+        without(grant.metadata.finalizers.as_deref(), GRANT_PROTECTION)
+    });
+    let of_images = of_all(client, env, namespace, |image: &VmDiskImage| {
+        without(image.metadata.finalizers.as_deref(), IMAGE_PROTECTION)
+    });
+    Ok(of_images.await? + of_grants.await?)
 }
 
 /// Removes the finalizer of all instance types or preferences of a kind.
@@ -307,12 +313,11 @@ fn owned<K: ApiObject>(object: &K, owners: &BTreeMap<String, Value>) -> Option<V
 }
 
 /// A JSON patch that removes the finalizer, and fails if the finalizers have changed.
-fn without_protection(image: &VmDiskImage) -> Option<Value> {
-    let finalizers = image.metadata.finalizers.as_ref()?;
-    let index = finalizers.iter().position(|finalizer| finalizer == IMAGE_PROTECTION)?;
+fn without(finalizers: Option<&[String]>, name: &str) -> Option<Value> {
+    let index = finalizers?.iter().position(|finalizer| finalizer == name)?;
     let path = format!("/metadata/finalizers/{index}");
     Some(json!([
-        { "op": "test", "path": path, "value": IMAGE_PROTECTION },
+        { "op": "test", "path": path, "value": name },
         { "op": "remove", "path": path },
     ]))
 }

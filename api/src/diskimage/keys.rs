@@ -25,4 +25,6 @@ pub mod annotations {
 pub mod finalizers {
     /// On images: the controller removes it after the references and the objects of the image are gone.
     pub const IMAGE_PROTECTION: &str = "vmpool.dev/vmdiskimage-protection";
+    /// On grants: if their namespace is deleted, the controller removes it after the last image of the namespace is gone.
+    pub const GRANT_PROTECTION: &str = "vmpool.dev/vmdiskimagegrant-protection";
 }

@@ -3,10 +3,14 @@
 //! The namespace of the image consents, with a VMDiskImageGrant. Several grants add up, and none forbids anything. For the
 //! creation of an image, one grant must permit all of it: with the URL of one grant and the Secret of another one, a wrapper
 //! could send the Secret to a server that its owner did not intend.
+//!
+//! A grant that a user deletes ends at once. Kubernetes also deletes the grants of a namespace that is deleted, which is no
+//! decision about the references: until the last image of the namespace is gone, a finalizer keeps them in effect.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use vmpool_api::Quantity;
 use vmpool_api::diskimage::values::SourceType;
 
@@ -98,6 +102,10 @@ pub struct Grant {
     pub to: Vec<String>,
     /// What may be created.
     pub create: Option<Create>,
+    /// When its deletion was requested.
+    pub deleted: Option<Timestamp>,
+    /// Whether it has our finalizer.
+    pub protected: bool,
 }
 
 /// The namespace of a referrer.
@@ -110,6 +118,19 @@ pub struct Origin<'a> {
 }
 
 impl Grant {
+    /// Whether the grant permits anything. `terminating` is when the deletion of its namespace was requested.
+    ///
+    /// A user may have deleted it before, and then the namespace. It does not come into effect again.
+    pub fn is_in_effect(&self, terminating: Option<Timestamp>) -> bool {
+        self.deleted.is_none_or(|deleted| self.protected && terminating.is_some_and(|since| deleted >= since))
+    }
+
+    /// Whether both permit the same. The finalizer of a grant that is not deleted permits nothing.
+    pub fn permits_as(&self, other: &Self) -> bool {
+        let protected = if self.deleted.is_none() { other.protected } else { self.protected };
+        Self { protected, ..self.clone() } == *other
+    }
+
     fn covers(&self, image: &Key, origin: Origin<'_>, kinds: &[GrantKind]) -> bool {
         let to = self.to.is_empty() || self.to.contains(&image.name);
         self.namespace == image.namespace && to && self.from.iter().any(|from| from.covers(origin, kinds))
@@ -140,6 +161,43 @@ pub fn may_refer(grants: &[Grant], image: &Key, origin: Origin<'_>, kind: Referr
         ReferrerKind::DataVolume => &[GrantKind::VirtualMachine, GrantKind::VirtualMachinePool],
     };
     image.namespace == origin.namespace || grants.iter().any(|grant| grant.covers(image, origin, kinds))
+}
+
+/// What decides about the finalizer of a grant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// Whether the controller serves references from other namespaces.
+    pub serves_others: bool,
+    /// When the deletion of its namespace was requested.
+    pub terminating: Option<Timestamp>,
+    /// Whether the namespace contains images.
+    pub has_images: bool,
+}
+
+/// What a pass of a grant does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing.
+    None,
+    /// It adds the finalizer.
+    Protect,
+    /// It removes the finalizer.
+    Release,
+    /// It waits until the images of the namespace are gone.
+    Hold,
+}
+
+/// Plans a pass of a grant.
+///
+/// An image that no object refers to does not wait, so images are left only if references, or their data, keep them.
+pub fn step(grant: &Grant, surroundings: Surroundings) -> Step {
+    let Surroundings { serves_others, terminating, has_images } = surroundings;
+    match (grant.deleted, grant.protected) {
+        (None, false) if serves_others => Step::Protect,
+        (Some(_), true) if has_images && grant.is_in_effect(terminating) => Step::Hold,
+        (Some(_), true) => Step::Release,
+        _ => Step::None,
+    }
 }
 
 /// An image that a wrapper would create.

@@ -360,6 +360,8 @@ pub struct Status {
     pub deletion: Option<DeletionBlocked>,
     /// Whether the claim is lost while the snapshot is usable. None while that is not known.
     pub source_volume_lost: Option<bool>,
+    /// Why accounts of other namespaces do not get the permission to clone, if they need it and an object prevents it.
+    pub clone_conflict: Option<String>,
 }
 
 impl Status {

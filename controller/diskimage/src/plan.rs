@@ -17,8 +17,16 @@ mod pass;
 mod tests;
 mod types;
 
+use std::time::Duration;
+
+use crate::failure::Reason;
+use crate::model::Image;
+
 pub use self::types::{Action, Event, Plan, Reads, World};
 use crate::model::DeletionBlocked;
+
+/// How often a pass looks at an object of another owner, which no event announces.
+const RECHECK: Duration = Duration::from_mins(1);
 
 /// Plans a pass.
 pub fn plan(world: &World<'_>) -> Plan {
@@ -46,6 +54,19 @@ fn disown(pass: &mut pass::Pass<'_>) {
     for (kind, uid) in &pass.world.backing.owned {
         pass.act(Action::Disown { kind: *kind, uid: uid.clone() });
     }
+}
+
+/// Adds to a plan whether the permission to clone the image was given: `conflict` describes the Role or RoleBinding of another
+/// owner that prevents it. Only the writes of the pass show it.
+pub fn with_clone_conflict(plan: &mut Plan, image: &Image, conflict: Option<String>) {
+    if let Some(message) = conflict.as_ref().filter(|_| image.status.clone_conflict.is_none()) {
+        let reason = Reason::NameConflict.as_str();
+        plan.events.push(Event { warning: true, reason, message: message.clone() });
+    }
+    if conflict.is_some() {
+        plan.again = Some(plan.again.map_or(RECHECK, |again| again.min(RECHECK)));
+    }
+    plan.status.clone_conflict = conflict;
 }
 
 /// The status after a write of an import failed, with the reason `ResourceCreationFailed` or `ResourceUpdateFailed`.

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::Value;
+use vmpool_api::diskimage::finalizers::GRANT_PROTECTION;
 use vmpool_api::diskimage::{VmDiskImageGrant, vm_disk_image_grant::VmDiskImageGrantFrom};
 
 use crate::grants::{Create, Grant, GrantKind, Grantee, Namespaces, Requirement};
@@ -42,7 +44,14 @@ pub fn grant(stored: &VmDiskImageGrant) -> Grant {
                 .clone()
                 .map(|limit| limit.compare(&limit).is_ok().then_some(limit)),
         }),
+        deleted: deleted(&stored.metadata),
+        protected: stored.metadata.finalizers.iter().flatten().any(|name| name == GRANT_PROTECTION),
     }
+}
+
+/// When the deletion of a stored object was requested.
+pub fn deleted(metadata: &ObjectMeta) -> Option<Timestamp> {
+    metadata.deletion_timestamp.as_ref().map(|time| time.0)
 }
 
 fn grantee(from: &VmDiskImageGrantFrom) -> Grantee {

@@ -19,6 +19,9 @@ use crate::model::{
 #[cfg(test)]
 mod tests;
 
+/// Type of the condition about the permission to clone. It exists only while an object of another owner prevents it.
+pub(crate) const CLONE_PERMITTED: &str = "ClonePermitted";
+
 /// The status to store. `stored` is the status of the image, `planned` the one of the plan, and `references` are all that
 /// were counted. A status that did not change is equal to the stored one.
 pub fn render(
@@ -132,6 +135,9 @@ fn conditions(
             ("Bound", "the claim is bound")
         };
         conditions.push(condition("SourceVolumeHealthy", !lost, reason, message.to_owned()));
+    }
+    if let Some(conflict) = &planned.clone_conflict {
+        conditions.push(condition(CLONE_PERMITTED, false, Reason::NameConflict.as_str(), conflict.clone()));
     }
     conditions
 }

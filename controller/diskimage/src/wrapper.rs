@@ -26,8 +26,8 @@ use jiff::Timestamp;
 use vmpool_api::diskimage::values::{ImagePhase, Mode, WrapperPhase};
 
 pub use self::types::{
-    Action, DiskName, ImageReason, KnownDisk, MachineReason, Plan, SeenDisk, SeenImage, SeenMachine, Source, Status,
-    World, Wrapper,
+    Action, DiskName, ImageReason, KnownDisk, MachineReason, Plan, SeenDisk, SeenImage, SeenMachine, Source,
+    Status, World, Wrapper,
 };
 use crate::model::{Found, Key};
 use crate::references::Mark;
@@ -251,7 +251,7 @@ fn create_machine(world: &World<'_>, plan: &mut Plan, image: &SeenImage) -> Resu
             return Ok(());
         }
         DiskName::Former => {
-            plan.status.message = "the disk of the former machine is not deleted yet".to_owned();
+            "the disk of the former machine is not deleted yet".clone_into(&mut plan.status.message);
             plan.again = Some(RECHECK);
             return Ok(());
         }

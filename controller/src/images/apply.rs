@@ -72,24 +72,7 @@ async fn carry_out(context: &Context, facts: &Facts, action: &Action) -> Result<
                 Err(error) => return Err(error),
             }
         }
-        Action::Disown { kind: DataKind::DataVolume, uid } => {
-            return disown::<kubevirt::DataVolume>(context, facts, uid, |store, volume, now| {
-                store.set_volume(volume, now, Origin::Written)
-            })
-            .await;
-        }
-        Action::Disown { kind: DataKind::Snapshot, uid } => {
-            return disown::<kubevirt::VolumeSnapshot>(context, facts, uid, |store, snapshot, now| {
-                store.set_snapshot(snapshot, now, Origin::Written)
-            })
-            .await;
-        }
-        Action::Disown { kind: DataKind::DataSource, uid } => {
-            return disown::<kubevirt::DataSource>(context, facts, uid, |store, source, _| {
-                store.set_source(source, Origin::Written)
-            })
-            .await;
-        }
+        Action::Disown { kind, uid } => return disown_data(context, facts, *kind, uid).await,
         Action::CreateDataVolume => {
             let object = objects::data_volume(&facts.object, copied);
             return create::<kubevirt::DataVolume>(
@@ -165,6 +148,35 @@ async fn carry_out(context: &Context, facts: &Facts, action: &Action) -> Result<
         }
     }
     Ok(Applied::Done)
+}
+
+/// Removes the owner reference to the image from one of the objects with its data.
+async fn disown_data(
+    context: &Context,
+    facts: &Facts,
+    kind: DataKind,
+    uid: &str,
+) -> Result<Applied, WriteError> {
+    match kind {
+        DataKind::DataVolume => {
+            disown::<kubevirt::DataVolume>(context, facts, uid, |store, volume, now| {
+                store.set_volume(volume, now, Origin::Written)
+            })
+            .await
+        }
+        DataKind::Snapshot => {
+            disown::<kubevirt::VolumeSnapshot>(context, facts, uid, |store, snapshot, now| {
+                store.set_snapshot(snapshot, now, Origin::Written)
+            })
+            .await
+        }
+        DataKind::DataSource => {
+            disown::<kubevirt::DataSource>(context, facts, uid, |store, source, _| {
+                store.set_source(source, Origin::Written)
+            })
+            .await
+        }
+    }
 }
 
 /// Creates an object. If it exists already and belongs to the image, an earlier request has created it.

@@ -19,7 +19,7 @@ use vmpool_runtime::Env;
 
 use super::gate::ImageGate;
 use super::settings::ImageSettings;
-use super::store::{Changed, Store};
+use super::store::{Changed, Store, Touched};
 use crate::events::{Events, Subject};
 use crate::metrics::{Metrics, ShownImage, ShownImages, ShownWrappers};
 use crate::passes::FirstLists;
@@ -40,6 +40,8 @@ pub(super) struct Context {
     pub(super) queue: Queue<Key>,
     /// The queue of wrappers.
     pub(super) wrappers: Queue<Key>,
+    /// The queue of grants.
+    pub(super) grants: Queue<Key>,
     pub(super) store: Mutex<Store>,
     /// The queue of imports. It changes before a status is written.
     pub(super) imports: Mutex<Imports>,
@@ -68,7 +70,7 @@ impl Context {
         namespace: Option<String>,
         settings: ImageSettings,
         deadline: Duration,
-        (queue, wrappers): (Queue<Key>, Queue<Key>),
+        [queue, wrappers, grants]: [Queue<Key>; 3],
         store: Store,
     ) -> Self {
         Self {
@@ -81,6 +83,7 @@ impl Context {
             deadline,
             queue,
             wrappers,
+            grants,
             store: Mutex::new(store),
             imports: Mutex::default(),
             waiting: Mutex::default(),
@@ -155,7 +158,7 @@ impl Context {
     /// A first list is complete. After the last one, all images get a pass.
     pub(super) fn list_ended(&self) {
         if self.lists.ended() {
-            let (all, wrappers) = {
+            let (all, touched) = {
                 let mut store = self.store.lock();
                 let mut imports = self.imports.lock();
                 for (_, object) in store.images.iter() {
@@ -164,7 +167,7 @@ impl Context {
                 (store.all(), store.take_touched())
             };
             self.wake(&all);
-            self.wake_wrappers(&wrappers);
+            self.wake_touched(&touched);
             self.gate.all_changed();
         }
     }
@@ -174,18 +177,18 @@ impl Context {
         self.lists.are_complete()
     }
 
-    /// Changes the store, and wakes the images that this concerns.
+    /// Changes the store, and wakes the images, wrappers and grants that this concerns.
     pub(super) fn update(&self, change: impl FnOnce(&mut Store, Timestamp) -> Changed) {
         let now = self.now();
-        let (changed, wrappers) = {
+        let (changed, touched) = {
             let mut store = self.store.lock();
             let changed = change(&mut store, now);
             // Before the first lists are complete, no pass runs, and the changes add up.
             (changed, self.is_synced().then(|| store.take_touched()))
         };
-        if let Some(wrappers) = wrappers {
+        if let Some(touched) = touched {
             self.wake(&changed);
-            self.wake_wrappers(&wrappers);
+            self.wake_touched(&touched);
             self.gate.changed(&changed);
         }
     }
@@ -199,9 +202,12 @@ impl Context {
         }
     }
 
-    fn wake_wrappers(&self, wrappers: &Changed) {
-        for key in wrappers {
+    fn wake_touched(&self, touched: &Touched) {
+        for key in &touched.wrappers {
             self.wrappers.wake(key);
+        }
+        for key in &touched.grants {
+            self.grants.wake(key);
         }
     }
 

@@ -185,8 +185,8 @@ pub(super) fn begin(context: &Arc<Context>) -> Vec<Task> {
         "watch of grants",
         Scope::default(),
         Feed {
-            begins: |_| {},
-            set: |store, grant, _| store.set_grant(&grant),
+            begins: |store| store.grants_list_begins(),
+            set: |store, grant, _| store.set_grant(grant, Origin::Watched),
             unset: |store, grant| store.unset_grant(&key(grant.meta()), Some(version(grant.meta()))),
             expected: Store::grants,
             missing: |store, key| store.unset_grant(key, None),
@@ -195,43 +195,7 @@ pub(super) fn begin(context: &Arc<Context>) -> Vec<Task> {
     let permissions = Scope { label: Some(labels::IMAGE_UID), ..Scope::default() };
     watches.namespaced::<Role>("watch of roles", permissions, permissions!(roles));
     watches.namespaced::<RoleBinding>("watch of role bindings", permissions, permissions!(bindings));
-    if served.importer {
-        watches.namespaced::<kubevirt::DataVolume>(
-            "watch of imports",
-            Scope::default(),
-            Feed {
-                begins: |store| store.volumes.list_begins(),
-                set: |store, volume, now| store.set_volume(&volume, now, Origin::Watched),
-                unset: |store, volume| {
-                    let (key, version) = (key(volume.meta()), version(volume.meta()));
-                    let mut changed = store.unset_referrer(ReferrerKind::DataVolume, &key, Some(version));
-                    let gone = store.volumes.deleted(&key, version);
-                    store.touch_disk(&key);
-                    changed.extend(gone.map(|_| key));
-                    changed
-                },
-                expected: |store| store.volumes.expected(),
-                missing: |store, key| {
-                    let mut changed = store.unset_referrer(ReferrerKind::DataVolume, key, None);
-                    changed.extend(store.volumes.missing(key).map(|_| key.clone()));
-                    store.touch_disk(key);
-                    changed
-                },
-            },
-        );
-        watches.namespaced::<kubevirt::DataSource>(
-            "watch of sources",
-            Scope::default(),
-            table!(sources, |store, source, _| store.set_source(&source, Origin::Watched)),
-        );
-    }
-    if served.snapshots {
-        watches.namespaced::<kubevirt::VolumeSnapshot>(
-            "watch of snapshots",
-            Scope::default(),
-            table!(snapshots, |store, snapshot, now| store.set_snapshot(&snapshot, now, Origin::Watched)),
-        );
-    }
+    watches.of_data(served);
     watches.of_referrers(served);
     if context.namespace.is_none() {
         watches.of_cluster(served.snapshots);
@@ -245,6 +209,47 @@ struct Watches<'c> {
 }
 
 impl Watches<'_> {
+    /// The objects with the data of images.
+    fn of_data(&mut self, served: Served) {
+        if served.importer {
+            self.namespaced::<kubevirt::DataVolume>(
+                "watch of imports",
+                Scope::default(),
+                Feed {
+                    begins: |store| store.volumes.list_begins(),
+                    set: |store, volume, now| store.set_volume(&volume, now, Origin::Watched),
+                    unset: |store, volume| {
+                        let (key, version) = (key(volume.meta()), version(volume.meta()));
+                        let mut changed = store.unset_referrer(ReferrerKind::DataVolume, &key, Some(version));
+                        let gone = store.volumes.deleted(&key, version);
+                        store.touch_disk(&key);
+                        changed.extend(gone.map(|_| key));
+                        changed
+                    },
+                    expected: |store| store.volumes.expected(),
+                    missing: |store, key| {
+                        let mut changed = store.unset_referrer(ReferrerKind::DataVolume, key, None);
+                        changed.extend(store.volumes.missing(key).map(|_| key.clone()));
+                        store.touch_disk(key);
+                        changed
+                    },
+                },
+            );
+            self.namespaced::<kubevirt::DataSource>(
+                "watch of sources",
+                Scope::default(),
+                table!(sources, |store, source, _| store.set_source(&source, Origin::Watched)),
+            );
+        }
+        if served.snapshots {
+            self.namespaced::<kubevirt::VolumeSnapshot>(
+                "watch of snapshots",
+                Scope::default(),
+                table!(snapshots, |store, snapshot, now| store.set_snapshot(&snapshot, now, Origin::Watched)),
+            );
+        }
+    }
+
     fn namespaced<K: ApiObject>(&mut self, task: &'static str, scope: Scope, feed: Feed<K>) {
         let api = api::<K>(&self.context.client, self.context.namespace.as_deref());
         self.follow(task, api, scope, feed);
@@ -292,10 +297,10 @@ impl Watches<'_> {
             metadata,
             Feed {
                 begins: |_| {},
-                set: |store, namespace, _| store.set_labels(&namespace, true),
-                unset: |store, namespace| store.set_labels(namespace, false),
-                expected: Store::labeled,
-                missing: |store, key| store.unset_labels(key),
+                set: |store, namespace, _| store.set_namespace(&namespace, true),
+                unset: |store, namespace| store.set_namespace(namespace, false),
+                expected: Store::namespaces,
+                missing: |store, key| store.unset_namespace(key),
             },
         );
         if snapshots {

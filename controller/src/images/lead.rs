@@ -11,6 +11,7 @@ use vmpool_runtime::env::Task;
 
 use super::context::Context;
 use super::feed;
+use super::grant_pass;
 use super::pass::reconcile;
 use super::settings::ImageSettings;
 use super::store::{Served, Store};
@@ -101,7 +102,7 @@ async fn reconcile_images(shared: Shared, settings: ImageSettings, serves: Serve
     let store = Store::new(serves, namespace.is_none() && serves.snapshots, reconciles_wrappers);
     let env = shared.env().clone();
     let queue = || Queue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
-    let queues = (queue(), queue());
+    let queues = [queue(), queue(), queue()];
     let parts = (env.clone(), shared.client().clone(), shared.writer().clone(), shared.events().clone());
     let context = Context::new(parts, namespace, settings, limits.request_deadline, queues, store)
         .with_metrics(shared.metrics().clone())
@@ -125,6 +126,8 @@ async fn reconcile_images(shared: Shared, settings: ImageSettings, serves: Serve
     let mut workers: Vec<Task> = (0..limits.workers)
         .map(|_| env.spawn("worker of images", work(context.clone(), stop.clone())))
         .collect();
+    // Grants are few, and change rarely.
+    workers.push(env.spawn("worker of grants", work_on_grants(context.clone(), stop.clone())));
     if reconciles_wrappers {
         workers.extend(
             (0..limits.workers)
@@ -137,6 +140,14 @@ async fn reconcile_images(shared: Shared, settings: ImageSettings, serves: Serve
 async fn work(context: Arc<Context>, stop: CancellationToken) {
     passes::until_synced(&context.env, &stop, || context.is_synced()).await;
     passes::work(&*context, &context.queue, &stop, |context, key| reconcile(context, key).boxed()).await;
+}
+
+async fn work_on_grants(context: Arc<Context>, stop: CancellationToken) {
+    passes::until_synced(&context.env, &stop, || context.is_synced()).await;
+    passes::work(&*context, &context.grants, &stop, |context, key| {
+        grant_pass::reconcile(context, key).boxed()
+    })
+    .await;
 }
 
 async fn work_on_wrappers(context: Arc<Context>, stop: CancellationToken) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim};
 use kube::core::PartialObjectMeta;
-use kube::{Api, Resource as _};
+use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImageGrant};
@@ -112,22 +112,42 @@ impl Context {
             found.push(referrer::data_volume(&object.metadata, &object.spec, phase));
         })
         .await?;
+        // The namespaces after the grants: the deletion of a namespace comes before that of its grants.
         let mut grants: Vec<Grant> = Vec::new();
         let of_namespace = Api::<VmDiskImageGrant>::namespaced(self.client.clone(), &image.key.namespace);
         self.pages(&of_namespace, Scope::default(), |grant| grants.push(read::grant(&grant))).await?;
         let mut labels = BTreeMap::new();
+        let mut terminating = None;
         if self.namespace.is_none() && !grants.is_empty() {
             let namespaces = Api::<PartialObjectMeta<Namespace>>::all(self.client.clone());
             let scope = Scope { metadata_only: true, ..Scope::default() };
             self.pages(&namespaces, scope, |namespace: PartialObjectMeta<Namespace>| {
                 let metadata = namespace.metadata;
+                if metadata.name.as_ref() == Some(&image.key.namespace) {
+                    terminating = read::deleted(&metadata);
+                }
                 labels.extend(metadata.name.zip(metadata.labels));
             })
             .await?;
         }
+        grants.retain(|grant| grant.is_in_effect(terminating));
         let mut counted = Index::new(found).count(image, &grants, &labels);
         counted.references.live = true;
         Ok(counted)
+    }
+
+    /// A namespace. `None` if it does not exist.
+    pub(super) async fn get_namespace(&self, name: &str) -> Result<Option<Namespace>, ReadFailed> {
+        let read = rejection::get(&self.client, Namespace::url_path(&(), None), name);
+        self.env.timeout(self.deadline, read).await?.map_err(ReadFailed::Get)
+    }
+
+    /// Whether a namespace contains an object of this kind.
+    pub(super) async fn has_any<K: ApiObject>(&self, namespace: &str) -> Result<bool, ReadFailed> {
+        let mut found = false;
+        let of_namespace = api::<K>(&self.client, Some(namespace));
+        self.pages(&of_namespace, Scope::default(), |_: K| found = true).await?;
+        Ok(found)
     }
 
     async fn list_all<K: ApiObject>(&self, visit: impl FnMut(K)) -> Result<(), ReadFailed> {

@@ -175,9 +175,15 @@ async fn carry_out(context: &Context, facts: &Facts, mut plan: Plan, is_live: bo
         }
         plan = failed;
     }
-    if let Err(error) = permission::settle(context, facts).await {
-        tracing::warn!(image = %image.key, %error, "the permission to clone the image cannot be written");
-        again = Some(again.unwrap_or(AFTER_REFUSAL).min(AFTER_REFUSAL));
+    match permission::settle(context, facts).await {
+        Ok(conflict) => {
+            plan::with_clone_conflict(&mut plan, image, conflict);
+            again = again.into_iter().chain(plan.again).min();
+        }
+        Err(error) => {
+            tracing::warn!(image = %image.key, %error, "the permission to clone the image cannot be written");
+            again = Some(again.unwrap_or(AFTER_REFUSAL).min(AFTER_REFUSAL));
+        }
     }
     match report(context, facts, &plan).await {
         Ok(()) => {

@@ -12,8 +12,12 @@ use super::store::owner_of;
 use super::writes::{json, typed};
 use crate::write::WriteError;
 
-/// Creates, corrects or deletes the Role and the RoleBinding.
-pub(super) async fn settle(context: &Context, facts: &Facts) -> Result<(), WriteError> {
+/// Why the permission was not given, although an account needs it.
+pub(super) type Conflict = Option<String>;
+
+/// Creates, corrects or deletes the Role and the RoleBinding. Objects of another owner stay as they are: their rules or their
+/// roleRef can give more than the permission to clone.
+pub(super) async fn settle(context: &Context, facts: &Facts) -> Result<Conflict, WriteError> {
     let image = &facts.image;
     let name = clone_permission::name(&image.uid);
     let key = Key::new(&image.key.namespace, &name);
@@ -25,11 +29,7 @@ pub(super) async fn settle(context: &Context, facts: &Facts) -> Result<(), Write
     let foreign_role = role.as_deref().is_some_and(|role| !is_ours(role, image));
     let foreign_binding = binding.as_deref().is_some_and(|binding| !is_ours(binding, image));
     if foreign_role || foreign_binding {
-        // Its rules or its roleRef can give more than the permission to clone.
-        if permission.is_some() {
-            tracing::warn!(image = %image.key, object = %key, "a Role or RoleBinding of another owner has the name that the controller needs, so no account of another namespace can clone the image: delete it");
-        }
-        return Ok(());
+        return Ok(permission.map(|_| conflict(&key)));
     }
     let Some(permission) = permission else {
         // The binding first, so that no account has half of a permission.
@@ -39,7 +39,7 @@ pub(super) async fn settle(context: &Context, facts: &Facts) -> Result<(), Write
         if let Some(uid) = role.and_then(|found| uid(&*found)) {
             context.delete::<Role>(&key.namespace, &name, &uid).await?;
         }
-        return Ok(());
+        return Ok(None);
     };
     if !permission.left_out.is_empty() {
         let left_out = permission.left_out.len();
@@ -50,12 +50,28 @@ pub(super) async fn settle(context: &Context, facts: &Facts) -> Result<(), Write
     let in_foreground = |name: &String| name == "foregroundDeletion";
     let is_collected = facts.object.metadata.finalizers.iter().flatten().any(in_foreground);
     if image.deleting && is_collected {
-        return Ok(());
+        return Ok(None);
+    }
+    if context.store.lock().is_terminating(&key.namespace) {
+        // Kubernetes deletes all objects of the namespace, and refuses new ones.
+        return Ok(None);
     }
     let wanted_role = objects::clone_role(&facts.object, &permission);
     let wanted_binding = objects::clone_role_binding(&facts.object, &permission);
-    apply::<Role>(context, &key, role.as_deref(), wanted_role, "rules").await?;
-    apply::<RoleBinding>(context, &key, binding.as_deref(), wanted_binding, "subjects").await
+    if !apply::<Role>(context, facts, &key, role.as_deref(), wanted_role, "rules").await? {
+        return Ok(Some(conflict(&key)));
+    }
+    let is_ours =
+        apply::<RoleBinding>(context, facts, &key, binding.as_deref(), wanted_binding, "subjects").await?;
+    Ok((!is_ours).then(|| conflict(&key)))
+}
+
+fn conflict(key: &Key) -> String {
+    format!(
+        "a Role or RoleBinding {} of another owner has the name that the controller needs, so no account of another namespace \
+         can clone the image; delete it",
+        key.name
+    )
 }
 
 fn uid<K: Resource>(object: &K) -> Option<String> {
@@ -67,22 +83,26 @@ fn is_ours<K: Resource>(object: &K, image: &vmpool_diskimage::model::Image) -> b
     owners.any(|owner| owner.uid == image.uid) && owner_of(object).contains(&image.key)
 }
 
-/// Creates the object, or corrects the field that decides.
+/// Creates the object, or corrects the field that decides. Returns false if the object belongs to another owner.
 async fn apply<K>(
     context: &Context,
+    facts: &Facts,
     key: &Key,
     found: Option<&K>,
     wanted: Value,
     field: &str,
-) -> Result<(), WriteError>
+) -> Result<bool, WriteError>
 where
     K: vmpool_platforms::ApiObject + serde::Serialize + PartialEq,
 {
     let Some(found) = found else {
         return match context.create::<K>(key, wanted).await {
-            Ok(_) => Ok(()),
-            // The watch shows it soon.
-            Err(error) if error.is_already_exists() => Ok(()),
+            Ok(_) => Ok(true),
+            // The watch shows an own one soon. It never shows one without our label.
+            Err(error) if error.is_already_exists() => match context.get::<K>(key).await {
+                Ok(found) => Ok(found.is_none_or(|found| is_ours(&found, &facts.image))),
+                Err(failed) => Err(WriteError::Unconfirmed(failed.to_string())),
+            },
             Err(error) => Err(error),
         };
     };
@@ -93,13 +113,13 @@ where
     if typed::<K>(corrected).as_ref().map(json).map(|object| object[field].clone())
         == Some(now[field].clone())
     {
-        return Ok(());
+        return Ok(true);
     }
-    let Some(uid) = uid(found) else { return Ok(()) };
+    let Some(uid) = uid(found) else { return Ok(true) };
     let patch = json!({ field: wanted[field] });
     match context.merge::<K>(&key.namespace, &key.name, &uid, patch).await {
-        Ok(_) => Ok(()),
-        Err(error) if error.is_gone() || error.is_conflict() => Ok(()),
+        Ok(_) => Ok(true),
+        Err(error) if error.is_gone() || error.is_conflict() => Ok(true),
         Err(error) => Err(error),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use vmpool_api::diskimage::VmDiskImage;
+use vmpool_api::diskimage::{VmDiskImage, VmDiskImageGrant};
 use vmpool_api::kubevirt;
 use vmpool_diskimage::grants::{Grant, Origin, may_refer};
 use vmpool_diskimage::model::{Backing, Claim, DataKind, DataSource, Key, ReferrerKind, Snapshot};
@@ -24,6 +24,13 @@ mod referrers;
 
 /// The images that a change concerns.
 pub(super) type Changed = BTreeSet<Key>;
+
+/// The wrappers and grants that changes concern.
+#[derive(Debug, Default)]
+pub(super) struct Touched {
+    pub(super) wrappers: BTreeSet<Key>,
+    pub(super) grants: BTreeSet<Key>,
+}
 
 /// Which kinds the cluster serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,12 +62,16 @@ pub(super) struct Store {
     pub(super) sources: Table<Owned<DataSource>>,
     pub(super) roles: Table<Arc<Role>>,
     pub(super) bindings: Table<Arc<RoleBinding>>,
-    grants: Table<Grant>,
+    grants: Table<(Grant, Arc<VmDiskImageGrant>)>,
     labels: BTreeMap<String, BTreeMap<String, String>>,
+    /// The namespaces that are being deleted, and since when.
+    terminating: BTreeMap<String, Timestamp>,
     referrers: BTreeMap<ReferrerKind, Table<String>>,
     /// The stored revisions of pools, by their own names.
     revisions: Table<String>,
     index: Index,
+    /// The grants that changes concern.
+    touched_grants: BTreeSet<Key>,
     /// Wrappers with their machines; `None` if this controller does not reconcile them.
     pub(super) wrapped: Option<Wrapped>,
 }
@@ -100,9 +111,7 @@ impl Store {
 
     /// The references to an image, as the caches show them.
     pub(super) fn count(&self, image: &Image) -> Counted {
-        let grants: Vec<Grant> =
-            self.grants.of_namespace(&image.key.namespace).map(|(_, grant)| grant.clone()).collect();
-        self.index.count(image, &grants, &self.labels)
+        self.index.count(image, &self.grants_of(&image.key.namespace), &self.labels)
     }
 
     /// Whether an object of this kind and namespace may use an image.
@@ -141,14 +150,15 @@ impl Store {
         decide: impl FnOnce(&[Grant], Origin<'_>) -> T,
     ) -> T {
         let origin = Origin { namespace, labels: self.labels.get(namespace) };
-        let grants: Vec<Grant> =
-            self.grants.of_namespace(&image.namespace).map(|(_, grant)| grant.clone()).collect();
-        decide(&grants, origin)
+        decide(&self.grants_of(&image.namespace), origin)
     }
 
-    /// The wrappers that changes concern since the last call.
-    pub(super) fn take_touched(&mut self) -> Changed {
-        self.wrapped.as_mut().map(Wrapped::take_touched).unwrap_or_default()
+    /// The wrappers and grants that changes concern since the last call.
+    pub(super) fn take_touched(&mut self) -> Touched {
+        Touched {
+            wrappers: self.wrapped.as_mut().map(Wrapped::take_touched).unwrap_or_default(),
+            grants: std::mem::take(&mut self.touched_grants),
+        }
     }
 
     /// All images.
@@ -173,6 +183,7 @@ impl Store {
         if is_gone {
             self.touch_wrappers(key);
             self.touch_disk(key);
+            self.touch_grants(&key.namespace);
         }
         changed(is_gone, key.clone())
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::ImageSettings;
 use crate::options::PlatformName;
-use crate::testing::{NAMESPACE, Verb, World};
+use crate::testing::{Call, NAMESPACE, Verb, World};
 
 const IMAGES: &str = "vmdiskimages.vmpool.dev";
 const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
@@ -242,7 +242,7 @@ async fn a_deletion_with_any_propagation_policy_keeps_the_data_while_it_is_used(
     let data = || DATA.map(|resource| world.server.get(resource, "debian"));
     let before = data();
     assert!(before.iter().all(Option::is_some));
-    world.server.delete_with(IMAGES, "debian", json!({ "propagationPolicy": policy }));
+    world.server.delete_with(IMAGES, "debian", &json!({ "propagationPolicy": policy }));
     for _ in 0..5 {
         world.server.collect_garbage();
         world.advance(Duration::from_mins(2)).await;
@@ -275,7 +275,7 @@ async fn owner_references_of_an_earlier_version_are_removed_once(#[case] policy:
     world.calm().await;
     world.finish_import("debian").await;
     if let Some(policy) = policy {
-        world.server.delete_with(IMAGES, "debian", json!({ "propagationPolicy": policy }));
+        world.server.delete_with(IMAGES, "debian", &json!({ "propagationPolicy": policy }));
     }
     world.advance(10 * SECOND).await;
     world.server.take_log();
@@ -371,8 +371,11 @@ async fn metrics_describe_references_and_removals_by_age() {
     assert!(!world.metrics.page().contains(r#"name="debian""#), "{}", world.metrics.page());
 }
 
+#[rstest]
+#[case::with_the_label_of_the_image(true)]
+#[case::that_no_watch_shows(false)]
 #[tokio::test]
-async fn a_permission_to_clone_is_not_written_into_objects_of_another_owner() {
+async fn a_permission_to_clone_is_not_written_into_objects_of_another_owner(#[case] is_labeled: bool) {
     const BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
     let mut world = with_images();
     world.create_image("debian");
@@ -382,7 +385,7 @@ async fn a_permission_to_clone_is_not_written_into_objects_of_another_owner() {
     // Given a RoleBinding with the name that the controller uses, which gives more,
     let uid = world.server.get(IMAGES, "debian").unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     let name = vmpool_diskimage::clone_permission::name(&uid);
-    let labels = json!({ "vmpool.dev/vmdiskimage-uid": uid });
+    let labels = if is_labeled { json!({ "vmpool.dev/vmdiskimage-uid": uid }) } else { json!({}) };
     let metadata = json!({ "name": name, "namespace": NAMESPACE, "labels": labels });
     let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin" });
     world.server.create(BINDINGS, json!({ "metadata": metadata, "roleRef": role, "subjects": [] }));
@@ -398,6 +401,20 @@ async fn a_permission_to_clone_is_not_written_into_objects_of_another_owner() {
     assert_eq!(world.server.get(IMAGES, "debian").unwrap()["status"]["referenceCount"], 1);
     // then it does not become a subject of it.
     assert_eq!(world.server.get(BINDINGS, &name).unwrap()["subjects"], json!([]));
+    // The image says so, once.
+    let clone_permitted = |world: &World| {
+        let image = world.server.get(IMAGES, "debian").unwrap();
+        let conditions = image["status"]["conditions"].as_array().cloned().unwrap();
+        conditions.into_iter().find(|condition| condition["type"] == "ClonePermitted")
+    };
+    let conflict = clone_permitted(&world).unwrap();
+    assert_eq!((&conflict["status"], &conflict["reason"]), (&json!("False"), &json!("NameConflict")));
+    assert!(conflict["message"].as_str().unwrap().contains(&name), "{conflict}");
+    world.advance(Duration::from_mins(3)).await;
+    assert_eq!(clone_permitted(&world).unwrap(), conflict);
+    let events = world.server.all("events");
+    let about = events.iter().filter(|event| event["reason"] == "NameConflict");
+    assert_eq!(about.count(), 1, "{events:?}");
     // When that is gone, the controller makes its own.
     world.server.delete(BINDINGS, &name);
     world.advance(Duration::from_mins(6)).await;
@@ -406,4 +423,275 @@ async fn a_permission_to_clone_is_not_written_into_objects_of_another_owner() {
         (&own["roleRef"]["kind"], &own["subjects"][0]["namespace"]),
         (&json!("Role"), &json!("team-b"))
     );
+    assert_eq!(clone_permitted(&world), None);
+}
+
+const GRANTS: &str = "vmdiskimagegrants.vmpool.dev";
+const GRANT_FINALIZER: &str = "vmpool.dev/vmdiskimagegrant-protection";
+
+/// A grant for this namespace.
+fn grant(guests: &str) -> Value {
+    json!({ "metadata": { "name": guests, "namespace": NAMESPACE }, "spec": { "from": [{ "namespace": guests }] } })
+}
+
+impl World {
+    /// A ready image, a grant, and a machine of another namespace that refers to the image.
+    async fn with_guest(&mut self) {
+        // As in Kubernetes, a namespace that is deleted stays while it contains objects.
+        self.server
+            .create("namespaces", json!({ "metadata": { "name": NAMESPACE, "finalizers": ["kubernetes"] } }));
+        self.create_image("debian");
+        self.lead_all(&[PlatformName::Kubevirt]);
+        self.calm().await;
+        self.finish_import("debian").await;
+        self.server.create(GRANTS, grant("team-b"));
+        let mut guest = machine("guest", "debian");
+        guest["metadata"]["namespace"] = json!("team-b");
+        guest["spec"]["dataVolumeTemplates"][0]["spec"]["sourceRef"]["namespace"] = json!(NAMESPACE);
+        self.server.create(MACHINES, guest);
+        self.advance(10 * SECOND).await;
+        assert_eq!(self.server.get(IMAGES, "debian").unwrap()["status"]["referenceCount"], 1);
+    }
+
+    /// Kubernetes deletes the namespace: it marks it, and deletes all of its images and grants.
+    async fn delete_namespace(&self) {
+        self.server.delete_of_cluster("namespaces", NAMESPACE);
+        self.server.delete(IMAGES, "debian");
+        self.server.delete(GRANTS, "team-b");
+        self.collect_for(5).await;
+    }
+
+    async fn collect_for(&self, seconds: usize) {
+        for _ in 0..seconds {
+            self.advance(SECOND).await;
+            self.server.collect_garbage();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_grant_gets_a_finalizer_and_its_deletion_ends_it_at_once() {
+    let mut world = with_images();
+    world.with_guest().await;
+    let protected = world.server.get(GRANTS, "team-b").unwrap();
+    assert_eq!(protected["metadata"]["finalizers"], json!([GRANT_FINALIZER]));
+    world.advance(Duration::from_mins(2)).await;
+    world.server.take_log();
+    world.advance(Duration::from_mins(2)).await;
+    assert_eq!(world.server.take_log().len(), 0, "a settled grant causes requests");
+    world.server.delete(GRANTS, "team-b");
+    world.advance(SECOND).await;
+    assert_eq!(world.server.get(GRANTS, "team-b"), None);
+    assert_eq!(world.server.get(IMAGES, "debian").unwrap()["status"]["referenceCount"], 0);
+}
+
+#[tokio::test]
+async fn a_deleted_grant_ends_although_another_finalizer_keeps_the_object() {
+    let mut world = with_images();
+    world.with_guest().await;
+    world.server.edit(GRANTS, "team-b", |grant| {
+        grant["metadata"]["finalizers"] = json!(["example.com/keep", GRANT_FINALIZER]);
+    });
+    world.server.delete(GRANTS, "team-b");
+    world.advance(10 * SECOND).await;
+    assert_eq!(
+        world.server.get(GRANTS, "team-b").unwrap()["metadata"]["finalizers"],
+        json!(["example.com/keep"])
+    );
+    assert_eq!(world.server.get(IMAGES, "debian").unwrap()["status"]["referenceCount"], 0);
+    // It does not come into effect again when the namespace is deleted.
+    world.server.delete_of_cluster("namespaces", NAMESPACE);
+    world.server.delete(IMAGES, "debian");
+    world.collect_for(5).await;
+    assert_eq!(world.server.get(IMAGES, "debian"), None);
+}
+
+#[tokio::test]
+async fn references_from_other_namespaces_hold_the_images_and_grants_of_a_terminating_namespace() {
+    let mut world = with_images();
+    world.with_guest().await;
+    world.delete_namespace().await;
+    let blocked = world.server.get(IMAGES, "debian").unwrap();
+    assert!(blocked["status"]["message"].as_str().unwrap().contains("team-b/guest"), "{blocked}");
+    assert!(world.server.get(GRANTS, "team-b").is_some());
+    // A new leader decides the same.
+    world.kill_leader().await;
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.advance(Duration::from_mins(3)).await;
+    assert!(world.server.get(IMAGES, "debian").is_some());
+    assert!(world.server.get(GRANTS, "team-b").is_some());
+    // With the reference, both end.
+    let guest = world.server.all(MACHINES).pop().unwrap();
+    world.server.delete_in("team-b", MACHINES, guest["metadata"]["name"].as_str().unwrap());
+    world.collect_for(10).await;
+    assert_eq!((world.server.get(IMAGES, "debian"), world.server.get(GRANTS, "team-b")), (None, None));
+}
+
+#[tokio::test]
+async fn a_released_image_releases_the_grants_of_its_terminating_namespace() {
+    let mut world = with_images();
+    world.with_guest().await;
+    world.delete_namespace().await;
+    world.server.edit(IMAGES, "debian", |image| {
+        image["metadata"]["annotations"] = json!({ "vmpool.dev/force-release": "true" });
+    });
+    world.collect_for(10).await;
+    assert_eq!((world.server.get(IMAGES, "debian"), world.server.get(GRANTS, "team-b")), (None, None));
+}
+
+#[tokio::test]
+async fn without_a_reference_or_without_a_grant_no_image_holds_its_terminating_namespace() {
+    let mut world = with_images();
+    world.with_guest().await;
+    // The grant is for another namespace than that of the reference.
+    world.server.delete(GRANTS, "team-b");
+    let mut other = grant("team-c");
+    other["metadata"]["name"] = json!("team-b");
+    world.advance(SECOND).await;
+    world.server.create(GRANTS, other);
+    world.advance(SECOND).await;
+    world.delete_namespace().await;
+    assert_eq!((world.server.get(IMAGES, "debian"), world.server.get(GRANTS, "team-b")), (None, None));
+    assert_eq!(world.server.all(MACHINES).len(), 1);
+}
+
+#[tokio::test]
+async fn a_cache_that_is_behind_releases_no_grant() {
+    let mut world = with_images();
+    world.with_guest().await;
+    // The watches do not show yet that the namespace is being deleted, and that the image is there.
+    world.server.hold("namespaces");
+    world.delete_namespace().await;
+    assert!(world.server.get(GRANTS, "team-b").is_some());
+    world.server.release();
+    world.advance(Duration::from_mins(2)).await;
+    assert!(world.server.get(IMAGES, "debian").is_some());
+}
+
+const WRAPPERS: &str = "wrappedvirtualmachines.vmpool.dev";
+
+impl World {
+    /// A wrapper `web` of a ready image, with its machine.
+    async fn with_wrapper() -> Self {
+        let mut world = Self::new();
+        world.images = Some(ImageSettings { wrappers: true, ..ImageSettings::default() });
+        world.create_image("debian");
+        world.lead_all(&[PlatformName::Kubevirt]);
+        world.calm().await;
+        world.finish_import("debian").await;
+        let template = json!({ "spec": { "runStrategy": "Always", "template": { "spec": { "domain": { "devices": {} } } } } });
+        let spec = json!({ "vmDiskImageRef": { "name": "debian" }, "virtualMachineTemplate": template });
+        world
+            .server
+            .create(WRAPPERS, json!({ "metadata": { "name": "web", "namespace": NAMESPACE }, "spec": spec }));
+        world.advance(10 * SECOND).await;
+        assert_eq!(world.server.all(MACHINES).len(), 1);
+        world
+    }
+
+    fn status_of_web(&self) -> Value {
+        self.server.get(WRAPPERS, "web").unwrap()["status"].clone()
+    }
+
+    /// KubeVirt creates the disk of the machine, with its claim. Returns its UID.
+    fn create_disk_with(&self, status: &Value) -> Value {
+        let machine = self.server.get(MACHINES, "web").unwrap();
+        let owner = json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "web",
+            "uid": machine["metadata"]["uid"], "controller": true });
+        let labels =
+            json!({ "vmpool.dev/wrapper-uid": machine["metadata"]["labels"]["vmpool.dev/wrapper-uid"] });
+        let metadata = json!({ "name": "web-root", "namespace": NAMESPACE, "labels": labels, "ownerReferences": [owner] });
+        let source = json!({ "snapshot": { "name": "debian", "namespace": NAMESPACE } });
+        let spec = json!({ "source": source, "storage": {} });
+        let volume =
+            self.server.create(VOLUMES, json!({ "metadata": metadata, "spec": spec, "status": status }));
+        volume["metadata"]["uid"].clone()
+    }
+
+    fn lose_disk(&self) {
+        self.server.delete(VOLUMES, "web-root");
+    }
+
+    fn event_count(&self, reason: &str) -> usize {
+        self.server.all("events").iter().filter(|event| event["reason"] == reason).count()
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_is_lost_while_no_controller_leads_is_reported_by_the_next_one() {
+    let recreated = r#"vmpool_wrapper_disk_recreated_total{namespace="team-a"}"#;
+    let mut world = World::with_wrapper().await;
+    let first = world.create_disk_with(&json!({ "phase": "Succeeded" }));
+    world.advance(SECOND).await;
+    // Before the machine starts, the status does not have its disk, and the start writes both at once.
+    assert_eq!(world.status_of_web()["disk"], Value::Null);
+    world.advance(10 * SECOND).await;
+    world.server.take_log();
+    world
+        .server
+        .edit(MACHINES, "web", |machine| machine["status"] = json!({ "created": true, "ready": true }));
+    world.advance(10 * SECOND).await;
+    let is_status = |call: &Call| &*call.resource == "wrappedvirtualmachines" && call.subresource == "status";
+    let log = world.server.take_log();
+    assert_eq!(log.iter().filter(|call| is_status(call)).count(), 1, "{log:?}");
+    assert_eq!(world.status_of_web()["disk"]["dataVolumeUID"], first);
+    world.advance(Duration::from_mins(4)).await;
+    assert_eq!(world.server.take_log().len(), 0, "a settled wrapper causes requests");
+    // The former leader never sees the other disk, and the next one never sees the former one.
+    world.kill_leader().await;
+    world.lose_disk();
+    let second = world.create_disk_with(&json!({ "phase": "Succeeded" }));
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.advance(20 * SECOND).await;
+    assert_eq!(world.status_of_web()["disk"]["dataVolumeUID"], second);
+    assert_eq!((world.event_count("DiskRecreated"), world.series(recreated)), (1, 1));
+    // The third one has nothing to report.
+    world.kill_leader().await;
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.advance(20 * SECOND).await;
+    assert_eq!((world.event_count("DiskRecreated"), world.series(recreated)), (1, 1));
+}
+
+#[tokio::test]
+async fn a_clone_that_does_not_begin_is_kicked_after_five_minutes_three_times_and_ten_minutes_apart() {
+    const MINUTE: Duration = Duration::from_mins(1);
+    let mut world = World::with_wrapper().await;
+    let now = |world: &World| world.env.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let stuck = |world: &World| {
+        json!({ "phase": "CloneScheduled", "conditions": [{ "type": "Running", "status": "False",
+            "message": "The source snapshot debian doesn't exist", "lastHeartbeatTime": now(world) }] })
+    };
+    let is_there = |world: &World| world.server.get(VOLUMES, "web-root").is_some();
+    for kicks in 1..=3 {
+        world.create_disk_with(&stuck(&world));
+        let wait = if kicks == 1 { 5 * MINUTE } else { 10 * MINUTE };
+        if kicks == 2 {
+            // Another leader does not begin to wait anew.
+            world.advance(3 * MINUTE).await;
+            world.kill_leader().await;
+            world.lead_all(&[PlatformName::Kubevirt]);
+            world.advance(wait - 3 * MINUTE - 30 * SECOND).await;
+        } else {
+            world.advance(wait - 30 * SECOND).await;
+        }
+        assert!(is_there(&world), "too early");
+        world.advance(40 * SECOND).await;
+        assert!(!is_there(&world), "kick {kicks}: {}", world.status_of_web());
+        assert_eq!(world.status_of_web()["kicks"], kicks);
+    }
+    world.create_disk_with(&stuck(&world));
+    world.advance(11 * MINUTE).await;
+    assert!(is_there(&world), "at most three times");
+    assert_eq!(world.status_of_web()["phase"], "Failed");
+    assert_eq!(world.series(r#"vmpool_wrapper_kicks_total{namespace="team-a"}"#), 3);
+    // The machine starts after all, and its disk is never deleted from then on.
+    world.server.edit(VOLUMES, "web-root", |volume| volume["status"] = json!({ "phase": "Succeeded" }));
+    world
+        .server
+        .edit(MACHINES, "web", |machine| machine["status"] = json!({ "created": true, "ready": true }));
+    world.advance(SECOND).await;
+    assert_eq!(world.status_of_web()["phase"], "Ready");
+    world.server.edit(VOLUMES, "web-root", |volume| volume["status"] = json!({ "phase": "Failed" }));
+    world.advance(30 * MINUTE).await;
+    assert!(is_there(&world));
 }

@@ -141,6 +141,8 @@ words!(
         DeleteImageObject => "delete_image_object",
         /// Add or remove the finalizer of a disk image.
         PatchImage => "patch_image",
+        /// Add or remove the finalizer of a grant for disk images.
+        PatchImageGrant => "patch_image_grant",
         /// Publish the status of a disk image.
         PatchImageStatus => "patch_image_status",
         /// Delete a disk image whose time to live is over.

@@ -120,9 +120,9 @@ impl Server {
         self.model.delete_now(&full_name(resource), NAMESPACE, name, options.clone()).unwrap();
     }
 
-    /// Another client deletes an object with these options.
-    pub(crate) fn delete_with(&self, resource: &str, name: &str, options: Value) {
-        self.model.delete_now(&full_name(resource), NAMESPACE, name, options).unwrap();
+    /// Another client deletes an object of another namespace.
+    pub(crate) fn delete_in(&self, namespace: &str, resource: &str, name: &str) {
+        self.model.delete_now(&full_name(resource), namespace, name, Value::Null).unwrap();
     }
 
     /// Another client deletes an object without a namespace.

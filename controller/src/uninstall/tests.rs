@@ -121,7 +121,10 @@ async fn no_controller_leads_until_two_minutes_after_the_removal() {
     let lease = world.server.get(LEASES, "vmpool-controller").unwrap();
     let renewed: jiff::Timestamp = lease["spec"]["renewTime"].as_str().unwrap().parse().unwrap();
     let age = world.env.now().duration_since(renewed);
-    assert!(age <= jiff::SignedDuration::from_secs(20), "it was renewed {age:?} ago, and the removal took 2 minutes");
+    assert!(
+        age <= jiff::SignedDuration::from_secs(20),
+        "it was renewed {age:?} ago, and the removal took 2 minutes"
+    );
 }
 
 #[tokio::test]
@@ -146,15 +149,22 @@ async fn the_finalizers_stay_for_another_controller_that_serves_the_pools() {
 }
 
 #[tokio::test]
-async fn disk_images_lose_the_protection_that_no_controller_would_remove() {
+async fn disk_images_and_grants_lose_the_protection_that_no_controller_would_remove() {
     const IMAGES: &str = "vmdiskimages.vmpool.dev";
+    const GRANTS: &str = "vmdiskimagegrants.vmpool.dev";
     let world = world();
     let metadata = json!({ "name": "web", "namespace": NAMESPACE,
         "finalizers": ["example.com/mine", "vmpool.dev/vmdiskimage-protection"] });
     let spec = json!({ "sourceType": "blank", "diskSize": "1Gi" });
     world.server.create(IMAGES, json!({ "metadata": metadata, "spec": spec }));
-    assert_eq!(remove(&world).await.unwrap(), 3);
-    assert_eq!(world.finalizers(IMAGES), ["example.com/mine"]);
+    let metadata = json!({ "name": "web", "namespace": NAMESPACE,
+        "finalizers": ["vmpool.dev/vmdiskimagegrant-protection", "example.com/mine"] });
+    let spec = json!({ "from": [{ "namespace": "team-b" }] });
+    world.server.create(GRANTS, json!({ "metadata": metadata, "spec": spec }));
+    assert_eq!(remove(&world).await.unwrap(), 4);
+    for resource in [IMAGES, GRANTS] {
+        assert_eq!(world.finalizers(resource), ["example.com/mine"], "{resource}");
+    }
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use vmpool_invariants::object::Object;
 use crate::world::{NAMESPACE, World};
 
 const IMAGES: &str = "vmdiskimages.vmpool.dev";
+const GRANTS: &str = "vmdiskimagegrants.vmpool.dev";
 const WRAPPERS: &str = "wrappedvirtualmachines.vmpool.dev";
 const MACHINES: &str = "virtualmachines.kubevirt.io";
 const BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
@@ -30,6 +31,11 @@ pub(crate) fn settled_violations(world: &World) -> Vec<String> {
     let mut found: Vec<String> = images.iter().filter_map(|image| of_image(world, image)).collect();
     found.extend(world.server.all(WRAPPERS).iter().filter_map(|wrapper| of_wrapper(world, wrapper)));
     found.extend(world.server.all(BINDINGS).iter().flat_map(|binding| of_binding(world, binding)));
+    let grants = world.server.all(GRANTS);
+    let deleted = grants.iter().filter(|grant| !grant["metadata"]["deletionTimestamp"].is_null());
+    found.extend(
+        deleted.map(|grant| format!("I9: grant {} is still being deleted", grant["metadata"]["name"])),
+    );
     found
 }
 

@@ -187,7 +187,8 @@ impl ImageReferences {
     fn set_grant(&mut self, change: ImageChange<'_>) {
         let object = change.object;
         self.grants.remove(object.uid());
-        if !change.removed {
+        // The finalizer of a grant is for namespaces that are deleted, and this check knows none.
+        if !change.removed && !object.is_terminating() {
             let from = object.at("/spec/from").as_array().into_iter().flatten();
             let names = from.filter_map(|from| from["namespace"].as_str());
             let pairs = names.map(|guests| (object.namespace().to_owned(), guests.to_owned())).collect();

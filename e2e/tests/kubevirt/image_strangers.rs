@@ -23,6 +23,8 @@ use crate::{Place, run_to_end};
 const IMAGE: (&str, &str) = (API_VERSION, "VMDiskImage");
 const WRAPPER: (&str, &str) = (API_VERSION, "VirtualMachine");
 const MACHINE: (&str, &str) = (kubevirt::API_VERSION, "VirtualMachine");
+const POOL: (&str, &str) = (POOL_API_VERSION, "VirtualMachinePool");
+const GRANT: (&str, &str) = (API_VERSION, "VMDiskImageGrant");
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/images/roles";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/images/rolebindings";
 
@@ -81,10 +83,29 @@ fn machine(name: &str, source: &Value) -> Value {
     })
 }
 
-fn grant(from: &str) -> Value {
+/// A pool with one machine, whose disk is a clone of the image.
+fn pool() -> Value {
     json!({
-        "apiVersion": API_VERSION, "kind": "VMDiskImageGrant", "metadata": { "name": "team" },
-        "spec": { "from": [{ "namespace": from, "kinds": ["VirtualMachine"] }], "to": [{ "name": "debian" }] },
+        "apiVersion": POOL.0, "kind": POOL.1, "metadata": { "name": "farm" },
+        "spec": {
+            "replicas": 1,
+            "selector": { "matchLabels": { "farm": "evil" } },
+            "virtualMachineTemplate": {
+                "metadata": { "labels": { "farm": "evil" } },
+                "spec": spec("root", &data_source()),
+            },
+        },
+    })
+}
+
+fn grant(from: &str) -> Value {
+    grant_for("team", from, "VirtualMachine")
+}
+
+fn grant_for(name: &str, from: &str, kind: &str) -> Value {
+    json!({
+        "apiVersion": GRANT.0, "kind": GRANT.1, "metadata": { "name": name },
+        "spec": { "from": [{ "namespace": from, "kinds": [kind] }], "to": [{ "name": "debian" }] },
     })
 }
 
@@ -92,17 +113,6 @@ fn grant(from: &str) -> Value {
 fn attacks() -> Vec<(&'static str, Value)> {
     let snapshot = json!({ "source": { "snapshot": { "name": "debian", "namespace": "images" } } });
     let claim = json!({ "source": { "pvc": { "name": "debian", "namespace": "images" } } });
-    let pool = json!({
-        "apiVersion": POOL_API_VERSION, "kind": "VirtualMachinePool", "metadata": { "name": "farm" },
-        "spec": {
-            "replicas": 0,
-            "selector": { "matchLabels": { "farm": "evil" } },
-            "virtualMachineTemplate": {
-                "metadata": { "labels": { "farm": "evil" } },
-                "spec": spec("root", &data_source()),
-            },
-        },
-    });
     let clone = json!({
         "apiVersion": DATA_VOLUME_API_VERSION, "kind": "DataVolume",
         "metadata": { "name": "copy", "annotations": { "simulator.vmpool.dev/provisioning-delay": "never" } },
@@ -131,7 +141,7 @@ fn attacks() -> Vec<(&'static str, Value)> {
         ("a machine of the snapshot", machine("by-snapshot", &snapshot)),
         ("a machine of the claim", machine("by-claim", &claim)),
         ("a machine with the labels of a wrapper", labeled),
-        ("a pool of the image", pool),
+        ("a pool of the image", pool()),
         ("a clone of the snapshot", clone),
     ]
 }
@@ -227,6 +237,8 @@ fn without_a_grant_no_object_of_another_namespace_counts_clones_or_creates() {
             };
             evil.until_object(MACHINE.0, MACHINE.1, name, refused).await?;
         }
+        let refused = |pool: &Value| reason(pool, "ImagesReady") == "RefNotPermitted";
+        evil.until_object(POOL.0, POOL.1, "farm", refused).await?;
         until_counted(&images, 0).await?;
         ensure!(images.names(IMAGE.0, IMAGE.1).await? == ["debian"]);
         let machines = evil.names(MACHINE.0, MACHINE.1).await?;
@@ -352,8 +364,137 @@ fn a_grant_permits_to_clone_one_image_and_ends_with_its_removal() {
 }
 
 #[test]
-fn the_deletion_of_a_namespace_waits_for_its_own_references_and_ends() {
+fn a_pool_of_another_namespace_waits_for_a_grant_and_keeps_its_machines_without_it() {
+    run_to_end(installed("image-pool-grant", async |cluster, _controller| {
+        let (images, team) = (Place { cluster, namespace: "images" }, Place { cluster, namespace: "team" });
+        images.put(image("debian")).await?;
+        until_counted(&images, 0).await?;
+        // Given a grant for machines only, then the pool creates none.
+        images.put(grant("team")).await?;
+        team.put(pool()).await?;
+        let refused = |pool: &Value| {
+            reason(pool, "ImagesReady") == "RefNotPermitted" && pool["status"]["replicas"] != 2
+        };
+        team.until_object(POOL.0, POOL.1, "farm", refused).await?;
+        ensure!(team.names(MACHINE.0, MACHINE.1).await?.is_empty());
+        // When one permits pools, then its machine clones the image.
+        images.put(grant_for("pools", "team", "VirtualMachinePool")).await?;
+        let ready =
+            |pool: &Value| pool["status"]["readyReplicas"] == 1 && reason(pool, "ImagesReady").is_empty();
+        team.until_object(POOL.0, POOL.1, "farm", ready).await?;
+        images
+            .until_object(IMAGE.0, IMAGE.1, "debian", |image| image["status"]["poolReferenceCount"] == 1)
+            .await?;
+        // When that is deleted, then the machine runs on, and no other one is created.
+        images.remove(GRANT, "pools").await?;
+        team.until_object(POOL.0, POOL.1, "farm", refused).await?;
+        images
+            .until_object(IMAGE.0, IMAGE.1, "debian", |image| image["status"]["poolReferenceCount"] == 0)
+            .await?;
+        let path = format!("{}/farm", team.path(POOL.0, POOL.1)?);
+        team.ask(Method::PATCH, &path, &json!({ "spec": { "replicas": 2 } })).await?;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        team.until_object(POOL.0, POOL.1, "farm", refused).await?;
+        ensure!(team.names(MACHINE.0, MACHINE.1).await? == ["farm-0"]);
+        Ok(())
+    }));
+}
+
+impl Place<'_> {
+    async fn remove(&self, (api_version, kind): (&str, &str), name: &str) -> Result<()> {
+        let path = format!("{}/{name}", self.path(api_version, kind)?);
+        self.ask(Method::DELETE, &path, &Value::Null).await.map(drop)
+    }
+
+    /// Waits until the namespace is gone.
+    async fn until_namespace_is_gone(&self, controller: &Controller) -> Result<()> {
+        let path = format!("/api/v1/namespaces/{}", self.namespace);
+        let deadline = Deadline::after(Duration::from_mins(1));
+        while let Ok(namespace) = self.send(Method::GET, &path, &Value::Null).await? {
+            ensure!(!deadline.is_over(), "the namespace stays: {namespace:#}\n{}", controller.log_tail(40));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    }
+}
+
+/// Waits until the deletion of the image waits for the object of this name.
+async fn until_held(images: &Place<'_>, by: &str) -> Result<Value> {
+    let blocked = |image: &Value| {
+        reason(image, "DeletionBlocked") == "InUse" && image["status"]["message"].to_string().contains(by)
+    };
+    images.until_object(IMAGE.0, IMAGE.1, "debian", blocked).await
+}
+
+#[test]
+fn the_deletion_of_a_namespace_waits_for_permitted_references_and_ends_with_them() {
     run_to_end(installed("image-namespace", async |cluster, controller| {
+        let (images, team, evil) = (
+            Place { cluster, namespace: "images" },
+            Place { cluster, namespace: "team" },
+            Place { cluster, namespace: "evil" },
+        );
+        images.put(image("debian")).await?;
+        images.put(image("unused")).await?;
+        until_counted(&images, 0).await?;
+        images.put(grant("team")).await?;
+        let protected = |grant: &Value| {
+            grant["metadata"]["finalizers"] == json!(["vmpool.dev/vmdiskimagegrant-protection"])
+        };
+        images.until_object(GRANT.0, GRANT.1, "team", protected).await?;
+        team.put(wrapper("web", "debian")).await?;
+        evil.put(machine("evil", &data_source())).await?;
+        let ready = |wrapper: &Value| reason(wrapper, "Ready") == "MachineReady";
+        team.until_object(WRAPPER.0, WRAPPER.1, "web", ready).await?;
+        // Given a machine of the namespace that its finalizer keeps,
+        let source = json!({ "sourceRef": { "kind": "DataSource", "name": "debian" } });
+        let mut local = machine("local", &source);
+        local["metadata"]["finalizers"] = json!(["example.com/keep"]);
+        images.put(local).await?;
+        until_counted(&images, 2).await?;
+        // when the namespace is deleted, then its image waits for both references, and another image does not wait.
+        cluster.kubectl(&["delete", "namespace", "images", "--wait=false"]).await?;
+        until_held(&images, "images/local").await?;
+        until_held(&images, "team/web").await?;
+        let deadline = Deadline::after(Duration::from_mins(1));
+        while images.object(IMAGE.0, IMAGE.1, "unused").await?.is_some() {
+            ensure!(!deadline.is_over(), "the unused image holds the namespace");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let path = format!("{}/local", images.path(MACHINE.0, MACHINE.1)?);
+        images.ask(Method::PATCH, &path, &json!({ "metadata": { "finalizers": null } })).await?;
+        // The reference that a grant permits holds image, grant and namespace. The one of evil is not even named.
+        let held = images
+            .until_object(IMAGE.0, IMAGE.1, "debian", |image| image["status"]["referenceCount"] == 1)
+            .await?;
+        ensure!(!held["status"].to_string().contains("evil"), "{held}");
+        let path = "/api/v1/namespaces/images";
+        let says_so = |namespace: &Value| {
+            namespace["status"]["conditions"].to_string().contains("vmdiskimages.vmpool.dev has 1 resource")
+        };
+        let deadline = Deadline::after(Duration::from_mins(1));
+        while !says_so(&images.ask(Method::GET, path, &Value::Null).await?) {
+            ensure!(!deadline.is_over(), "the namespace does not name what holds it");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        let web = team.until_object(WRAPPER.0, WRAPPER.1, "web", ready).await?;
+        ensure!(web["status"]["phase"] == "Ready", "{web}");
+        // A new reference is refused.
+        team.put(wrapper("late", "debian")).await?;
+        let terminating = |wrapper: &Value| reason(wrapper, "ImageReady") == "ImageTerminating";
+        team.until_object(WRAPPER.0, WRAPPER.1, "late", terminating).await?;
+        // Kubernetes has deleted the data, so this is a notice and no rescue.
+        ensure!(images.object(DATA_VOLUME_API_VERSION, "DataVolume", "debian").await?.is_none());
+        // When the reference is gone, then the deletion ends.
+        ensure!(images.object(GRANT.0, GRANT.1, "team").await?.is_some());
+        team.remove(WRAPPER, "web").await?;
+        images.until_namespace_is_gone(controller).await
+    }));
+}
+
+#[test]
+fn a_released_image_and_a_revoked_grant_hold_no_namespace() {
+    run_to_end(installed("image-namespace-released", async |cluster, controller| {
         let (images, team) = (Place { cluster, namespace: "images" }, Place { cluster, namespace: "team" });
         images.put(image("debian")).await?;
         until_counted(&images, 0).await?;
@@ -361,35 +502,31 @@ fn the_deletion_of_a_namespace_waits_for_its_own_references_and_ends() {
         team.put(wrapper("web", "debian")).await?;
         let ready = |wrapper: &Value| reason(wrapper, "Ready") == "MachineReady";
         team.until_object(WRAPPER.0, WRAPPER.1, "web", ready).await?;
-        // Given a machine that its finalizer keeps,
-        let source = json!({ "sourceRef": { "kind": "DataSource", "name": "debian" } });
-        let mut local = machine("local", &source);
-        local["metadata"]["finalizers"] = json!(["example.com/keep"]);
-        images.put(local).await?;
-        until_counted(&images, 2).await?;
-        // when the namespace is deleted, then the image waits for it.
+        until_counted(&images, 1).await?;
+        // Given a namespace that a reference holds, when a user releases the image, then the namespace ends.
         cluster.kubectl(&["delete", "namespace", "images", "--wait=false"]).await?;
-        let blocked = |image: &Value| {
-            reason(image, "DeletionBlocked") == "InUse"
-                && image["status"]["message"].to_string().contains("images/local")
-        };
-        images.until_object(IMAGE.0, IMAGE.1, "debian", blocked).await?;
-        // Kubernetes deletes the grants of the namespace too, so references from other namespaces end, and machines run on.
-        let denied = |wrapper: &Value| reason(wrapper, "ImageReady") == "RefNotPermitted";
-        let web = team.until_object(WRAPPER.0, WRAPPER.1, "web", denied).await?;
-        ensure!(web["status"]["phase"] == "Ready", "{web}");
-        ensure!(images.object(IMAGE.0, IMAGE.1, "debian").await?.is_some());
-        // When the machine is gone, then the deletion ends.
-        let path = format!("{}/local", images.path(MACHINE.0, MACHINE.1)?);
-        images.ask(Method::PATCH, &path, &json!({ "metadata": { "finalizers": null } })).await?;
-        let deadline = Deadline::after(Duration::from_mins(1));
-        while images.send(Method::GET, "/api/v1/namespaces/images", &Value::Null).await?.is_ok() {
-            ensure!(!deadline.is_over(), "the namespace stays\n{}", controller.log_tail(40));
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        until_held(&images, "team/web").await?;
+        let release = json!({ "metadata": { "annotations": { "vmpool.dev/force-release": "true" } } });
+        let path = format!("{}/debian", images.path(IMAGE.0, IMAGE.1)?);
+        images.ask(Method::PATCH, &path, &release).await?;
+        images.until_namespace_is_gone(controller).await?;
         let machine = team.object(MACHINE.0, MACHINE.1, "web").await?.context("the machine is gone")?;
         ensure!(machine["status"]["ready"] == true, "{machine}");
-        Ok(())
+        // Given another one whose grant a user deleted before, then references of others do not hold it.
+        cluster.kubectl(&["create", "namespace", "images"]).await?;
+        images.put(image("debian")).await?;
+        until_counted(&images, 0).await?;
+        images.put(grant("team")).await?;
+        until_counted(&images, 1).await?;
+        images.remove(GRANT, "team").await?;
+        until_counted(&images, 0).await?;
+        let deadline = Deadline::after(Duration::from_mins(1));
+        while images.object(GRANT.0, GRANT.1, "team").await?.is_some() {
+            ensure!(!deadline.is_over(), "the grant stays");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        cluster.kubectl(&["delete", "namespace", "images", "--wait=false"]).await?;
+        images.until_namespace_is_gone(controller).await
     }));
 }
 

@@ -75,7 +75,8 @@ async fn grants(reader: &Reader, namespace: &str) -> Result<Vec<vmpool_diskimage
                 item["kind"] = "VMDiskImageGrant".into();
                 VmDiskImageGrant::deserialize(&item).ok()
             });
-            Ok(grants.map(|grant| read::grant(&grant)).collect())
+            // References of existing objects are not reviewed again, so a grant that is being deleted permits nothing here.
+            Ok(grants.map(|grant| read::grant(&grant)).filter(|grant| grant.is_in_effect(None)).collect())
         }
         Found::Absent => Ok(Vec::new()),
         Found::Failed(error) => Err(format!("reading the grants of namespace {namespace}: {error}")),

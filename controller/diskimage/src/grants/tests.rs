@@ -1,6 +1,7 @@
 use rstest::rstest;
 
 use super::*;
+use crate::testing::at;
 
 fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
@@ -12,7 +13,14 @@ fn image() -> Key {
 
 fn grant(namespaces: Namespaces) -> Grant {
     let from = vec![Grantee { namespaces, kinds: Vec::new() }];
-    Grant { namespace: "images".to_owned(), from, to: Vec::new(), create: None }
+    Grant {
+        namespace: "images".to_owned(),
+        from,
+        to: Vec::new(),
+        create: None,
+        deleted: None,
+        protected: true,
+    }
 }
 
 fn named(namespace: &str) -> Grant {
@@ -156,11 +164,86 @@ fn in_its_own_namespace_only_the_url_is_checked() {
 #[case::does_not_exist(Requirement::DoesNotExist("blocked".to_owned()))]
 fn a_namespace_whose_labels_are_not_known_is_not_selected(#[case] requirement: Requirement) {
     let from = Grantee { namespaces: Namespaces::Selected(vec![requirement]), kinds: Vec::new() };
-    let grant = Grant { namespace: "images".to_owned(), from: vec![from], to: Vec::new(), create: None };
+    let grant = Grant {
+        namespace: "images".to_owned(),
+        from: vec![from],
+        to: Vec::new(),
+        create: None,
+        deleted: None,
+        protected: true,
+    };
     let permits = |labels| {
         let origin = Origin { namespace: "team-a", labels };
         may_refer(std::slice::from_ref(&grant), &image(), origin, ReferrerKind::Wrapper)
     };
     assert!(!permits(None));
     assert!(permits(Some(&BTreeMap::new())), "a namespace without labels");
+}
+
+#[rstest]
+#[case::not_deleted(None, true, None, true)]
+#[case::of_a_terminating_namespace(None, true, Some(at(10)), true)]
+#[case::without_a_finalizer(None, false, None, true)]
+#[case::deleted_by_a_user(Some(at(10)), true, None, false)]
+#[case::deleted_with_its_namespace(Some(at(11)), true, Some(at(10)), true)]
+#[case::in_the_same_second(Some(at(10)), true, Some(at(10)), true)]
+#[case::deleted_by_a_user_before_its_namespace(Some(at(9)), true, Some(at(10)), false)]
+#[case::released(Some(at(11)), false, Some(at(10)), false)]
+fn a_deleted_grant_is_in_effect_only_if_its_namespace_was_deleted(
+    #[case] deleted: Option<Timestamp>,
+    #[case] protected: bool,
+    #[case] terminating: Option<Timestamp>,
+    #[case] expected: bool,
+) {
+    assert_eq!(Grant { deleted, protected, ..named("team-a") }.is_in_effect(terminating), expected);
+}
+
+#[rstest]
+#[case::new(None, false, Surroundings::default(), Step::Protect)]
+#[case::protected(None, true, Surroundings::default(), Step::None)]
+#[case::with_images(None, true, Surroundings { has_images: true, ..Surroundings::default() }, Step::None)]
+#[case::deleted_by_a_user(Some(at(10)), true, Surroundings { has_images: true, ..Surroundings::default() }, Step::Release)]
+#[case::deleted_without_a_finalizer(Some(at(10)), false, Surroundings::default(), Step::None)]
+#[case::held(
+    Some(at(10)), true, Surroundings { terminating: Some(at(10)), has_images: true, ..Surroundings::default() },
+    Step::Hold
+)]
+#[case::without_images(
+    Some(at(10)), true, Surroundings { terminating: Some(at(10)), ..Surroundings::default() }, Step::Release
+)]
+#[case::revoked_before_the_namespace_was_deleted(
+    Some(at(9)), true, Surroundings { terminating: Some(at(10)), has_images: true, ..Surroundings::default() },
+    Step::Release
+)]
+fn the_finalizer_keeps_a_grant_while_its_terminating_namespace_has_images(
+    #[case] deleted: Option<Timestamp>,
+    #[case] protected: bool,
+    #[case] surroundings: Surroundings,
+    #[case] expected: Step,
+) {
+    let grant = Grant { deleted, protected, ..named("team-a") };
+    assert_eq!(step(&grant, Surroundings { serves_others: true, ..surroundings }), expected);
+}
+
+#[rstest]
+#[case::new(None, false, Step::None)]
+#[case::deleted(Some(at(10)), true, Step::Release)]
+fn a_controller_of_one_namespace_holds_no_grant(
+    #[case] deleted: Option<Timestamp>,
+    #[case] protected: bool,
+    #[case] expected: Step,
+) {
+    let grant = Grant { deleted, protected, ..named("team-a") };
+    let surroundings = Surroundings { serves_others: false, terminating: None, has_images: true };
+    assert_eq!(step(&grant, surroundings), expected);
+}
+
+#[test]
+fn a_finalizer_alone_does_not_change_what_a_grant_permits() {
+    let grant = named("team-a");
+    assert!(grant.permits_as(&Grant { protected: false, ..grant.clone() }));
+    assert!(!grant.permits_as(&named("team-b")));
+    assert!(!grant.permits_as(&Grant { deleted: Some(at(1)), ..grant.clone() }));
+    let deleted = Grant { deleted: Some(at(1)), ..grant };
+    assert!(!deleted.permits_as(&Grant { protected: false, ..deleted.clone() }));
 }

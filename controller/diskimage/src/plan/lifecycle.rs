@@ -66,11 +66,9 @@ fn conflict(pass: &mut Pass<'_>, foreign: &[&str]) {
 fn end_conflict(pass: &mut Pass<'_>) {
     match pass.status.phase {
         // The deadline is that of failed attempts. A ready image, whose data is lost too often, has none.
-        Some(ImagePhase::Failed) if pass.status.failures > 0 => pass.set(
-            ImagePhase::Failed,
-            Reason::SyncDeadlineExceeded,
-            "all attempts together took too long",
-        ),
+        Some(ImagePhase::Failed) if pass.status.failures > 0 => {
+            pass.set(ImagePhase::Failed, Reason::SyncDeadlineExceeded, "all attempts together took too long");
+        }
         Some(ImagePhase::Failed) => heal::give_up(pass),
         Some(ImagePhase::RetryableFailure) => pass.set(
             ImagePhase::RetryableFailure,

@@ -10,6 +10,7 @@ use crate::failure::Reason;
 use crate::limits;
 use crate::model::{Counts, DeletionBlocked, Image, Key, Reference, ReferrerKind, Status};
 use crate::source::{SourceUrl, check};
+use crate::status::CLONE_PERMITTED;
 
 /// A stored image. `allowed` are the URLs at which the URL of an image must begin.
 pub fn image(stored: &VmDiskImage, allowed: &[SourceUrl]) -> Image {
@@ -106,6 +107,9 @@ fn status(stored: &VmDiskImageStatus) -> Status {
         heal_times: stored.heal_times.iter().flatten().filter_map(|text| text.parse().ok()).collect(),
         retry_token: stored.retry_token.clone(),
         deletion: blocked,
+        clone_conflict: condition(stored, CLONE_PERMITTED)
+            .filter(|permitted| permitted.status == "False")
+            .map(|permitted| permitted.message.clone()),
         source_volume_lost: condition(stored, "SourceVolumeHealthy").map(|healthy| healthy.status == "False"),
     }
 }

@@ -165,14 +165,14 @@ pub fn disk(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<StoredDisk>
     let owner = controller(metadata)?;
     let phase = stored.status.as_ref().and_then(|status| status.phase.as_deref());
     let waits = matches!(phase, Some("Pending" | "CloneScheduled" | "Unknown"));
-    let lacks_source = lacks_source(stored).filter(|_| waits);
+    let lacks_source = lacks_source(stored, now).filter(|_| waits);
     let disk = SeenDisk {
         uid: metadata.uid.clone().unwrap_or_default(),
         deleting: metadata.deletion_timestamp.is_some(),
         populated: matches!(phase, Some("Succeeded" | "WaitForFirstConsumer" | "PendingPopulation")),
         failed: phase == Some("Failed"),
         // The clock of CDI can be ahead.
-        stuck_since: lacks_source.map(|since| since.map_or(now, |since| since.min(now))),
+        stuck_since: lacks_source.map(|since| since.min(now)),
         claim: None,
     };
     Some(StoredDisk {
@@ -182,11 +182,11 @@ pub fn disk(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<StoredDisk>
     })
 }
 
-/// Since when a condition says that CDI does not find the source, if one does. `Some(None)` if it has no time.
+/// Since when a condition says that CDI does not find the source, if one does; `now` if it has no time.
 ///
 /// CDI sets `lastHeartbeatTime` when status, reason or message change, and `lastTransitionTime` with the status only. With the
 /// time of CDI, another leader does not begin to wait anew.
-fn lacks_source(stored: &kubevirt::DataVolume) -> Option<Option<Timestamp>> {
+fn lacks_source(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<Timestamp> {
     let conditions = stored.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let condition =
         conditions.into_iter().filter(|condition| condition.status != "True").find(|condition| {
@@ -195,7 +195,7 @@ fn lacks_source(stored: &kubevirt::DataVolume) -> Option<Option<Timestamp>> {
             text.contains("source") && missing.iter().any(|words| text.contains(words))
         })?;
     let changed = condition.unknown_fields.get("lastHeartbeatTime").and_then(Value::as_str);
-    Some(changed.and_then(|text| text.parse().ok()))
+    Some(changed.and_then(|text| text.parse().ok()).unwrap_or(now))
 }
 
 impl StoredDisk {

@@ -131,6 +131,8 @@ fn a_reference_from_another_namespace_counts_with_a_grant_only() {
         from: vec![Grantee { namespaces: Namespaces::Name("team-a".to_owned()), kinds: Vec::new() }],
         to: Vec::new(),
         create: None,
+        deleted: None,
+        protected: true,
     };
     let counted = index.count(&image(), &[], &BTreeMap::new());
     assert_eq!((counted.references.counts.machines, counted.denied.values().sum::<usize>()), (0, 1));

@@ -1,13 +1,16 @@
 //! The objects that refer to images, and what permits references from other namespaces.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::PartialObjectMeta;
 use vmpool_api::diskimage::labels::WRAPPER_UID;
 use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImageGrant};
 use vmpool_api::kubevirt;
+use vmpool_diskimage::grants::Grant;
 use vmpool_diskimage::model::{Key, ReferrerKind};
 use vmpool_diskimage::read::{self, referrer};
 use vmpool_diskimage::references::Referrer;
@@ -112,11 +115,22 @@ impl Store {
         self.referrers.get(&kind).map(Table::expected).unwrap_or_default()
     }
 
-    pub(in crate::images) fn set_grant(&mut self, object: &VmDiskImageGrant) -> Changed {
+    pub(in crate::images) fn set_grant(
+        &mut self,
+        object: VmDiskImageGrant,
+        origin: table::Origin,
+    ) -> Changed {
         let (key, version) = (key(&object.metadata), version(&object.metadata));
-        let namespace = key.namespace.clone();
-        let set = self.grants.set(key, version, read::grant(object));
-        if set.is_ok() { self.grants_changed(&namespace) } else { Changed::new() }
+        let grant = read::grant(&object);
+        match self.grants.put(origin, key.clone(), version, (grant.clone(), Arc::new(object))) {
+            Err(_older) => Changed::new(),
+            Ok(former) => {
+                self.touched_grants.insert(key.clone());
+                // The finalizer alone permits nothing.
+                let permits_the_same = former.is_some_and(|(former, _)| former.permits_as(&grant));
+                if permits_the_same { Changed::new() } else { self.grants_changed(&key.namespace) }
+            }
+        }
     }
 
     pub(in crate::images) fn unset_grant(&mut self, key: &Key, version: Option<u64>) -> Changed {
@@ -131,6 +145,33 @@ impl Store {
         self.grants.expected()
     }
 
+    pub(in crate::images) fn grants_list_begins(&mut self) {
+        self.grants.list_begins();
+    }
+
+    /// A grant, as stored.
+    pub(in crate::images) fn grant(&self, key: &Key) -> Option<Arc<VmDiskImageGrant>> {
+        self.grants.get(key).map(|(_, object)| object.clone())
+    }
+
+    /// The grants of a namespace that are in effect.
+    pub(super) fn grants_of(&self, namespace: &str) -> Vec<Grant> {
+        let terminating = self.terminating.get(namespace).copied();
+        let all = self.grants.of_namespace(namespace).map(|(_, (grant, _))| grant);
+        all.filter(|grant| grant.is_in_effect(terminating)).cloned().collect()
+    }
+
+    /// Whether a namespace is being deleted, so that the API server refuses new objects in it.
+    pub(in crate::images) fn is_terminating(&self, namespace: &str) -> bool {
+        self.terminating.contains_key(namespace)
+    }
+
+    /// A change concerns the grants of a namespace.
+    pub(super) fn touch_grants(&mut self, namespace: &str) {
+        let all = self.grants.of_namespace(namespace).map(|(key, _)| key.clone());
+        self.touched_grants.extend(all);
+    }
+
     fn grants_changed(&mut self, namespace: &str) -> Changed {
         if let Some(wrapped) = &mut self.wrapped {
             wrapped.touch_of_other_namespaces(Some(namespace));
@@ -138,19 +179,37 @@ impl Store {
         self.images.of_namespace(namespace).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Labels decide which namespaces a grant means, so a change of them may concern every image.
-    pub(in crate::images) fn set_labels(
+    /// Labels decide which namespaces a grant means, so a change of them may concern every image. The deletion of a namespace
+    /// concerns its grants.
+    pub(in crate::images) fn set_namespace(
         &mut self,
         object: &PartialObjectMeta<Namespace>,
         exists: bool,
     ) -> Changed {
         let name = object.metadata.name.clone().unwrap_or_default();
+        let deleted = read::deleted(&object.metadata).filter(|_| exists);
+        let mut changed = self.set_terminating(&name, deleted);
         let labels = object.metadata.labels.clone().filter(|_| exists);
         let before = match &labels {
             Some(labels) => self.labels.insert(name, labels.clone()),
             None => self.labels.remove(&name),
         };
-        if before == labels { Changed::new() } else { self.all_after_labels() }
+        if before != labels {
+            changed.extend(self.all_after_labels());
+        }
+        changed
+    }
+
+    fn set_terminating(&mut self, namespace: &str, deleted: Option<Timestamp>) -> Changed {
+        let before = match deleted {
+            Some(since) => self.terminating.insert(namespace.to_owned(), since),
+            None => self.terminating.remove(namespace),
+        };
+        if before == deleted {
+            return Changed::new();
+        }
+        self.touch_grants(namespace);
+        self.grants_changed(namespace)
     }
 
     fn all_after_labels(&mut self) -> Changed {
@@ -160,12 +219,17 @@ impl Store {
         self.all()
     }
 
-    /// The namespaces whose labels are known.
-    pub(in crate::images) fn labeled(&self) -> Vec<Key> {
-        self.labels.keys().map(|name| Key::new("", name)).collect()
+    /// The namespaces of which something is known.
+    pub(in crate::images) fn namespaces(&self) -> Vec<Key> {
+        let names: BTreeSet<&String> = self.labels.keys().chain(self.terminating.keys()).collect();
+        names.into_iter().map(|name| Key::new("", name)).collect()
     }
 
-    pub(in crate::images) fn unset_labels(&mut self, key: &Key) -> Changed {
-        if self.labels.remove(&key.name).is_some() { self.all_after_labels() } else { Changed::new() }
+    pub(in crate::images) fn unset_namespace(&mut self, key: &Key) -> Changed {
+        let mut changed = self.set_terminating(&key.name, None);
+        if self.labels.remove(&key.name).is_some() {
+            changed.extend(self.all_after_labels());
+        }
+        changed
     }
 }

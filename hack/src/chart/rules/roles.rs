@@ -53,21 +53,21 @@ const CONTROLLER_KUBEVIRT: Grants = &[
 
 /// The finalizers of instance types and preferences.
 const CONTROLLER_IMAGES_CLUSTER: Grants =
-    &[("/namespaces", "list watch"), ("snapshot.storage.k8s.io/volumesnapshotcontents", "list watch")];
+    &[("/namespaces", "get list watch"), ("snapshot.storage.k8s.io/volumesnapshotcontents", "list watch")];
 
 const CONTROLLER_IMAGES: Grants = &[
     ("vmpool.dev/vmdiskimages", "get list watch patch delete"),
     ("vmpool.dev/vmdiskimages/status", "patch"),
     ("vmpool.dev/vmdiskimages/finalizers", "update"),
     ("vmpool.dev/wrappedvirtualmachines", "list watch"),
-    ("vmpool.dev/vmdiskimagegrants", "list watch"),
+    ("vmpool.dev/vmdiskimagegrants", "list watch patch"),
     ("cdi.kubevirt.io/datavolumes", "get list watch create patch delete"),
     ("cdi.kubevirt.io/datasources", "get list watch create patch delete"),
     ("cdi.kubevirt.io/datavolumes/source", "create"),
     ("snapshot.storage.k8s.io/volumesnapshots", "get list watch create delete"),
     ("/persistentvolumeclaims", "list watch"),
-    ("rbac.authorization.k8s.io/roles", "list watch create patch delete"),
-    ("rbac.authorization.k8s.io/rolebindings", "list watch create patch delete"),
+    ("rbac.authorization.k8s.io/roles", "get list watch create patch delete"),
+    ("rbac.authorization.k8s.io/rolebindings", "get list watch create patch delete"),
 ];
 
 const CONTROLLER_WRAPPERS: Grants = &[

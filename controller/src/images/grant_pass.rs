@@ -1,0 +1,98 @@
+//! One pass of a grant: its finalizer.
+//!
+//! Kubernetes deletes the grants of a namespace together with its images. While an image of the namespace exists, the finalizer
+//! keeps the grants, so that the references that they permit still count.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::Patch;
+use serde_json::json;
+use vmpool_api::diskimage::finalizers::GRANT_PROTECTION;
+use vmpool_api::diskimage::{VmDiskImage, VmDiskImageGrant};
+use vmpool_diskimage::grants::{Step, Surroundings, step};
+use vmpool_diskimage::model::Key;
+use vmpool_diskimage::read;
+use vmpool_runtime::telemetry::with_causes;
+
+use super::context::Context;
+use super::live::ReadFailed;
+use super::table::Origin;
+use crate::metrics::WriteKind;
+use crate::object::collection;
+use crate::queue::Requeue;
+
+/// The wait after a request without an answer, and after a conflict that no event resolves.
+const AGAIN: Duration = Duration::from_secs(2);
+/// The wait after a refused write.
+const AFTER_REFUSAL: Duration = Duration::from_secs(30);
+/// How often a grant looks for images whose end no event announced.
+const RECHECK: Duration = Duration::from_mins(1);
+
+/// Runs a pass.
+pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
+    let Some(object) = context.store.lock().grant(key) else { return Requeue::Never };
+    let grant = read::grant(&object);
+    let surroundings = match surroundings(context, &object).await {
+        Ok(surroundings) => surroundings,
+        Err(error) => {
+            let error = with_causes(&error);
+            tracing::warn!(grant = %key, error, "the namespace of the grant cannot be read, so its finalizer stays");
+            return Requeue::After(AGAIN);
+        }
+    };
+    match step(&grant, surroundings) {
+        Step::None => Requeue::Never,
+        Step::Hold => Requeue::After(RECHECK),
+        step @ (Step::Protect | Step::Release) => write(context, &object, step == Step::Protect).await,
+    }
+}
+
+/// What decides about the end of a grant. It is read from the API server, because a cache may be behind, and a grant that is gone
+/// permits no reference.
+async fn surroundings(context: &Context, object: &VmDiskImageGrant) -> Result<Surroundings, ReadFailed> {
+    let metadata = &object.metadata;
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    // A controller of one namespace serves no references from others.
+    let mut found = Surroundings { serves_others: context.namespace.is_none(), ..Surroundings::default() };
+    if metadata.deletion_timestamp.is_none() || !found.serves_others {
+        return Ok(found);
+    }
+    found.terminating =
+        context.get_namespace(namespace).await?.and_then(|stored: Namespace| read::deleted(&stored.metadata));
+    if found.terminating.is_some() {
+        found.has_images = context.has_any::<VmDiskImage>(namespace).await?;
+    }
+    Ok(found)
+}
+
+/// Adds or removes the finalizer, at the version that was read.
+async fn write(context: &Context, object: &VmDiskImageGrant, protects: bool) -> Requeue {
+    let metadata = &object.metadata;
+    let mut finalizers = metadata.finalizers.clone().unwrap_or_default();
+    finalizers.retain(|name| name != GRANT_PROTECTION);
+    if protects {
+        finalizers.push(GRANT_PROTECTION.to_owned());
+    }
+    let patch = json!({ "metadata": {
+        "uid": metadata.uid, "resourceVersion": metadata.resource_version, "finalizers": finalizers,
+    } });
+    let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref().unwrap_or_default());
+    let path = collection::<VmDiskImageGrant>(namespace.unwrap_or_default());
+    let written: Result<VmDiskImageGrant, _> =
+        context.writer.patch(WriteKind::PatchImageGrant, path, name, None, Patch::Merge(patch)).await;
+    match written {
+        // The watch shows the end of a released grant.
+        Ok(stored) if protects => {
+            context.update(|store, _| store.set_grant(stored, Origin::Written));
+            Requeue::Never
+        }
+        Ok(_) => Requeue::Never,
+        Err(error) if error.is_gone() => Requeue::Never,
+        Err(error) if error.is_conflict() => Requeue::After(AGAIN),
+        Err(error) => {
+            tracing::warn!(%name, %error, "the finalizer of the grant was not written");
+            Requeue::After(error.retry_after().unwrap_or(AFTER_REFUSAL))
+        }
+    }
+}
