@@ -246,6 +246,7 @@ mod tests {
         serde_json::from_value(metadata).unwrap()
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "the function under test takes what a read returned")]
     fn disk(wrapper: Option<&str>, owner: Option<(&str, &str, &str)>) -> Option<kubevirt::DataVolume> {
         let mut volume: kubevirt::DataVolume = serde_json::from_value(json!({
             "apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataVolume", "metadata": {}, "spec": {},
@@ -255,6 +256,7 @@ mod tests {
         Some(volume)
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "the function under test takes what a read returned")]
     fn its_claim(wrapper: Option<&str>, owner: Option<(&str, &str, &str)>) -> Option<PersistentVolumeClaim> {
         let metadata = stored("uid-claim", wrapper, owner);
         Some(PersistentVolumeClaim { metadata, ..PersistentVolumeClaim::default() })

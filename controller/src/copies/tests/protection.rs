@@ -118,7 +118,7 @@ async fn a_machine_that_keeps_a_type_and_changes_all_the_time_causes_few_lists()
     // when its user changes it every second, then the lists become rare.
     for second in 0..120 {
         world.server.edit(MACHINES, "db", |machine| {
-            machine["metadata"]["labels"] = json!({ "n": second.to_string() })
+            machine["metadata"]["labels"] = json!({ "n": second.to_string() });
         });
         world.advance(SECOND).await;
     }
@@ -139,7 +139,7 @@ async fn a_machine_that_does_not_keep_a_type_causes_no_list() {
     world.server.take_log();
     for second in 0..15 {
         world.server.edit(MACHINES, "other", |machine| {
-            machine["metadata"]["labels"] = json!({ "n": second.to_string() })
+            machine["metadata"]["labels"] = json!({ "n": second.to_string() });
         });
         world.advance(SECOND).await;
     }

@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use serde_json::{Value, json};
-use vmpool_api::diskimage::{API_VERSION, finalizers::IMAGE_PROTECTION};
+use vmpool_api::diskimage::{API_VERSION, finalizers::IMAGE_PROTECTION, labels::IMAGE_UID};
 use vmpool_api::kubevirt::{DATA_VOLUME_API_VERSION, SNAPSHOT_API_VERSION};
 
 use super::{HOST, blank, condition, image, with_images};
@@ -26,7 +26,9 @@ fn an_image_is_downloaded_verified_and_published() {
         // The data was downloaded, and has the checksum.
         let volume = place.object(DATA_VOLUME_API_VERSION, "DataVolume", "debian").await?.unwrap_or_default();
         ensure!(volume["metadata"]["annotations"]["simulator.vmpool.dev/content"] == CHECKSUM, "{volume}");
-        ensure!(volume["metadata"]["ownerReferences"][0]["uid"] == ready["metadata"]["uid"], "{volume}");
+        ensure!(volume["metadata"]["labels"][IMAGE_UID] == ready["metadata"]["uid"], "{volume}");
+        // With an owner, the garbage collector would delete it with an image that is deleted in the foreground.
+        ensure!(volume["metadata"]["ownerReferences"].is_null(), "{volume}");
         ensure!(volume["metadata"]["labels"]["example.com/team"].is_null(), "{volume}");
         let label = &volume["metadata"]["labels"]["instancetype.kubevirt.io/default-preference"];
         ensure!(label == "linux", "{volume}");

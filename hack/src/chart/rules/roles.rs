@@ -52,8 +52,10 @@ const CONTROLLER_KUBEVIRT: Grants = &[
 ];
 
 /// The finalizers of instance types and preferences.
-const CONTROLLER_IMAGES_CLUSTER: Grants =
-    &[("/namespaces", "get list watch"), ("snapshot.storage.k8s.io/volumesnapshotcontents", "list watch")];
+const CONTROLLER_IMAGES_CLUSTER: Grants = &[
+    ("/namespaces", "get list watch"),
+    ("snapshot.storage.k8s.io/volumesnapshotcontents", "get list watch"),
+];
 
 const CONTROLLER_IMAGES: Grants = &[
     ("vmpool.dev/vmdiskimages", "get list watch patch delete"),
@@ -64,7 +66,7 @@ const CONTROLLER_IMAGES: Grants = &[
     ("cdi.kubevirt.io/datavolumes", "get list watch create patch delete"),
     ("cdi.kubevirt.io/datasources", "get list watch create patch delete"),
     ("cdi.kubevirt.io/datavolumes/source", "create"),
-    ("snapshot.storage.k8s.io/volumesnapshots", "get list watch create delete"),
+    ("snapshot.storage.k8s.io/volumesnapshots", "get list watch create patch delete"),
     ("/persistentvolumeclaims", "list watch"),
     ("rbac.authorization.k8s.io/roles", "get list watch create patch delete"),
     ("rbac.authorization.k8s.io/rolebindings", "get list watch create patch delete"),
