@@ -9,6 +9,7 @@
 //! | a machine, a pool, a stored revision of a pool | a DataVolume template names an object of the image | the same |
 //! | a clone | its source is the snapshot or the claim of the image | it ends, or is gone |
 //!
+//! Before the controller has added its finalizer to an image, references do not hold it.
 //! A reference holds the image if it was stored before the deletion timestamp of the image. A bound wrapper always does. From
 //! another namespace, a reference holds it only while a grant permits it, without interruption since before that timestamp.
 //!
@@ -17,7 +18,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use vmpool_api::diskimage::{GROUP, WRAPPERS, annotations::FORCE_RELEASE};
+use vmpool_api::diskimage::{GROUP, WRAPPERS, annotations::FORCE_RELEASE, finalizers::IMAGE_PROTECTION};
 
 use super::Violation;
 use crate::object::Object;
@@ -47,7 +48,7 @@ type Pair = (String, String);
 #[derive(Debug)]
 struct Image {
     key: Key,
-    /// When its deletion timestamp was set.
+    /// When its deletion timestamp was set, if it had the finalizer then.
     marked: Option<u64>,
     released: bool,
     was_ready: bool,
@@ -224,11 +225,13 @@ impl ImageReferences {
     fn set_image(&mut self, change: ImageChange<'_>) -> Option<Violation> {
         let object = change.object;
         let known = self.images.get(object.uid());
+        let finalizers = object.at("/metadata/finalizers").as_array();
+        let is_protected = finalizers.is_some_and(|all| all.iter().any(|name| name == IMAGE_PROTECTION));
         let image = Image {
             key: (object.namespace().to_owned(), object.name().to_owned()),
             marked: known
                 .and_then(|known| known.marked)
-                .or(object.is_terminating().then_some(change.revision)),
+                .or((object.is_terminating() && is_protected).then_some(change.revision)),
             released: object.annotation(FORCE_RELEASE) == Some("true"),
             was_ready: known.is_some_and(|known| known.was_ready) || object.phase() == "Ready",
         };

@@ -98,8 +98,11 @@ pub fn disk_name(
     let is_own = |label: Option<&String>| label.is_some_and(|label| label == uid);
     if let Some(volume) = volume {
         match &volume.controller {
-            // The wrapper has no machine, so this one is gone or will be, and the garbage collector deletes the disk.
-            Some((kind, name)) if kind == "VirtualMachine" && *name == wrapper.name => {
+            // The wrapper has no machine, so this one is gone or will be, and the garbage collector deletes the disk. Disks of
+            // machines that no wrapper created lack the label.
+            Some((kind, name))
+                if kind == "VirtualMachine" && *name == wrapper.name && volume.wrapper.is_some() =>
+            {
                 return DiskName::Former;
             }
             // The machine was deleted without its disk, which the next one continues to use.
@@ -270,6 +273,12 @@ mod tests {
     #[case::of_another_wrapper(disk(Some("uid-other"), None), None, DiskName::Taken("DataVolume"))]
     #[case::of_another_machine(disk(OWN, Some(("VirtualMachine", "db", "u"))), None, DiskName::Taken("DataVolume"))]
     #[case::of_the_former_machine(disk(OWN, Some(("VirtualMachine", "web", "u"))), None, DiskName::Former)]
+    #[case::of_the_machine_of_a_former_wrapper(
+        disk(Some("uid-other"), Some(("VirtualMachine", "web", "u"))), None, DiskName::Former
+    )]
+    #[case::of_a_machine_of_a_user(
+        disk(None, Some(("VirtualMachine", "web", "u"))), None, DiskName::Taken("DataVolume")
+    )]
     #[case::of_a_machine_that_was_deleted_without_it(disk(OWN, None), None, DiskName::Free)]
     #[case::with_its_claim(disk(OWN, None), its_claim(OWN, Some(("DataVolume", "web-root", "uid-disk"))), DiskName::Free)]
     #[case::with_the_claim_of_a_user(

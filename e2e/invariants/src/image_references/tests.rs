@@ -48,8 +48,13 @@ impl Checked {
 
     /// The deletion timestamp of the image is set.
     fn marked(self) -> Self {
-        let deleted = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
-        self.change(IMAGES, "debian", &deleted, false)
+        self.marked_with(&[IMAGE_PROTECTION])
+    }
+
+    /// The deletion timestamp of the image is set, and the image has these finalizers.
+    fn marked_with(self, finalizers: &[&str]) -> Self {
+        let metadata = json!({ "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers });
+        self.change(IMAGES, "debian", &json!({ "metadata": metadata }), false)
     }
 
     fn gone(self) -> Self {
@@ -116,6 +121,7 @@ impl Checked {
 #[case::after_the_last_reference(Checked::default().image().machine(false).marked().machine(true).snapshot(true).gone(), 0)]
 #[case::a_machine_that_came_after_the_deletion(Checked::default().image().marked().machine(false).snapshot(true).gone(), 0)]
 #[case::a_machine_before_the_deletion(Checked::default().image().machine(false).marked().snapshot(true).gone(), 2)]
+#[case::an_image_that_had_no_finalizer_yet(Checked::default().image().machine(false).marked_with(&["orphan"]).gone(), 0)]
 #[case::a_machine_before_the_image(Checked::default().machine(false).image().marked().gone(), 1)]
 #[case::a_mark_that_came_after_the_deletion(Checked::default().image().marked().wrapper(false).gone(), 0)]
 #[case::a_mark_before_the_deletion(Checked::default().image().wrapper(false).marked().gone(), 1)]
