@@ -3,6 +3,7 @@
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Resource;
 use serde_json::{Value, json};
+use vmpool_api::diskimage::labels::IMAGE_UID;
 use vmpool_diskimage::clone_permission::{self, wanted};
 use vmpool_diskimage::model::Key;
 use vmpool_diskimage::objects;
@@ -21,10 +22,21 @@ pub(super) async fn settle(context: &Context, facts: &Facts) -> Result<Conflict,
     let image = &facts.image;
     let name = clone_permission::name(&image.uid);
     let key = Key::new(&image.key.namespace, &name);
-    let (role, binding) = {
+    let (mut role, mut binding) = {
         let store = context.store.lock();
         (store.roles.get(&key).cloned(), store.bindings.get(&key).cloned())
     };
+    // Kubernetes has removed the owner, because a user deletes the image with `--cascade=orphan`. They would outlive the image.
+    let is_for_role =
+        |binding: &&RoleBinding| binding.role_ref.kind == "Role" && binding.role_ref.name == name;
+    if let Some(uid) = orphaned(binding.as_deref().filter(is_for_role), image) {
+        context.delete::<RoleBinding>(&key.namespace, &name, &uid).await?;
+        binding = None;
+    }
+    if let Some(uid) = orphaned(role.as_deref(), image) {
+        context.delete::<Role>(&key.namespace, &name, &uid).await?;
+        role = None;
+    }
     let permission = wanted(image, &facts.counted.accounts);
     let foreign_role = role.as_deref().is_some_and(|role| !is_ours(role, image));
     let foreign_binding = binding.as_deref().is_some_and(|binding| !is_ours(binding, image));
@@ -76,6 +88,14 @@ fn conflict(key: &Key) -> String {
 
 fn uid<K: Resource>(object: &K) -> Option<String> {
     object.meta().uid.clone()
+}
+
+/// The UID of an object that the controller has created for this image, and that has no owner any more.
+fn orphaned<K: Resource>(object: Option<&K>, image: &vmpool_diskimage::model::Image) -> Option<String> {
+    let metadata = object?.meta();
+    let is_of_image = metadata.labels.as_ref()?.get(IMAGE_UID) == Some(&image.uid);
+    let has_owner = metadata.owner_references.iter().flatten().next().is_some();
+    metadata.uid.clone().filter(|_| is_of_image && !has_owner)
 }
 
 fn is_ours<K: Resource>(object: &K, image: &vmpool_diskimage::model::Image) -> bool {

@@ -426,6 +426,32 @@ async fn a_permission_to_clone_is_not_written_into_objects_of_another_owner(#[ca
     assert_eq!(clone_permitted(&world), None);
 }
 
+/// Kubernetes removes the owner if a user deletes the image with `--cascade=orphan`.
+#[tokio::test]
+async fn a_permission_to_clone_that_has_lost_its_owner_is_made_again_and_withdrawn_with_the_grant() {
+    const PERMISSION: [&str; 2] =
+        ["rolebindings.rbac.authorization.k8s.io", "roles.rbac.authorization.k8s.io"];
+    let mut world = with_images();
+    world.with_guest().await;
+    let lose_owners = |world: &World| {
+        for resource in PERMISSION {
+            let objects = world.server.all(resource);
+            let name = objects[0]["metadata"]["name"].as_str().unwrap();
+            world.server.edit(resource, name, |object| object["metadata"]["ownerReferences"] = Value::Null);
+        }
+    };
+    lose_owners(&world);
+    world.advance(Duration::from_mins(6)).await;
+    for resource in PERMISSION {
+        let objects = world.server.all(resource);
+        assert_eq!(objects[0]["metadata"]["ownerReferences"][0]["name"], "debian", "{objects:?}");
+    }
+    lose_owners(&world);
+    world.server.delete(GRANTS, "team-b");
+    world.advance(Duration::from_mins(6)).await;
+    assert_eq!(PERMISSION.map(|resource| world.server.all(resource).len()), [0, 0]);
+}
+
 const GRANTS: &str = "vmdiskimagegrants.vmpool.dev";
 const GRANT_FINALIZER: &str = "vmpool.dev/vmdiskimagegrant-protection";
 
