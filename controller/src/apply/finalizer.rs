@@ -28,12 +28,12 @@ pub(super) async fn add_to_pool<P: Platform>(context: &Context<P>, pool: &PoolEn
 
 /// Removes the finalizer from a deleted pool, after the machines that need its pins have become their owners.
 pub(super) async fn remove_from_pool<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>) -> Outcome {
-    match pin::bequeath(context, pool).await {
+    match pin::keep_for_users(context, pool).await {
         Ok(()) => {}
         Err(error) if error.is_conflict() || error.is_unprocessable() => return Outcome::outdated(),
         Err(error) => {
             let id = &pool.facts.id;
-            let doing = format!("handing the copies of pool {id} to the machines that name them");
+            let doing = format!("making the machines that name copies of pool {id} their owners");
             return failed(id, &doing, error);
         }
     }

@@ -117,7 +117,7 @@ pub(super) async fn keep<P: Platform>(
 /// These are machines that a user removed from the pool and that it has not released yet, machines that never belonged to it and
 /// name a pin, and all machines if the dependents stay. The lists are live: a cache may lack the last machine. A pool whose
 /// template names nothing and that owns no pin causes no request.
-pub(super) async fn bequeath<P: Platform>(
+pub(super) async fn keep_for_users<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
 ) -> Result<(), WriteError> {
@@ -157,7 +157,7 @@ pub(super) async fn bequeath<P: Platform>(
     for pin in pins {
         let name = pin.name.clone().unwrap_or_default();
         let written = match users.get(&*name) {
-            Some(users) => match P::Pins::bequeath(&pin, users) {
+            Some(users) => match P::Pins::keep_for(&pin, users) {
                 Some(operations) => patch(context, pool, &name, operations).await,
                 None => Ok(()),
             },

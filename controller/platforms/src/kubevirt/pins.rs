@@ -12,7 +12,6 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use vmpool_api::kubevirt::labels::POOL_UID;
 use vmpool_engine::model::{References, Unresolved, UsedCopy};
 use vmpool_engine::{ObjectId, limits};
 use vmpool_instancetype::expand::expand;
@@ -21,7 +20,7 @@ use vmpool_instancetype::model::{Family, Kind, Object, Types};
 use vmpool_instancetype::start::Settings;
 use vmpool_instancetype::stash::{self, Stash, StoredVersion};
 
-use super::keys::{API_VERSION, MACHINE_KIND, owner};
+use super::keys::owner;
 use crate::{DefaultInterface, Existing, Found, Resolution};
 use policy::Policy;
 use resolve::EXPANDED;
@@ -138,28 +137,12 @@ fn current(revision: &Value) -> Value {
 /// Compares a ControllerRevision with a pin of the same name.
 pub fn existing(pool: &ObjectId, pin: &Value, live: &Value) -> Existing {
     let upgraded = current(live);
-    let (stored, other) = (&pin["data"], &upgraded["data"]);
-    let same = ["apiVersion", "kind"].iter().all(|field| stored[field] == other[field])
-        && stored["metadata"]["name"] == other["metadata"]["name"]
-        && stash::same_spec(&stored["spec"], &other["spec"]);
-    if !same || !live["metadata"]["deletionTimestamp"].is_null() {
+    let stored = &pin["data"];
+    if !owners::is_same_copy(stored, &upgraded["data"]) || !live["metadata"]["deletionTimestamp"].is_null() {
         return Existing::Other;
     }
-    let mut owners = owners(live);
-    let was_owned = is_owned_by(&owners, pool.uid.as_str());
-    if !was_owned {
-        let mut owner = owner(&pool.name, pool.uid.as_str());
-        // A namespace has one pool of a name, so another one with this name is gone, and the garbage collector has not
-        // deleted its copy yet. Its copy has the same content and becomes that of this pool.
-        let is_former =
-            |other: &Value| ["apiVersion", "kind", "name"].iter().all(|field| other[field] == owner[field]);
-        owners.retain(|other| !is_former(other));
-        // An object has one controller at most.
-        if owners.iter().any(|owner| owner["controller"] == true) {
-            owner["controller"] = false.into();
-        }
-        owners.push(owner);
-    }
+    let mut owners = owners::owners(live);
+    let was_owned = !owners::add_owner(&mut owners, owner(&pool.name, pool.uid.as_str()));
     if live["data"]["apiVersion"] != stored["apiVersion"] {
         // Data of a ControllerRevision cannot change.
         let mut replacement = pin.clone();
@@ -175,62 +158,13 @@ pub fn existing(pool: &ObjectId, pin: &Value, live: &Value) -> Existing {
     if is_labeled && was_owned {
         return Existing::Same;
     }
-    let mut patch = with_owners(live, &owners);
+    let mut patch = owners::set_owners(&live["metadata"], &owners.into());
     if !is_labeled && let Some(operations) = patch.as_array_mut() {
         let mut all = live["metadata"]["labels"].as_object().cloned().unwrap_or_default();
         all.extend(labels.as_object().cloned().unwrap_or_default());
         operations.push(json!({ "op": "add", "path": "/metadata/labels", "value": all }));
     }
     Existing::Incomplete(patch)
-}
-
-/// The pin with these machines as further owners.
-pub fn shared_with(pin: &Value, machines: &[ObjectId]) -> Value {
-    let mut pin = pin.clone();
-    let mut owners = owners(&pin);
-    for machine in machines {
-        if !is_owned_by(&owners, machine.uid.as_str()) {
-            owners.push(further_owner(machine));
-        }
-    }
-    pin["metadata"]["ownerReferences"] = owners.into();
-    pin
-}
-
-/// The JSON patch that makes a machine a further owner of a pin; `None` if the object is no pin or has this owner.
-pub fn keep(live: &Value, machine: &ObjectId) -> Option<Value> {
-    let mut owners = owners(live);
-    let is_pin = live["metadata"]["labels"][POOL_UID].is_string();
-    if !is_pin || is_owned_by(&owners, machine.uid.as_str()) {
-        return None;
-    }
-    owners.push(further_owner(machine));
-    Some(with_owners(live, &owners))
-}
-
-fn further_owner(machine: &ObjectId) -> Value {
-    json!({
-        "apiVersion": API_VERSION,
-        "kind": MACHINE_KIND,
-        "name": &*machine.name,
-        "uid": machine.uid.as_str(),
-    })
-}
-
-fn owners(live: &Value) -> Vec<Value> {
-    live["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default()
-}
-
-fn is_owned_by(owners: &[Value], uid: &str) -> bool {
-    owners.iter().any(|owner| owner["uid"] == *uid)
-}
-
-fn with_owners(live: &Value, owners: &[Value]) -> Value {
-    json!([
-        { "op": "test", "path": "/metadata/uid", "value": live["metadata"]["uid"] },
-        { "op": "test", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"] },
-        { "op": "add", "path": "/metadata/ownerReferences", "value": owners },
-    ])
 }
 
 /// Writes the pinned matchers into the spec of a machine. `pins` is the field of the content of a revision; null changes

@@ -225,19 +225,19 @@ impl Pins<PoolObject, MachineObject> for KubeVirt {
         version.is_some_and(|version| version == VERSION)
     }
     fn shared_with(pin: &Value, machines: &[ObjectId]) -> Value {
-        pins::shared_with(pin, machines)
+        pins::owners::shared_with(pin, machines)
     }
     fn used_by(machine: &MachineObject) -> &[Arc<str>] {
         &machine.references.copies
     }
     fn keep(live: &Value, machine: &ObjectId) -> Option<Value> {
-        pins::keep(live, machine)
+        pins::owners::keep(live, machine)
     }
     fn release(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
         pins::owners::release(pin, machines)
     }
-    fn bequeath(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
-        pins::owners::bequeath(pin, machines)
+    fn keep_for(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
+        pins::owners::keep_for(pin, machines)
     }
 }
 

@@ -145,7 +145,7 @@ pub trait Pins<Pool, Machine>: Send + Sync + 'static {
 
     /// The JSON patch that makes the machines which need a pin without their pool further owners of it; `None` if all of them
     /// are. It fails if the object has changed.
-    fn bequeath(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value>;
+    fn keep_for(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value>;
 }
 
 /// For platforms whose templates refer to no such objects.
@@ -204,7 +204,7 @@ impl<Pool, Machine> Pins<Pool, Machine> for NoPins {
     fn release(_: &ObjectMeta, _: &[ObjectId]) -> Option<Value> {
         None
     }
-    fn bequeath(_: &ObjectMeta, _: &[ObjectId]) -> Option<Value> {
+    fn keep_for(_: &ObjectMeta, _: &[ObjectId]) -> Option<Value> {
         None
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
+use vmpool_api::kubevirt::labels::POOL_UID;
 use vmpool_engine::ObjectId;
 use vmpool_instancetype::stash;
 
@@ -32,19 +33,31 @@ pub enum Comparison {
 /// garbage collector has deleted the copy of the former one, or for ever if its dependents were orphaned. The name contains
 /// UID and generation of what is copied, so the content is the same, and they share the copy.
 pub fn compare(planned: &Value, live: &Value) -> Comparison {
-    let (mine, theirs) = (&planned["data"], &live["data"]);
-    let is_same = ["apiVersion", "kind"].iter().all(|field| mine[field] == theirs[field])
-        && mine["metadata"]["name"] == theirs["metadata"]["name"]
-        && stash::same_spec(&mine["spec"], &theirs["spec"]);
     if !live["metadata"]["deletionTimestamp"].is_null() {
         return Comparison::Terminating;
     }
-    if !is_same {
+    if !is_same_copy(&planned["data"], &live["data"]) {
         return Comparison::Other;
     }
-    let (mut owners, mut owner) = (owners(live), planned["metadata"]["ownerReferences"][0].clone());
+    let (mut owners, owner) = (owners(live), planned["metadata"]["ownerReferences"][0].clone());
+    if add_owner(&mut owners, owner) {
+        Comparison::Unowned(set_owners(&live["metadata"], &owners.into()))
+    } else {
+        Comparison::Same
+    }
+}
+
+/// Whether the data of two ControllerRevisions are copies of one object with the same spec.
+pub(super) fn is_same_copy(one: &Value, other: &Value) -> bool {
+    ["apiVersion", "kind"].iter().all(|field| one[field] == other[field])
+        && one["metadata"]["name"] == other["metadata"]["name"]
+        && stash::same_spec(&one["spec"], &other["spec"])
+}
+
+/// Adds an owner, in the place of a former object of its kind and name. Returns false if it is an owner already.
+pub(super) fn add_owner(owners: &mut Vec<Value>, mut owner: Value) -> bool {
     if owners.iter().any(|other| other["uid"] == owner["uid"]) {
-        return Comparison::Same;
+        return false;
     }
     // A namespace has one object of a kind and a name, so another one with this name is gone, and the garbage collector has
     // not deleted its copy yet.
@@ -56,7 +69,35 @@ pub fn compare(planned: &Value, live: &Value) -> Comparison {
         owner["controller"] = false.into();
     }
     owners.push(owner);
-    Comparison::Unowned(with_owners(&live["metadata"], &owners.into()))
+    true
+}
+
+/// The pin with these machines as further owners.
+pub fn shared_with(pin: &Value, machines: &[ObjectId]) -> Value {
+    let mut pin = pin.clone();
+    let mut owners = owners(&pin);
+    for machine in machines {
+        if !is_owned_by(&owners, machine) {
+            owners.push(json!(reference(machine)));
+        }
+    }
+    pin["metadata"]["ownerReferences"] = owners.into();
+    pin
+}
+
+/// The JSON patch that makes a machine a further owner of a pin; `None` if the object is no pin or has this owner.
+pub fn keep(live: &Value, machine: &ObjectId) -> Option<Value> {
+    let mut owners = owners(live);
+    let is_pin = live["metadata"]["labels"][POOL_UID].is_string();
+    if !is_pin || is_owned_by(&owners, machine) {
+        return None;
+    }
+    owners.push(json!(reference(machine)));
+    Some(set_owners(&live["metadata"], &owners.into()))
+}
+
+fn is_owned_by(owners: &[Value], machine: &ObjectId) -> bool {
+    owners.iter().any(|owner| owner["uid"] == *machine.uid.as_str())
 }
 
 /// The JSON patch that makes the machines which use a copy its owners instead of `machine`; `None` if no other object owns or
@@ -85,7 +126,7 @@ pub fn release(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
 
 /// The JSON patch that makes machines further owners of a pin, before its pool is gone; `None` if all of them are. The pool
 /// stays an owner: the garbage collector ignores an owner that is gone if there are others.
-pub fn bequeath(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
+pub fn keep_for(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
     let owners = pin.owner_references.as_deref().unwrap_or_default();
     let known: HashSet<&str> = owners.iter().map(|owner| owner.uid.as_str()).collect();
     let is_complete = machines.iter().all(|machine| known.contains(machine.uid.as_str()));
@@ -99,7 +140,7 @@ fn replace_owners(object: &ObjectMeta, mut owners: Vec<OwnerReference>, machines
     if owners.len() > OWNERS {
         owners.clear();
     }
-    with_owners(&json!(object), &json!(owners))
+    set_owners(&json!(object), &json!(owners))
 }
 
 fn reference(machine: &ObjectId) -> OwnerReference {
@@ -112,11 +153,13 @@ fn reference(machine: &ObjectId) -> OwnerReference {
     }
 }
 
-fn owners(live: &Value) -> Vec<Value> {
+/// The owners of a stored object.
+pub(super) fn owners(live: &Value) -> Vec<Value> {
     live["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default()
 }
 
-fn with_owners(metadata: &Value, owners: &Value) -> Value {
+/// The JSON patch that sets the owners of the object with this metadata. It fails if the object has changed.
+pub(super) fn set_owners(metadata: &Value, owners: &Value) -> Value {
     json!([
         { "op": "test", "path": "/metadata/uid", "value": metadata["uid"] },
         { "op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"] },

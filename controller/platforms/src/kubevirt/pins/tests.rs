@@ -1,7 +1,9 @@
 use rstest::rstest;
 use serde_json::{Value, json};
+use vmpool_api::kubevirt::labels::POOL_UID;
 use vmpool_engine::ObjectId;
 
+use super::owners::{keep, shared_with};
 use super::*;
 
 const NAMESPACE: &str = "studio";

@@ -47,13 +47,13 @@ fn a_pin_of_too_many_machines_gets_no_owner() {
 
 #[test]
 fn the_machines_become_further_owners_before_the_pool_is_gone() {
-    let patch = bequeath(&pin(&json!([pool()])), &[machine(0), machine(1)]).unwrap();
+    let patch = keep_for(&pin(&json!([pool()])), &[machine(0), machine(1)]).unwrap();
     assert_eq!(owners(&patch), ["w", "m0", "m1"]);
     let kept = pin(&patch[2]["value"]);
-    assert_eq!(bequeath(&kept, &[machine(1)]), None, "it owns the pin");
-    assert_eq!(owners(&bequeath(&kept, &[machine(1), machine(2)]).unwrap()), ["w", "m0", "m1", "m2"]);
+    assert_eq!(keep_for(&kept, &[machine(1)]), None, "it owns the pin");
+    assert_eq!(owners(&keep_for(&kept, &[machine(1), machine(2)]).unwrap()), ["w", "m0", "m1", "m2"]);
     let machines: Vec<ObjectId> = (0..OWNERS).map(machine).collect();
-    assert_eq!(owners(&bequeath(&pin(&json!([pool()])), &machines).unwrap()), [""; 0]);
+    assert_eq!(owners(&keep_for(&pin(&json!([pool()])), &machines).unwrap()), [""; 0]);
 }
 
 #[test]
