@@ -69,10 +69,9 @@ fn expand(api: &ExpansionApi, target: Target) -> Value {
 /// The same in version 2.
 pub(super) fn as_v2(mut path: Value) -> Value {
     for parameter in path["parameters"].as_array_mut().into_iter().flatten() {
-        if let Some(Value::Object(schema)) = parameter["schema"].as_object().cloned().map(Value::Object)
-            && let Some(parameter) = parameter.as_object_mut()
+        if let Some(parameter) = parameter.as_object_mut()
+            && let Some(Value::Object(schema)) = parameter.remove("schema")
         {
-            parameter.remove("schema");
             parameter.extend(schema);
         }
     }

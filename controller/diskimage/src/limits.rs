@@ -34,11 +34,7 @@ fn shorten(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
-    let mut end = limit - END.len();
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}{END}", &text[..end])
+    format!("{}{END}", &text[..text.floor_char_boundary(limit - END.len())])
 }
 
 #[cfg(test)]

@@ -39,21 +39,13 @@ pub const NAME: usize = 253;
 /// `text`, truncated to one byte more than the maximum length of a name, so that a truncated text never equals an
 /// existing name.
 pub fn clip(text: &str) -> &str {
-    let mut end = text.len().min(NAME + 1);
-    while !text.is_char_boundary(end) {
-        end += 1;
-    }
-    &text[..end]
+    &text[..text.ceil_char_boundary(NAME + 1)]
 }
 
 /// `text`, truncated at a character boundary to [`MESSAGE`] bytes.
 pub fn shorten(mut text: String) -> String {
     if text.len() > MESSAGE {
-        let mut end = MESSAGE - 4;
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
+        text.truncate(text.floor_char_boundary(MESSAGE - 4));
         text.push_str(" ...");
     }
     text

@@ -172,11 +172,7 @@ fn no_maximum(text: &str) -> String {
 
 /// `text`, truncated at a character boundary to [`LONGEST_TEXT`] bytes.
 pub fn clip(text: &str) -> &str {
-    let mut end = text.len().min(LONGEST_TEXT);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    &text[..text.floor_char_boundary(LONGEST_TEXT)]
 }
 
 #[cfg(test)]

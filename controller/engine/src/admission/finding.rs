@@ -166,9 +166,7 @@ pub fn shortened(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
-    let room = limit.saturating_sub(3);
-    let end = (0..=room).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
-    format!("{}...", &text[..end])
+    format!("{}...", &text[..text.floor_char_boundary(limit.saturating_sub(3))])
 }
 
 /// The result of a rule. The error is boxed, because it is large and rare.

@@ -46,12 +46,8 @@ pub(super) fn join(front: &str, tail: &str) -> String {
     // 8 bytes are 16 digits, of which 10 remain.
     let hash = format!("{:010x}", first >> 24);
     let room = LONGEST.saturating_sub(hash.len() + tail.len() + 2);
-    let mut end = room.min(front.len());
-    while !front.is_char_boundary(end) {
-        end -= 1;
-    }
     // A part of a name between dots must not begin with a hyphen.
-    let front = front[..end].trim_end_matches(['-', '.']);
+    let front = front[..front.floor_char_boundary(room)].trim_end_matches(['-', '.']);
     format!("{front}-{hash}-{tail}")
 }
 

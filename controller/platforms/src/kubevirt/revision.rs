@@ -26,10 +26,7 @@ fn hashed(pool: &str, of: &str, generation: i64) -> String {
     let digest = Sha256::digest(of.as_bytes());
     let hash = digest.iter().take(4).fold(0_u32, |hash, byte| hash << 8 | u32::from(*byte));
     let tail = format!("-{hash:08x}-{generation}");
-    let mut end = pool.len().min(LABEL_VALUE.saturating_sub(tail.len()));
-    while !pool.is_char_boundary(end) {
-        end -= 1;
-    }
+    let end = pool.floor_char_boundary(LABEL_VALUE.saturating_sub(tail.len()));
     // A dot or hyphen before the hash would make an invalid object name.
     let head = pool[..end].trim_end_matches(|letter: char| !letter.is_ascii_alphanumeric());
     format!("{head}{tail}")
