@@ -56,6 +56,14 @@ impl World {
         self.server.create(IMAGES, json!({ "metadata": metadata, "spec": spec }));
     }
 
+    /// Leads with a new image, until it is ready.
+    async fn lead_with_image(&mut self, image: &str) {
+        self.create_image(image);
+        self.lead_all(&[PlatformName::Kubevirt]);
+        self.calm().await;
+        self.finish_import(image).await;
+    }
+
     /// The importer and the snapshot controller finish their work on an image.
     async fn finish_import(&self, name: &str) {
         let volume = self.server.get(VOLUMES, name).unwrap();
@@ -127,10 +135,7 @@ async fn a_pool_that_waits_for_an_image_is_woken_by_its_change_and_sends_nothing
 #[tokio::test]
 async fn a_grant_wakes_the_pools_that_wait_for_it() {
     let mut world = with_images();
-    world.create_image("debian");
-    world.lead_all(&[PlatformName::Kubevirt]);
-    world.calm().await;
-    world.finish_import("debian").await;
+    world.lead_with_image("debian").await;
     let mut farm = pool("farm", "debian");
     farm["metadata"]["namespace"] = json!("team-b");
     let source = "/spec/virtualMachineTemplate/spec/dataVolumeTemplates/0/spec/sourceRef/namespace";
@@ -378,10 +383,7 @@ async fn metrics_describe_references_and_removals_by_age() {
 async fn a_permission_to_clone_is_not_written_into_objects_of_another_owner(#[case] is_labeled: bool) {
     const BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
     let mut world = with_images();
-    world.create_image("debian");
-    world.lead_all(&[PlatformName::Kubevirt]);
-    world.calm().await;
-    world.finish_import("debian").await;
+    world.lead_with_image("debian").await;
     // Given a RoleBinding with the name that the controller uses, which gives more,
     let uid = world.server.get(IMAGES, "debian").unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     let name = vmpool_diskimage::clone_permission::name(&uid);
@@ -466,10 +468,7 @@ impl World {
         // As in Kubernetes, a namespace that is deleted stays while it contains objects.
         self.server
             .create("namespaces", json!({ "metadata": { "name": NAMESPACE, "finalizers": ["kubernetes"] } }));
-        self.create_image("debian");
-        self.lead_all(&[PlatformName::Kubevirt]);
-        self.calm().await;
-        self.finish_import("debian").await;
+        self.lead_with_image("debian").await;
         self.server.create(GRANTS, grant("team-b"));
         let mut guest = machine("guest", "debian");
         guest["metadata"]["namespace"] = json!("team-b");
@@ -601,10 +600,7 @@ impl World {
     async fn with_wrapper() -> Self {
         let mut world = Self::new();
         world.images = Some(ImageSettings { wrappers: true, ..ImageSettings::default() });
-        world.create_image("debian");
-        world.lead_all(&[PlatformName::Kubevirt]);
-        world.calm().await;
-        world.finish_import("debian").await;
+        world.lead_with_image("debian").await;
         let template = json!({ "spec": { "runStrategy": "Always", "template": { "spec": { "domain": { "devices": {} } } } } });
         let spec = json!({ "vmDiskImageRef": { "name": "debian" }, "virtualMachineTemplate": template });
         world
@@ -615,23 +611,20 @@ impl World {
         world
     }
 
-    fn status_of_web(&self) -> Value {
-        self.server.get(WRAPPERS, "web").unwrap()["status"].clone()
+    fn wrapper_status(&self, name: &str) -> Value {
+        self.server.get(WRAPPERS, name).unwrap()["status"].clone()
     }
 
-    /// KubeVirt creates the disk of the machine, with its claim. Returns its UID.
-    fn create_disk_with(&self, status: &Value) -> Value {
-        let machine = self.server.get(MACHINES, "web").unwrap();
-        let owner = json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "web",
-            "uid": machine["metadata"]["uid"], "controller": true });
-        let labels =
-            json!({ "vmpool.dev/wrapper-uid": machine["metadata"]["labels"]["vmpool.dev/wrapper-uid"] });
-        let metadata = json!({ "name": "web-root", "namespace": NAMESPACE, "labels": labels, "ownerReferences": [owner] });
-        let source = json!({ "snapshot": { "name": "debian", "namespace": NAMESPACE } });
-        let spec = json!({ "source": source, "storage": {} });
-        let volume =
-            self.server.create(VOLUMES, json!({ "metadata": metadata, "spec": spec, "status": status }));
-        volume["metadata"]["uid"].clone()
+    /// KubeVirt creates the disk of the machine of a wrapper. Returns its UID.
+    fn create_disk(&self, machine: &str, status: &Value) -> Value {
+        let stored = self.server.get(MACHINES, machine).unwrap();
+        let template = &stored["spec"]["dataVolumeTemplates"][0];
+        let owner = json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": machine,
+            "uid": stored["metadata"]["uid"], "controller": true });
+        let metadata = json!({ "name": template["metadata"]["name"], "namespace": NAMESPACE,
+            "labels": template["metadata"]["labels"], "ownerReferences": [owner] });
+        let volume = json!({ "metadata": metadata, "spec": template["spec"], "status": status });
+        self.server.create(VOLUMES, volume)["metadata"]["uid"].clone()
     }
 
     fn lose_disk(&self) {
@@ -647,10 +640,10 @@ impl World {
 async fn a_disk_that_is_lost_while_no_controller_leads_is_reported_by_the_next_one() {
     let recreated = r#"vmpool_wrapper_disk_recreated_total{namespace="team-a"}"#;
     let mut world = World::with_wrapper().await;
-    let first = world.create_disk_with(&json!({ "phase": "Succeeded" }));
+    let first = world.create_disk("web", &json!({ "phase": "Succeeded" }));
     world.advance(SECOND).await;
     // Before the machine starts, the status does not have its disk, and the start writes both at once.
-    assert_eq!(world.status_of_web()["disk"], Value::Null);
+    assert_eq!(world.wrapper_status("web")["disk"], Value::Null);
     world.advance(10 * SECOND).await;
     world.server.take_log();
     world
@@ -660,16 +653,16 @@ async fn a_disk_that_is_lost_while_no_controller_leads_is_reported_by_the_next_o
     let is_status = |call: &Call| &*call.resource == "wrappedvirtualmachines" && call.subresource == "status";
     let log = world.server.take_log();
     assert_eq!(log.iter().filter(|call| is_status(call)).count(), 1, "{log:?}");
-    assert_eq!(world.status_of_web()["disk"]["dataVolumeUID"], first);
+    assert_eq!(world.wrapper_status("web")["disk"]["dataVolumeUID"], first);
     world.advance(Duration::from_mins(4)).await;
     assert_eq!(world.server.take_log().len(), 0, "a settled wrapper causes requests");
     // The former leader never sees the other disk, and the next one never sees the former one.
     world.kill_leader().await;
     world.lose_disk();
-    let second = world.create_disk_with(&json!({ "phase": "Succeeded" }));
+    let second = world.create_disk("web", &json!({ "phase": "Succeeded" }));
     world.lead_all(&[PlatformName::Kubevirt]);
     world.advance(20 * SECOND).await;
-    assert_eq!(world.status_of_web()["disk"]["dataVolumeUID"], second);
+    assert_eq!(world.wrapper_status("web")["disk"]["dataVolumeUID"], second);
     assert_eq!((world.event_count("DiskRecreated"), world.series(recreated)), (1, 1));
     // The third one has nothing to report.
     world.kill_leader().await;
@@ -689,7 +682,7 @@ async fn a_clone_that_does_not_begin_is_kicked_after_five_minutes_three_times_an
     };
     let is_there = |world: &World| world.server.get(VOLUMES, "web-root").is_some();
     for kicks in 1..=3 {
-        world.create_disk_with(&stuck(&world));
+        world.create_disk("web", &stuck(&world));
         // Until half a minute before the kick.
         let minutes = if kicks == 1 { 4 } else { 9 };
         if kicks == 2 {
@@ -703,13 +696,13 @@ async fn a_clone_that_does_not_begin_is_kicked_after_five_minutes_three_times_an
         }
         assert!(is_there(&world), "too early");
         world.advance(40 * SECOND).await;
-        assert!(!is_there(&world), "kick {kicks}: {}", world.status_of_web());
-        assert_eq!(world.status_of_web()["kicks"], kicks);
+        assert!(!is_there(&world), "kick {kicks}: {}", world.wrapper_status("web"));
+        assert_eq!(world.wrapper_status("web")["kicks"], kicks);
     }
-    world.create_disk_with(&stuck(&world));
+    world.create_disk("web", &stuck(&world));
     world.advance(11 * MINUTE).await;
     assert!(is_there(&world), "at most three times");
-    assert_eq!(world.status_of_web()["phase"], "Failed");
+    assert_eq!(world.wrapper_status("web")["phase"], "Failed");
     assert_eq!(world.series(r#"vmpool_wrapper_kicks_total{namespace="team-a"}"#), 3);
     // The machine starts after all, and its disk is never deleted from then on.
     world.server.edit(VOLUMES, "web-root", |volume| volume["status"] = json!({ "phase": "Succeeded" }));
@@ -717,7 +710,7 @@ async fn a_clone_that_does_not_begin_is_kicked_after_five_minutes_three_times_an
         .server
         .edit(MACHINES, "web", |machine| machine["status"] = json!({ "created": true, "ready": true }));
     world.advance(SECOND).await;
-    assert_eq!(world.status_of_web()["phase"], "Ready");
+    assert_eq!(world.wrapper_status("web")["phase"], "Ready");
     world.server.edit(VOLUMES, "web-root", |volume| volume["status"] = json!({ "phase": "Failed" }));
     world.advance(30 * MINUTE).await;
     assert!(is_there(&world));

@@ -3,7 +3,6 @@
 //! The expansion is that of the aggregated API, and the instance is that of the simulator. They share no code.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -11,13 +10,10 @@ use http::Method;
 use serde_json::{Map, Value, json};
 use vmpool_api::instancetype::API_VERSION as TYPES;
 use vmpool_api::kubevirt::API_VERSION;
-use vmpool_installation::installation::{GuardOptions, Installation, cluster_options, kubevirt_definitions};
 use vmpool_installation::programs::ControllerOptions;
-use vmpool_installation::workspace_root;
-use vmpool_test_cluster::control_plane::ControlPlane;
 
 use crate::world::{World, run_with_options, text};
-use crate::{Place, run_to_end_within};
+use crate::{Place, guarded, run_to_end_within};
 
 const NAMESPACE: &str = "law";
 const MACHINES: u64 = 200;
@@ -353,15 +349,9 @@ async fn copies_disappear_with_their_owners(world: &World<'_>, copies: &str) -> 
 #[test]
 fn the_expansion_of_a_machine_is_what_its_instance_is() {
     run_to_end_within(LIMIT, async {
-        let mut options = cluster_options("expansion-law");
-        options.manifests.extend(kubevirt_definitions());
-        options.manifests.push(workspace_root().join("api/crds/instancetype"));
-        let cluster = Arc::new(ControlPlane::start(options).await?);
-        let options = GuardOptions::default()
-            .value("platforms.kubevirt.enabled=true")
-            .value("instancetype.mode=Standalone")
-            .value(&format!("instancetype.copyDeleters={{{DELETER}}}"));
-        let installation = Installation::guarded(cluster.clone(), options).await?;
+        let (cluster, installation) =
+            guarded::standalone("expansion-law", &[&format!("instancetype.copyDeleters={{{DELETER}}}")])
+                .await?;
         cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
         let user = format!("--user={DELETER}");
         cluster

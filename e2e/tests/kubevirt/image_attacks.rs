@@ -2,17 +2,13 @@
 //!
 //! The namespace `images` contains an image, and its owner has granted some of it to `evil`. Mallory is an editor of `evil`.
 
-use std::sync::Arc;
-
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
-use vmpool_installation::installation::{GuardOptions, Installation, cluster_options, kubevirt_definitions};
 use vmpool_installation::workspace_root;
-use vmpool_test_cluster::control_plane::ControlPlane;
 use vmpool_test_cluster::deadline::Deadline;
 
-use crate::{Place, run_to_end};
+use crate::{Place, guarded, run_to_end};
 
 /// The attacker: an editor of `evil`.
 const MALLORY: &str = "mallory";
@@ -268,14 +264,8 @@ pub(crate) fn documented<'a>(heading: &str, attacks: impl Iterator<Item = &'a st
 #[test]
 fn every_attack_on_images_of_another_namespace_is_refused() {
     run_to_end(async {
-        let mut options = cluster_options("image-attacks");
-        options.manifests.extend(kubevirt_definitions());
-        options.manifests.push(workspace_root().join("api/crds/diskimage"));
-        let cluster = Arc::new(ControlPlane::start(options).await?);
-        let options = GuardOptions::default()
-            .value("platforms.kubevirt.enabled=true")
-            .value("featureGates.DiskImages=true");
-        let installation = Installation::guarded(cluster.clone(), options).await?;
+        let (cluster, installation) =
+            guarded::start("image-attacks", "diskimage", &["featureGates.DiskImages=true"]).await?;
         for (namespace, user, role) in
             [("evil", MALLORY, "edit"), ("images", EDITOR, "edit"), ("images", VIEWER, "view")]
         {

@@ -7,6 +7,7 @@ mod copies;
 mod crashes;
 mod definitions;
 mod expansion_law;
+mod guarded;
 mod guide;
 mod image_attacks;
 mod image_platform;

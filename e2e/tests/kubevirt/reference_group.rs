@@ -1,7 +1,6 @@
 //! Expansion in KubeVirt's own API group, in a cluster without KubeVirt: discovery, kubectl, roles, and what happens when a
 //! KubeVirt appears.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -9,12 +8,9 @@ use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::instancetype::API_VERSION as TYPES;
 use vmpool_api::kubevirt::API_VERSION;
-use vmpool_installation::installation::{GuardOptions, Installation, cluster_options, kubevirt_definitions};
-use vmpool_installation::workspace_root;
-use vmpool_test_cluster::control_plane::ControlPlane;
 use vmpool_test_cluster::deadline::Deadline;
 
-use crate::{Place, run_to_end};
+use crate::{Place, guarded, run_to_end};
 
 const NAMESPACE: &str = "studio";
 /// A user with the built-in role `view`.
@@ -206,14 +202,7 @@ async fn kubevirt_appears(place: &Place<'_>) -> Result<()> {
 #[test]
 fn the_group_of_kubevirt_is_served_without_kubevirt() {
     run_to_end(async {
-        let mut options = cluster_options("reference-group");
-        options.manifests.extend(kubevirt_definitions());
-        options.manifests.push(workspace_root().join("api/crds/instancetype"));
-        let cluster = Arc::new(ControlPlane::start(options).await?);
-        let options = GuardOptions::default()
-            .value("platforms.kubevirt.enabled=true")
-            .value("instancetype.mode=Standalone");
-        let installation = Installation::guarded(cluster.clone(), options).await?;
+        let (cluster, installation) = guarded::standalone("reference-group", &[]).await?;
         cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
         let place = Place { cluster: &cluster, namespace: NAMESPACE };
         prepare(&place).await?;

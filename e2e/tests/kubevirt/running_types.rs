@@ -1,22 +1,18 @@
 //! Instance types and running instances: a name that a volume gives, and a name that changes while the instance runs.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::{API_VERSION, DATA_VOLUME_API_VERSION};
-use vmpool_installation::installation::{GuardOptions, Installation, cluster_options, kubevirt_definitions};
 use vmpool_installation::programs::ControllerOptions;
-use vmpool_installation::workspace_root;
-use vmpool_test_cluster::control_plane::ControlPlane;
 use vmpool_test_cluster::deadline::Deadline;
 
 use crate::copies::{create, machine, until_copied, with_copies};
 use crate::pins::{shows_copies, small, spec, write};
 use crate::world::{World, run_with_options, with_world};
-use crate::{Place, run_to_end};
+use crate::{Place, guarded, run_to_end};
 
 /// Checks the size of an instance: sockets, cores, and memory.
 fn runs_with(instance: &Value, cpu: [u64; 2], memory: &str) -> Result<()> {
@@ -134,14 +130,7 @@ async fn volumes_name_sizes(world: World<'_>) -> Result<()> {
 fn a_volume_names_the_instance_type_of_what_runs() {
     run_to_end(async {
         const NAMESPACE: &str = "team";
-        let mut options = cluster_options("inferred-types");
-        options.manifests.extend(kubevirt_definitions());
-        options.manifests.push(workspace_root().join("api/crds/instancetype"));
-        let cluster = Arc::new(ControlPlane::start(options).await?);
-        let options = GuardOptions::default()
-            .value("platforms.kubevirt.enabled=true")
-            .value("instancetype.mode=Standalone");
-        let installation = Installation::guarded(cluster.clone(), options).await?;
+        let (cluster, installation) = guarded::standalone("inferred-types", &[]).await?;
         cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
         let place = Place { cluster: &cluster, namespace: NAMESPACE };
         let mut options = ControllerOptions::everywhere("one");

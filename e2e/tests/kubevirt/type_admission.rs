@@ -1,19 +1,16 @@
 //! Admission of instance types, preferences and the machines that name them, with the chart's webhook in the mode without
 //! KubeVirt's own webhooks.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
-use vmpool_installation::installation::{GuardOptions, Installation, cluster_options, kubevirt_definitions};
+use vmpool_installation::installation::Installation;
 use vmpool_installation::programs::Component;
-use vmpool_installation::workspace_root;
-use vmpool_test_cluster::control_plane::ControlPlane;
 use vmpool_test_cluster::deadline::Deadline;
 
-use crate::{Place, run_to_end};
+use crate::{Place, guarded, run_to_end};
 
 const NAMESPACE: &str = "team";
 /// A user with the built-in role `edit`.
@@ -243,14 +240,7 @@ impl World<'_> {
 #[test]
 fn types_and_machines_are_reviewed_without_kubevirts_own_webhooks() {
     run_to_end(async {
-        let mut options = cluster_options("type-admission");
-        options.manifests.extend(kubevirt_definitions());
-        options.manifests.push(workspace_root().join("api/crds/instancetype"));
-        let cluster = Arc::new(ControlPlane::start(options).await?);
-        let options = GuardOptions::default()
-            .value("platforms.kubevirt.enabled=true")
-            .value("instancetype.mode=Standalone");
-        let installation = Installation::guarded(cluster.clone(), options).await?;
+        let (cluster, installation) = guarded::standalone("type-admission", &[]).await?;
         cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
         let user = format!("--user={EDITOR}");
         cluster

@@ -51,10 +51,7 @@ async fn a_long_annotation_does_not_keep_a_place_among_the_imports() {
 async fn the_turn_of_an_image_that_cannot_start_goes_to_the_next_one() {
     let mut world = with_images();
     world.images.as_mut().unwrap().limits.max_concurrent_syncs = 1;
-    world.create_image("debian");
-    world.lead_all(&[PlatformName::Kubevirt]);
-    world.calm().await;
-    world.finish_import("debian").await;
+    world.lead_with_image("debian").await;
     // Given an image whose data is lost, and whose former DataVolume another finalizer holds,
     world
         .server
@@ -80,10 +77,7 @@ async fn the_turn_of_an_image_that_cannot_start_goes_to_the_next_one() {
 #[tokio::test]
 async fn a_new_leader_heals_a_snapshot_that_is_not_ready_anymore() {
     let mut world = with_images();
-    world.create_image("debian");
-    world.lead_all(&[PlatformName::Kubevirt]);
-    world.calm().await;
-    world.finish_import("debian").await;
+    world.lead_with_image("debian").await;
     world.server.edit(SNAPSHOTS, "debian", |snapshot| snapshot["status"]["readyToUse"] = json!(false));
     world.advance(SECOND).await;
     world.kill_leader().await;
@@ -126,10 +120,7 @@ fn guest(name: &str, namespace: &str, account: &str) -> Value {
 async fn an_invalid_account_takes_the_permission_to_clone_from_no_other_account() {
     const BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
     let mut world = with_images();
-    world.create_image("debian");
-    world.lead_all(&[PlatformName::Kubevirt]);
-    world.calm().await;
-    world.finish_import("debian").await;
+    world.lead_with_image("debian").await;
     let grant = json!({ "metadata": { "name": "all", "namespace": NAMESPACE },
         "spec": { "from": [{ "namespace": "team-b" }] } });
     world.server.create("vmdiskimagegrants.vmpool.dev", grant);

@@ -5,8 +5,6 @@ use serde_json::{Value, json};
 
 use super::*;
 
-const WRAPPERS: &str = "wrappedvirtualmachines.vmpool.dev";
-
 fn with_wrappers() -> World {
     let mut world = with_images();
     world.images.as_mut().unwrap().wrappers = true;
@@ -30,18 +28,6 @@ impl World {
         );
     }
 
-    /// A leader of a world with a ready image.
-    async fn lead_with_image(&mut self, image: &str) {
-        self.create_image(image);
-        self.lead_all(&[PlatformName::Kubevirt]);
-        self.calm().await;
-        self.finish_import(image).await;
-    }
-
-    fn wrapper_status(&self, name: &str) -> Value {
-        self.server.get(WRAPPERS, name).unwrap()["status"].clone()
-    }
-
     /// The reason of a condition of a wrapper.
     fn wrapper_reason(&self, name: &str, kind: &str) -> Value {
         let status = self.wrapper_status(name);
@@ -53,17 +39,6 @@ impl World {
     /// Whether the machine exists.
     fn has_machine(&self, name: &str) -> bool {
         self.server.get(MACHINES, name).is_some()
-    }
-
-    /// KubeVirt creates the disk of the machine of a wrapper.
-    fn create_disk(&self, machine: &str) -> Value {
-        let stored = self.server.get(MACHINES, machine).unwrap();
-        let template = &stored["spec"]["dataVolumeTemplates"][0];
-        let owner = json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": machine,
-            "uid": stored["metadata"]["uid"], "controller": true });
-        let metadata = json!({ "name": template["metadata"]["name"], "namespace": NAMESPACE,
-            "labels": template["metadata"]["labels"], "ownerReferences": [owner] });
-        self.server.create(VOLUMES, json!({ "metadata": metadata, "spec": template["spec"] }))
     }
 }
 
@@ -129,7 +104,7 @@ async fn of_two_wrappers_with_one_disk_name_the_first_one_gets_a_machine() {
     world.advance(10 * SECOND).await;
     assert_eq!((world.has_machine("a"), world.has_machine("a-b")), (true, false));
     assert_eq!(world.wrapper_reason("a-b", "VirtualMachineReady"), "NameConflict");
-    world.create_disk("a");
+    world.create_disk("a", &Value::Null);
     world.server.delete(WRAPPERS, "a");
     for _ in 0..3 {
         world.server.collect_garbage();
@@ -144,7 +119,7 @@ async fn a_machine_is_created_again_after_the_disk_of_the_former_one_is_gone() {
     world.lead_with_image("debian").await;
     world.create_wrapper("web", "debian", "root");
     world.calm().await;
-    world.create_disk("web");
+    world.create_disk("web", &Value::Null);
     world.server.delete(MACHINES, "web");
     world.calm().await;
     assert!(!world.has_machine("web"));
@@ -193,7 +168,7 @@ async fn a_disk_that_is_used_meanwhile_is_not_deleted_because_the_cache_is_behin
     world.lead_with_image("debian").await;
     world.create_wrapper("web", "debian", "root");
     world.calm().await;
-    world.create_disk("web");
+    world.create_disk("web", &Value::Null);
     let pending = json!({ "phase": "Pending", "conditions":
         [{ "type": "Bound", "status": "False", "message": "source not found" }] });
     world.server.edit(VOLUMES, "web-root", |disk| disk["status"] = pending);
@@ -219,7 +194,7 @@ async fn a_disk_whose_clone_failed_is_deleted() {
     world.lead_with_image("debian").await;
     world.create_wrapper("web", "debian", "root");
     world.calm().await;
-    world.create_disk("web");
+    world.create_disk("web", &Value::Null);
     world.server.edit(VOLUMES, "web-root", |disk| disk["status"] = json!({ "phase": "Failed" }));
     world.advance(SECOND).await;
     assert!(world.server.get(VOLUMES, "web-root").is_none());

@@ -155,6 +155,24 @@ impl Images<'_> {
         let scaled = json!({ "spec": { "replicas": replicas } });
         self.patch(POOL_API_VERSION, "VirtualMachinePool", "farm", &scaled).await.map(drop)
     }
+
+    /// Scales the pool of these two machines up. It creates none, and they stay.
+    async fn scale_without_effect(&self, machines: &[Value]) -> Result<()> {
+        self.scale(3).await?;
+        self.until_pool(|pool| pool["status"]["replicas"] == 2 && pool["spec"]["replicas"] == 3).await?;
+        self.is_settled().await?;
+        ensure!(self.machine_uids().await? == machines, "machines that exist are left alone");
+        Ok(())
+    }
+
+    /// When the image is ready, the pool of these two machines creates the third one.
+    async fn until_third_machine(&self, machines: &[Value]) -> Result<()> {
+        self.until_ready("debian").await?;
+        self.until_pool(replicas_ready(3)).await?;
+        let now = self.machine_uids().await?;
+        ensure!(machines.iter().all(|uid| now.contains(uid)), "machines that exist are left alone");
+        self.is_settled().await
+    }
 }
 
 #[test]
@@ -180,19 +198,12 @@ fn a_pool_of_a_failed_image_keeps_its_machines_and_creates_none_before_the_image
         let failed = world.until_pool(waits_for("ImageFailed")).await?;
         let message = condition(&failed, "ImagesReady")["message"].as_str().unwrap_or_default();
         ensure!(message.contains("debian") && message.contains("manifest unknown"), "{message}");
-        world.scale(3).await?;
-        world.until_pool(|pool| pool["status"]["replicas"] == 2 && pool["spec"]["replicas"] == 3).await?;
-        world.is_settled().await?;
-        ensure!(world.machine_uids().await? == machines, "machines that exist are left alone");
+        world.scale_without_effect(&machines).await?;
         // and when the image is imported again, it continues.
         place.ask(Method::PATCH, &knobs, &json!({ "data": { "import-message": null } })).await?;
         let retry = json!({ "metadata": { "annotations": { "vmpool.dev/retry": "1" } } });
         world.patch(IMAGE_API_VERSION, "VMDiskImage", "debian", &retry).await?;
-        world.until_ready("debian").await?;
-        world.until_pool(replicas_ready(3)).await?;
-        let now = world.machine_uids().await?;
-        ensure!(machines.iter().all(|uid| now.contains(uid)), "machines that exist are left alone");
-        world.is_settled().await
+        world.until_third_machine(&machines).await
     });
 }
 
@@ -209,10 +220,7 @@ fn a_pool_of_a_terminating_image_keeps_its_machines_and_uses_the_successor() {
         world.delete(IMAGE_API_VERSION, "VMDiskImage", "debian").await?;
         world.until("debian", |image| condition(image, "DeletionBlocked")["reason"] == "InUse").await?;
         world.until_pool(waits_for("ImageTerminating")).await?;
-        world.scale(3).await?;
-        world.until_pool(|pool| pool["status"]["replicas"] == 2 && pool["spec"]["replicas"] == 3).await?;
-        world.is_settled().await?;
-        ensure!(world.machine_uids().await? == machines, "machines that exist are left alone");
+        world.scale_without_effect(&machines).await?;
         // when a user releases it and creates a successor that is not imported yet, then the pool waits for that one.
         world.hold(Some("never")).await?;
         let release = json!({ "metadata": { "annotations": { "vmpool.dev/force-release": "true" } } });
@@ -227,11 +235,7 @@ fn a_pool_of_a_terminating_image_keeps_its_machines_and_uses_the_successor() {
         world.is_settled().await?;
         ensure!(world.machine_uids().await? == machines, "machines that exist are left alone");
         world.hold(None).await?;
-        world.until_ready("debian").await?;
-        world.until_pool(replicas_ready(3)).await?;
-        let now = world.machine_uids().await?;
-        ensure!(machines.iter().all(|uid| now.contains(uid)), "machines that exist are left alone");
-        world.is_settled().await
+        world.until_third_machine(&machines).await
     });
 }
 
