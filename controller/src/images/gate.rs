@@ -1,6 +1,6 @@
 //! What pools must know of images: a pool creates no machine before the images that its template names are ready.
 //!
-//! A pool that waits is woken when what it waits for changes. It does not poll.
+//! A pool is woken when an image of its template begins or ceases to be ready. It does not poll.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
@@ -31,18 +31,19 @@ pub(crate) struct ImageGate(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    /// The pools that wait for images. It is locked before the other fields, and before the store of the images.
-    waiting: Mutex<HashMap<Uid, Waiting>>,
+    /// The pools whose templates name images. It is locked before the other fields, and before the store of the images.
+    users: Mutex<HashMap<Uid, User>>,
     state: Mutex<State>,
     /// One for each platform.
     wakers: Mutex<Vec<Box<Wake>>>,
 }
 
-/// What a pool waits for.
-struct Waiting {
+/// A pool whose template names images.
+struct User {
     namespace: String,
     images: BTreeSet<Key>,
-    why: Unresolved,
+    /// Why the pool waits, as it was told.
+    why: Option<Unresolved>,
 }
 
 #[derive(Default)]
@@ -50,6 +51,8 @@ enum State {
     /// This controller does not reconcile images, so templates name none.
     #[default]
     Off,
+    /// The cluster has no images. It may get some.
+    Closed,
     /// It will reconcile them, and has not read them yet.
     Unknown,
     /// It reconciles them.
@@ -72,11 +75,11 @@ impl ImageGate {
 
     /// The cluster has no images.
     pub(super) fn close(&self) {
-        *self.0.state.lock() = State::Off;
+        *self.0.state.lock() = State::Closed;
         self.all_changed();
     }
 
-    /// Calls `wake` for each pool that waits for images and whose wait changes.
+    /// Calls `wake` for each pool that has to wait for other reasons than it was told, or no longer.
     pub(crate) fn on_change(&self, wake: impl Fn(&Uid) -> bool + Send + Sync + 'static) {
         self.0.wakers.lock().push(Box::new(wake));
     }
@@ -87,26 +90,25 @@ impl ImageGate {
         let named = || named_images(namespace, &json!({ "spec": template }));
         let images = if is_off { BTreeSet::new() } else { named() };
         // No change may come between the look at the images and the registration of the pool.
-        let mut waiting = self.0.waiting.lock();
-        let why = self.why(namespace, &images);
-        match &why {
-            Some(why) => {
-                let entry = Waiting { namespace: namespace.to_owned(), images, why: why.clone() };
-                waiting.insert(pool.clone(), entry);
-            }
-            None => drop(waiting.remove(pool)),
+        let mut users = self.0.users.lock();
+        if images.is_empty() {
+            users.remove(pool);
+            return None;
         }
+        let why = self.why(namespace, &images);
+        let user = User { namespace: namespace.to_owned(), images, why: why.clone() };
+        users.insert(pool.clone(), user);
         why
     }
 
     /// The pool is gone.
     pub(crate) fn forget(&self, pool: &Uid) {
-        self.0.waiting.lock().remove(pool);
+        self.0.users.lock().remove(pool);
     }
 
     /// These images changed, or what permits to use them. The caller must not lock the store of the images.
     pub(super) fn changed(&self, images: &BTreeSet<Key>) {
-        self.wake(|waiting| !waiting.images.is_disjoint(images));
+        self.wake(|user| !user.images.is_disjoint(images));
     }
 
     /// All images may have changed.
@@ -114,13 +116,12 @@ impl ImageGate {
         self.wake(|_| true);
     }
 
-    /// Wakes those of the selected pools that now wait for something else, or for nothing.
-    fn wake(&self, is_selected: impl Fn(&Waiting) -> bool) {
+    /// Wakes those of the selected pools that now wait for something else, or for nothing, or begin to wait.
+    fn wake(&self, is_selected: impl Fn(&User) -> bool) {
         let pools: Vec<Uid> = {
-            let waiting = self.0.waiting.lock();
-            let differs =
-                |entry: &Waiting| self.why(&entry.namespace, &entry.images).as_ref() != Some(&entry.why);
-            let changed = waiting.iter().filter(|(_, entry)| is_selected(entry) && differs(entry));
+            let users = self.0.users.lock();
+            let differs = |user: &User| self.why(&user.namespace, &user.images) != user.why;
+            let changed = users.iter().filter(|(_, user)| is_selected(user) && differs(user));
             changed.map(|(pool, _)| pool.clone()).collect()
         };
         if !pools.is_empty() {
@@ -130,7 +131,7 @@ impl ImageGate {
 
     fn why(&self, namespace: &str, images: &BTreeSet<Key>) -> Option<Unresolved> {
         let known = match &*self.0.state.lock() {
-            State::Off => return None,
+            State::Off | State::Closed => return None,
             State::Unknown => None,
             State::Serving(known) => known.upgrade(),
         };

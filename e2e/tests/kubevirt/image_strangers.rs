@@ -400,6 +400,9 @@ fn a_pool_of_another_namespace_waits_for_a_grant_and_keeps_its_machines_without_
     }));
 }
 
+/// The controller of namespaces tries again later and later, up to a minute after its last attempt.
+const NAMESPACE_DEADLINE: Duration = Duration::from_mins(3);
+
 impl Place<'_> {
     async fn remove(&self, (api_version, kind): (&str, &str), name: &str) -> Result<()> {
         let path = format!("{}/{name}", self.path(api_version, kind)?);
@@ -409,7 +412,7 @@ impl Place<'_> {
     /// Waits until the namespace is gone.
     async fn until_namespace_is_gone(&self, controller: &Controller) -> Result<()> {
         let path = format!("/api/v1/namespaces/{}", self.namespace);
-        let deadline = Deadline::after(Duration::from_mins(1));
+        let deadline = Deadline::after(NAMESPACE_DEADLINE);
         while let Ok(namespace) = self.send(Method::GET, &path, &Value::Null).await? {
             ensure!(!deadline.is_over(), "the namespace stays: {namespace:#}\n{}", controller.log_tail(40));
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -456,7 +459,7 @@ fn the_deletion_of_a_namespace_waits_for_permitted_references_and_ends_with_them
         cluster.kubectl(&["delete", "namespace", "images", "--wait=false"]).await?;
         until_held(&images, "images/local").await?;
         until_held(&images, "team/web").await?;
-        let deadline = Deadline::after(Duration::from_mins(1));
+        let deadline = Deadline::after(NAMESPACE_DEADLINE);
         while images.object(IMAGE.0, IMAGE.1, "unused").await?.is_some() {
             ensure!(!deadline.is_over(), "the unused image holds the namespace");
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -472,7 +475,7 @@ fn the_deletion_of_a_namespace_waits_for_permitted_references_and_ends_with_them
         let says_so = |namespace: &Value| {
             namespace["status"]["conditions"].to_string().contains("vmdiskimages.vmpool.dev has 1 resource")
         };
-        let deadline = Deadline::after(Duration::from_mins(1));
+        let deadline = Deadline::after(NAMESPACE_DEADLINE);
         while !says_so(&images.ask(Method::GET, path, &Value::Null).await?) {
             ensure!(!deadline.is_over(), "the namespace does not name what holds it");
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -520,7 +523,7 @@ fn a_released_image_and_a_revoked_grant_hold_no_namespace() {
         until_counted(&images, 1).await?;
         images.remove(GRANT, "team").await?;
         until_counted(&images, 0).await?;
-        let deadline = Deadline::after(Duration::from_mins(1));
+        let deadline = Deadline::after(NAMESPACE_DEADLINE);
         while images.object(GRANT.0, GRANT.1, "team").await?.is_some() {
             ensure!(!deadline.is_over(), "the grant stays");
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -532,7 +535,7 @@ fn a_released_image_and_a_revoked_grant_hold_no_namespace() {
 
 /// The only object of a list, as soon as there is one.
 async fn only(place: &Place<'_>, path: &str) -> Result<Value> {
-    let deadline = Deadline::after(Duration::from_mins(1));
+    let deadline = Deadline::after(NAMESPACE_DEADLINE);
     loop {
         let list = place.ask(Method::GET, path, &Value::Null).await?;
         let items = list["items"].as_array().cloned().unwrap_or_default();

@@ -75,7 +75,7 @@ impl Setup {
 }
 
 #[test]
-fn a_pool_is_woken_when_its_image_becomes_ready_and_not_by_other_images() {
+fn a_pool_is_woken_when_its_image_becomes_ready_or_is_lost_and_not_by_other_images() {
     let gate = Setup::new();
     gate.known.set("debian", Some("importing"));
     gate.known.set("fedora", Some("importing"));
@@ -84,9 +84,16 @@ fn a_pool_is_woken_when_its_image_becomes_ready_and_not_by_other_images() {
     assert_eq!(gate.take_woken(), [""; 0]);
     gate.change("debian", None);
     assert_eq!(gate.take_woken(), ["web"]);
-    // After its look it waits for nothing, so no further change concerns it.
+    // A pool that does not wait says so when its image is lost.
     assert_eq!(gate.look("web", "debian"), None);
+    gate.change("debian", None);
+    assert_eq!(gate.take_woken(), [""; 0]);
     gate.change("debian", Some("lost"));
+    assert_eq!(gate.take_woken(), ["web"]);
+    assert_eq!(gate.look("web", "debian").as_deref(), Some("lost"));
+    // A template that names no image any more is not concerned.
+    gate.gate.blocker(&Uid::from("web"), TEAM, &json!({}));
+    gate.change("debian", None);
     assert_eq!(gate.take_woken(), [""; 0]);
 }
 
@@ -130,6 +137,11 @@ fn without_images_in_the_cluster_no_pool_waits() {
     gate.gate.close();
     assert_eq!(gate.take_woken(), ["web"]);
     assert_eq!(gate.look("web", "debian"), None);
+    // When they are there again, it waits.
+    let images: Weak<Known> = Arc::downgrade(&gate.known);
+    gate.gate.serve(images);
+    assert_eq!(gate.take_woken(), ["web"]);
+    assert_eq!(gate.look("web", "debian").as_deref(), Some("importing"));
 }
 
 #[test]
