@@ -13,6 +13,7 @@
 
 mod body;
 mod choose;
+mod current;
 mod model;
 mod observe;
 mod queue;

@@ -47,6 +47,12 @@ pub(crate) struct Refusal {
 }
 
 impl CallError {
+    /// A response that is not what was requested.
+    #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+    pub(crate) fn unreadable(error: serde_json::Error) -> Self {
+        unconfirmed(&error)
+    }
+
     fn has(&self, code: StatusCode) -> bool {
         matches!(self, Self::Refused(refusal) if refusal.code == code.as_u16())
     }
@@ -184,20 +190,20 @@ impl Cluster {
         selector: Option<&str>,
         next: Option<&str>,
     ) -> Result<Box<RawValue>, CallError> {
-        let mut params = ListParams::default().limit(PAGE);
-        params.label_selector = selector.map(str::to_owned);
-        params.continue_token = next.map(str::to_owned);
-        let mut attempts = 1;
-        loop {
-            let request = Path::new(path(&stored.machines, namespace)).list(&params);
-            match self.send(request).await {
-                Err(error) if error.is_transient() && attempts < READ_ATTEMPTS => {
-                    attempts += 1;
-                    self.env.sleep(self.env.jitter(READ_PAUSE)).await;
-                }
-                result => return result,
-            }
-        }
+        let path = Path::new(path(&stored.machines, namespace));
+        self.repeated(|| path.list(&listed(selector, next))).await
+    }
+
+    /// Lists the metadata of a page of the instances of machines in a namespace. `next` is where the page begins.
+    pub(crate) async fn instances(
+        &self,
+        instances: &StoredResource,
+        namespace: &str,
+        selector: &str,
+        next: Option<&str>,
+    ) -> Result<Box<RawValue>, CallError> {
+        let path = Path::new(path(instances, namespace));
+        self.repeated(|| path.list_metadata(&listed(Some(selector), next))).await
     }
 
     /// Whether an object of a resource exists in any namespace. A resource that the API server does not serve has none.
@@ -317,14 +323,25 @@ impl Cluster {
         name: &str,
         metadata_only: bool,
     ) -> Result<T, CallError> {
-        let mut attempts = 1;
-        loop {
+        self.repeated(|| {
             // A read without a resource version returns the most recent state.
             let mut request = Path::new(path).get(name, &kube::api::GetParams::default());
             if let (true, Ok(request)) = (metadata_only, &mut request) {
                 request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(METADATA_ONLY));
             }
-            match self.send(request).await {
+            request
+        })
+        .await
+    }
+
+    /// Sends a read, and repeats it after a failure that may pass.
+    async fn repeated<T: DeserializeOwned>(
+        &self,
+        request: impl Fn() -> Result<Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<T, CallError> {
+        let mut attempts = 1;
+        loop {
+            match self.send(request()).await {
                 Err(error) if error.is_transient() && attempts < READ_ATTEMPTS => {
                     attempts += 1;
                     self.env.sleep(self.env.jitter(READ_PAUSE)).await;
@@ -352,6 +369,14 @@ impl Cluster {
             Err(elapsed) => Err(CallError::Unconfirmed(elapsed.to_string())),
         }
     }
+}
+
+/// The parameters of a page of a list.
+fn listed(selector: Option<&str>, next: Option<&str>) -> ListParams {
+    let mut params = ListParams::default().limit(PAGE);
+    params.label_selector = selector.map(str::to_owned);
+    params.continue_token = next.map(str::to_owned);
+    params
 }
 
 fn path(resource: &StoredResource, namespace: &str) -> String {

@@ -6,14 +6,16 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use vmpool_engine::model::Activity;
 use vmpool_engine::removal::RemovalRecord;
-use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, ParsedPool, Uid};
 use vmpool_platforms::removal::StoredMachine;
+
+use super::current::Current;
 
 /// A pool and its machines, as one list showed them.
 pub(super) struct World {
     pub(super) pool: ParsedPool,
     pub(super) machines: Vec<StoredMachine>,
+    pub(super) current: Current,
     pub(super) now: Timestamp,
 }
 
@@ -58,13 +60,12 @@ impl World {
             && (stored.machine.is_protected(self.now) || self.is_free(&stored.machine, &BTreeSet::new()))
     }
 
-    /// The machines that can be claimed, the first one first: those on the current revision, then the oldest.
+    /// The machines that can be claimed, the first one first: those whose guest has the current template, then the oldest.
     pub(super) fn candidates(&self) -> Vec<StoredMachine> {
         let targets = self.targets();
         let free = self.live().filter(|stored| self.is_free(&stored.machine, &targets));
         let mut free: Vec<StoredMachine> = free.cloned().collect();
-        let current = self.pool.published.desired_revision.as_ref().map(|(revision, _)| revision);
-        free.sort_by(|a, b| order(current, &a.machine, &b.machine));
+        free.sort_by(|a, b| order(&self.current, &a.machine, &b.machine));
         free
     }
 
@@ -92,8 +93,7 @@ pub(super) fn targets(record: &RemovalRecord) -> BTreeSet<Uid> {
     record.reserved().chain(record.accepted()).map(|target| target.uid.clone()).collect()
 }
 
-fn order(current: Option<&RevisionId>, a: &Machine, b: &Machine) -> Ordering {
-    let key =
-        |machine: &Machine| (current.is_some() && machine.revision.as_ref() != current, machine.created);
+fn order(current: &Current, a: &Machine, b: &Machine) -> Ordering {
+    let key = |machine: &Machine| (!current.has(machine), machine.created);
     key(a).cmp(&key(b)).then_with(|| a.id.cmp(&b.id))
 }

@@ -6,6 +6,7 @@ use vmpool_platforms::removal::StoredMachine;
 use vmpool_runtime::Env;
 
 use super::choose::World;
+use super::current::Current;
 use crate::cluster::{CallError, Cluster};
 use crate::error::Error;
 use crate::removal::PoolName;
@@ -16,6 +17,11 @@ use crate::removal::PoolName;
 /// [`Error::PoolNotFound`], [`Error::Conflict`] if the pool is being deleted or its removal record cannot be read, and
 /// [`Error::Internal`].
 pub(super) async fn pool(cluster: &Cluster, name: &PoolName) -> Result<ParsedPool, Error> {
+    whole_pool(cluster, name).await.map(|(pool, _)| pool)
+}
+
+/// A pool, and the object from which it was read.
+async fn whole_pool(cluster: &Cluster, name: &PoolName) -> Result<(ParsedPool, Box<RawValue>), Error> {
     let pools = &name.stored.pools;
     let body: Box<RawValue> =
         cluster.pool(name.stored, &name.namespace, &name.name).await.map_err(|error| {
@@ -36,16 +42,17 @@ pub(super) async fn pool(cluster: &Cluster, name: &PoolName) -> Result<ParsedPoo
     if let Some(error) = pool.validation_errors.iter().find(|error| error.contains(name.stored.record)) {
         return Err(conflict(error));
     }
-    Ok(pool)
+    Ok((pool, body))
 }
 
 /// Reads a pool and then its machines. Machines that the pool gets in between are included, and removals that begin in
-/// between are found by the read of the pool that follows each claim.
+/// between are found by the read of the pool that follows each claim. If necessary, it also reads which guests have the current
+/// template.
 ///
 /// # Errors
 /// Those of [`pool`], and [`Error::Internal`] if the machines cannot be listed.
 pub(super) async fn world(cluster: &Cluster, env: &Env, name: &PoolName) -> Result<World, Error> {
-    let pool = pool(cluster, name).await?;
+    let (pool, body) = whole_pool(cluster, name).await?;
     let mut machines: Vec<StoredMachine> = Vec::new();
     let mut next = None;
     loop {
@@ -55,12 +62,14 @@ pub(super) async fn world(cluster: &Cluster, env: &Env, name: &PoolName) -> Resu
         let page = name.stored.read_page(&page);
         let page = page.map_err(|error| Error::Internal(format!("listing the machines: {error}")))?;
         let owned = |stored: &StoredMachine| stored.machine.owner.as_ref() == Some(&pool.id.uid);
-        machines.extend(page.machines.into_iter().filter(owned));
+        machines.extend(page.items.into_iter().filter(owned));
         next = page.next;
         if next.is_none() {
-            return Ok(World { pool, machines, now: env.now() });
+            break;
         }
     }
+    let current = Current::of(cluster, name, &pool, &body, &machines).await;
+    Ok(World { pool, machines, current, now: env.now() })
 }
 
 /// Reads a machine; `None` if it does not exist.
@@ -87,7 +96,7 @@ pub(super) async fn machine(
 /// # Errors
 /// [`CallError::Unconfirmed`] if the response contains no machine.
 pub(super) fn read(pool: &PoolName, body: &RawValue) -> Result<StoredMachine, CallError> {
-    pool.stored.read_machine(body).map_err(|error| CallError::Unconfirmed(error.to_string()))
+    pool.stored.read_machine(body).map_err(CallError::unreadable)
 }
 
 /// The error for a request that failed.

@@ -2,6 +2,7 @@
 
 mod basics;
 mod faults;
+mod kubevirt;
 mod removals;
 
 use serde_json::{Value, json};

@@ -34,6 +34,7 @@ impl Store {
         let kubevirt = [
             Resource::builtin("pool.kubevirt.io", "v1beta1", "virtualmachinepools", "VirtualMachinePool"),
             Resource::builtin("kubevirt.io", "v1", "virtualmachines", "VirtualMachine"),
+            Resource::builtin("kubevirt.io", "v1", "virtualmachineinstances", "VirtualMachineInstance"),
             Resource::builtin("kubevirt.io", "v1", "kubevirts", "KubeVirt"),
             Resource::builtin("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
             of_types("virtualmachineinstancetypes", "VirtualMachineInstancetype"),

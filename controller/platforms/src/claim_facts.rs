@@ -1,13 +1,16 @@
-//! What claims read of stored pools, machines and instances.
+//! What claims read of stored pools, machines, instances and revisions.
 
 use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
-use vmpool_engine::{Machine, ParsedPool};
+use vmpool_engine::model::Instance;
+use vmpool_engine::revision::RevisionId;
+use vmpool_engine::{Machine, ParsedPool, Uid};
 
 use crate::removal_api::{PlatformOf, Stored};
-use crate::{Dvp, KubeVirt, Platform, dvp};
+use crate::{Dvp, Instances as _, KubeVirt, Platform, Reference, dvp, kubevirt};
 
 /// The longest list of addresses.
 const ADDRESSES: usize = 64;
@@ -23,11 +26,20 @@ pub struct StoredMachine {
     pub addresses: Vec<String>,
 }
 
-/// A page of a list of machines.
+/// An instance: a machine and the revision that its guest was started with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredInstance {
+    /// The UID of the machine.
+    pub machine: Uid,
+    /// The revision.
+    pub revision: RevisionId,
+}
+
+/// A page of a list.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Page {
-    /// The machines.
-    pub machines: Vec<StoredMachine>,
+pub struct Page<T> {
+    /// The objects.
+    pub items: Vec<T>,
     /// Where the next page begins; `None` for the last page.
     pub next: Option<String>,
 }
@@ -59,21 +71,41 @@ impl Stored {
     ///
     /// # Errors
     /// A text that is not a list of machines.
-    pub fn read_page(&self, body: &RawValue) -> serde_json::Result<Page> {
-        #[derive(Deserialize)]
-        struct List {
-            #[serde(default)]
-            metadata: Metadata,
-            items: Vec<Box<RawValue>>,
+    pub fn read_page(&self, body: &RawValue) -> serde_json::Result<Page<StoredMachine>> {
+        page(body, |item| self.read_machine(item))
+    }
+
+    /// Reads a page of a list of instances, of which the metadata is enough. Those without revision, which belong to no
+    /// pool, are left out.
+    ///
+    /// # Errors
+    /// A text that is not a list of instances.
+    pub fn read_instances(&self, body: &RawValue) -> serde_json::Result<Page<StoredInstance>> {
+        let instance = |item: &RawValue| {
+            let Instance { machine, revision, .. } = KubeVirt::read(&serde_json::from_str(item.get())?);
+            Ok(machine.zip(revision).map(|(machine, revision)| StoredInstance { machine, revision }))
+        };
+        let Page { items, next } = page(body, instance)?;
+        Ok(Page { items: items.into_iter().flatten().collect(), next })
+    }
+
+    /// The label selector of instances that belong to pools; `None` on a platform whose machines tell which revision their
+    /// guests have.
+    pub fn instance_selector(&self) -> Option<&'static str> {
+        match self.platform {
+            PlatformOf::Dvp => None,
+            PlatformOf::KubeVirt => Some(kubevirt::REVISION_LABEL),
         }
-        #[derive(Default, Deserialize)]
-        struct Metadata {
-            #[serde(rename = "continue", default)]
-            next: Option<String>,
-        }
-        let List { metadata, items } = serde_json::from_str(body.get())?;
-        let machines = items.iter().map(|item| self.read_machine(item)).collect::<Result<_, _>>()?;
-        Ok(Page { machines, next: metadata.next.filter(|next| !next.is_empty()) })
+    }
+
+    /// Where the revision with this name is stored.
+    pub fn revision(&self, namespace: &str, revision: &RevisionId) -> Reference {
+        kubevirt::revision_at(namespace, revision.as_str())
+    }
+
+    /// Whether a stored revision of the pool has the template that the pool has.
+    pub fn has_template_of(&self, pool: &Value, revision: &Value) -> bool {
+        kubevirt::expansion::has_template_of(pool, revision)
     }
 
     /// The label selector of the machines of the pool with this UID; `None` if labels do not tell them apart.
@@ -83,6 +115,26 @@ impl Stored {
             PlatformOf::KubeVirt => None,
         }
     }
+}
+
+fn page<T>(
+    body: &RawValue,
+    read: impl Fn(&RawValue) -> serde_json::Result<T>,
+) -> serde_json::Result<Page<T>> {
+    #[derive(Deserialize)]
+    struct List {
+        #[serde(default)]
+        metadata: Metadata,
+        items: Vec<Box<RawValue>>,
+    }
+    #[derive(Default, Deserialize)]
+    struct Metadata {
+        #[serde(rename = "continue", default)]
+        next: Option<String>,
+    }
+    let List { metadata, items } = serde_json::from_str(body.get())?;
+    let items = items.iter().map(|item| read(item)).collect::<Result<_, _>>()?;
+    Ok(Page { items, next: metadata.next.filter(|next| !next.is_empty()) })
 }
 
 /// The IP addresses in an instance of a machine, an object with the name of its machine.

@@ -3,7 +3,7 @@
 
 use crate::{dvp, kubevirt};
 
-pub use crate::claim_facts::{Page, StoredMachine, instance_addresses};
+pub use crate::claim_facts::{Page, StoredInstance, StoredMachine, instance_addresses};
 pub use crate::kubevirt::expansion::{self, Expansion, Problem, Revision};
 pub use vmpool_instancetype::fields::Cause;
 

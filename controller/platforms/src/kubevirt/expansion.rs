@@ -19,7 +19,7 @@ use crate::Found;
 
 pub use super::pins::Problem;
 pub use outcome::Expansion;
-pub use pool::{Revision, pool};
+pub use pool::{Revision, has_template_of, pool};
 
 /// Checks a machine that a client sends: its kind, and the fields in the definition of vmpool. Returns one cause for each
 /// violation.

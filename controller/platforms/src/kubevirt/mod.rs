@@ -51,5 +51,7 @@ pub mod type_admission;
 pub mod update;
 mod view;
 
+pub(crate) use keys::REVISION_LABEL;
 pub use objects::{InstanceObject, MachineObject, PoolObject};
+pub(crate) use pins::revision_at;
 pub use platform::KubeVirt;

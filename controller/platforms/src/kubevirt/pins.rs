@@ -25,9 +25,10 @@ use crate::{DefaultInterface, Existing, Found, Resolution};
 use policy::Policy;
 use resolve::EXPANDED;
 pub use resolve::Problem;
+pub(crate) use resolve::revision_at;
 pub(super) use resolve::{
     FAMILIES, INFERENCE_FAILED, INSTANCETYPE_CONFLICT, Open, REQUIREMENTS_NOT_MET, Resolved, Scope, inferred,
-    live, object as named_object, objects as resolve_machine, read, refused, revision_at,
+    live, object as named_object, objects as resolve_machine, read, refused,
 };
 
 /// The field of the content of a revision with the pins. Pools do not have it.

@@ -143,7 +143,7 @@ const APISERVER_KUBEVIRT_CLUSTER: Grants = &[
 const APISERVER_KUBEVIRT: Grants = &[
     ("pool.kubevirt.io/virtualmachinepools", "get patch"),
     ("kubevirt.io/virtualmachines", "get list patch delete"),
-    ("kubevirt.io/virtualmachineinstances", "get"),
+    ("kubevirt.io/virtualmachineinstances", "get list"),
     ("instancetype.kubevirt.io/virtualmachineinstancetypes", "get"),
     ("instancetype.kubevirt.io/virtualmachinepreferences", "get"),
     ("apps/controllerrevisions", "get"),

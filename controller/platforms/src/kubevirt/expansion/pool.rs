@@ -73,11 +73,10 @@ fn content(
             Ok((name.clone(), content))
         }
         Revision::Current => {
-            let wanted = template::canonical(&pool["spec"][TEMPLATE]);
             let shown = pool["status"]["currentRevision"].as_str().unwrap_or_default().to_owned();
             for name in std::iter::once(shown).chain(revision::names(id, generation).take(READ_NAMES)) {
                 if let Some(content) = stored(&name, id, namespace, found)?
-                    && template::canonical(&content[TEMPLATE]) == wanted
+                    && is_same_template(&content, &pool["spec"])
                 {
                     return Ok((name, content));
                 }
@@ -90,12 +89,26 @@ fn content(
 /// The content of a stored revision of the pool.
 fn stored(name: &str, pool: &ObjectId, namespace: &str, found: &Found) -> Result<Option<Value>, Expansion> {
     let object = pins::read(&pins::revision_at(namespace, name), found).map_err(Expansion::from)?;
-    let is_ours = |object: &&Value| {
-        let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-        let mut owners = owners.filter(|owner| owner["controller"] == true);
-        owners.any(|owner| owner["uid"] == *pool.uid.as_str()) && object["data"][TEMPLATE].is_object()
-    };
-    Ok(object.filter(is_ours).map(|object| object["data"].clone()))
+    Ok(object.and_then(|object| content_of(object, pool.uid.as_str())).cloned())
+}
+
+/// The content of a revision, if the pool with this UID is its owner.
+fn content_of<'o>(object: &'o Value, pool_uid: &str) -> Option<&'o Value> {
+    let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    let mut owners = owners.filter(|owner| owner["controller"] == true);
+    let is_ours = owners.any(|owner| owner["uid"] == *pool_uid) && object["data"][TEMPLATE].is_object();
+    is_ours.then_some(&object["data"])
+}
+
+/// Whether two specs of a pool have the same template.
+fn is_same_template(one: &Value, other: &Value) -> bool {
+    template::canonical(&one[TEMPLATE]) == template::canonical(&other[TEMPLATE])
+}
+
+/// Whether a stored revision of the pool has the template that the pool has.
+pub fn has_template_of(pool: &Value, revision: &Value) -> bool {
+    let uid = pool["metadata"]["uid"].as_str().unwrap_or_default();
+    content_of(revision, uid).is_some_and(|content| is_same_template(content, &pool["spec"]))
 }
 
 /// Expands a template with the objects as they are now.

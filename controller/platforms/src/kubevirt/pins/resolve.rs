@@ -280,7 +280,7 @@ fn place(lookup: &Lookup) -> Reference {
 }
 
 /// Where a ControllerRevision of a namespace is.
-pub(in super::super) fn revision_at(namespace: &str, name: &str) -> Reference {
+pub(crate) fn revision_at(namespace: &str, name: &str) -> Reference {
     Reference {
         kind: "ControllerRevision",
         collection: format!("/apis/apps/v1/namespaces/{namespace}/controllerrevisions"),
