@@ -204,7 +204,8 @@ pub struct Backing {
     pub snapshot: Found<Snapshot>,
     /// The DataSource.
     pub data_source: Found<DataSource>,
-    /// Those that have an owner reference to the image, with their UIDs. Only earlier versions of the controller set it.
+    /// Those that have an owner reference to the image, with their UIDs: a leader has created them and exited before it removed the
+    /// reference, or an earlier version of the controller has created them.
     pub owned: Vec<(DataKind, String)>,
 }
 

@@ -1,11 +1,16 @@
 //! The objects that the controller creates for an image.
 //!
-//! They have the namespace and the name of the image. Those with its data have no owner reference to it, so that no deletion of
-//! the image can reach the data before the controller has counted the references: in the foreground, the garbage collector
-//! deletes what an object owns although a finalizer holds the object itself. The label with the UID says whose they are.
+//! They have the namespace and the name of the image. Once the data can be used, they have no owner reference to the image, so that
+//! no deletion of the image can reach the data before the controller has counted the references: in the foreground, the garbage
+//! collector deletes what an object owns although a finalizer holds the object itself. The label with the UID says whose they are.
+//!
+//! Until the controller has seen an object, it has an owner reference. The API server can carry out a create after the image is
+//! gone, when no controller expects it anymore. The garbage collector deletes such an object, because its owner does not exist. A
+//! label could not decide about that: users can write labels, and a restored backup has those of a former image.
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 use vmpool_api::diskimage::labels::IMAGE_UID;
 use vmpool_api::diskimage::values::SourceType;
@@ -37,7 +42,35 @@ fn metadata(image: &VmDiskImage, name: &str, copied: &[String]) -> Value {
         .map(|(label, value)| (label.clone(), value.clone()))
         .collect();
     labels.insert(IMAGE_UID.to_owned(), uid.clone());
-    json!({ "name": name, "namespace": image.metadata.namespace, "labels": labels })
+    // Neither controller nor blocking: it is there only until [`disown`].
+    let owner =
+        json!({ "apiVersion": API_VERSION, "kind": "VMDiskImage", "name": image.metadata.name, "uid": uid });
+    json!({ "name": name, "namespace": image.metadata.namespace, "labels": labels, "ownerReferences": [owner] })
+}
+
+/// A JSON patch that removes the owner reference to an image from an object, whose label then says that it belongs to the image.
+/// `None` if it has none. It fails if the owners have changed since.
+pub fn disown(object: &ObjectMeta, image_uid: &str) -> Option<Value> {
+    let at = object.owner_references.iter().flatten().position(|owner| owner.uid == image_uid)?;
+    let mut operations = vec![
+        json!({ "op": "test", "path": "/metadata/uid", "value": object.uid }),
+        json!({ "op": "test", "path": format!("/metadata/ownerReferences/{at}/uid"), "value": image_uid }),
+        json!({ "op": "remove", "path": format!("/metadata/ownerReferences/{at}") }),
+    ];
+    match &object.labels {
+        Some(labels) if labels.contains_key(IMAGE_UID) => {}
+        Some(_) => {
+            let path = format!("/metadata/labels/{}", IMAGE_UID.replace('/', "~1"));
+            operations.push(json!({ "op": "add", "path": path, "value": image_uid }));
+        }
+        None => {
+            let version = &object.resource_version;
+            operations.push(json!({ "op": "test", "path": "/metadata/resourceVersion", "value": version }));
+            let labels = json!({ IMAGE_UID: image_uid });
+            operations.push(json!({ "op": "add", "path": "/metadata/labels", "value": labels }));
+        }
+    }
+    Some(Value::Array(operations))
 }
 
 /// The metadata of an object that the garbage collector deletes with the image, because it contains no data.
@@ -47,7 +80,7 @@ fn owned_metadata(image: &VmDiskImage, name: &str) -> Value {
     metadata
 }
 
-/// The owner reference to an image, as its controller.
+/// The owner reference to an image, as its controller, for the time after the finalizer of the image is removed.
 pub fn owner_reference(image: &VmDiskImage) -> Value {
     json!({
         "apiVersion": API_VERSION,

@@ -44,8 +44,8 @@ pub fn plan(world: &World<'_>) -> Plan {
     pass.end()
 }
 
-/// Removes the owner references to the image that an earlier version of the controller set on the objects with the data. If the
-/// image was deleted in the foreground, the garbage collector would delete these objects although the image is in use.
+/// Removes the owner references to the image that the objects with the data have from their creation. If the image was deleted in
+/// the foreground, the garbage collector would delete these objects although the image is in use.
 fn disown(pass: &mut pass::Pass<'_>) {
     // The objects are deleted now.
     if pass.status.deletion == Some(DeletionBlocked::CleanupPending) {

@@ -1,7 +1,7 @@
 //! The actions of a plan.
 
 use serde_json::{Value, json};
-use vmpool_api::diskimage::{VmDiskImage, finalizers::IMAGE_PROTECTION, labels::IMAGE_UID};
+use vmpool_api::diskimage::{VmDiskImage, finalizers::IMAGE_PROTECTION};
 use vmpool_api::kubevirt;
 use vmpool_diskimage::model::{DataKind, Image};
 use vmpool_diskimage::objects;
@@ -179,13 +179,14 @@ async fn disown_data(
     }
 }
 
-/// Creates an object. If it exists already and belongs to the image, an earlier request has created it.
+/// Creates an object, and removes the owner reference that it has from its creation. If it exists already and belongs to the
+/// image, an earlier request has created it.
 async fn create<K: ApiObject>(
     context: &Context,
     facts: &Facts,
     object: Value,
     is_of_image: impl Fn(&K) -> bool,
-    store: impl FnOnce(&mut Store, &K, jiff::Timestamp) -> super::store::Changed,
+    store: impl Fn(&mut Store, &K, jiff::Timestamp) -> super::store::Changed,
 ) -> Result<Applied, WriteError> {
     let stored = match context.create::<K>(&facts.image.key, object).await {
         Ok(stored) => stored,
@@ -198,34 +199,41 @@ async fn create<K: ApiObject>(
     };
     let is_ours = is_of_image(&stored);
     context.update(|known, now| store(known, &stored, now));
-    Ok(if is_ours { Applied::Done } else { Applied::Outdated })
+    if !is_ours {
+        return Ok(Applied::Outdated);
+    }
+    remove_owner(context, facts, &stored, store).await
 }
 
-/// Removes the owner reference to the image. The label says from then on that the object belongs to it.
+/// Removes the owner reference to the image from an object that a former leader, or an earlier version, has created.
 async fn disown<K: ApiObject>(
     context: &Context,
     facts: &Facts,
     uid: &str,
     store: impl FnOnce(&mut Store, &K, jiff::Timestamp) -> super::store::Changed,
 ) -> Result<Applied, WriteError> {
-    let Image { key, uid: image, .. } = &facts.image;
-    let metadata = match context.get_value::<K>(key).await {
-        Ok(found) => found.map(|mut found| found["metadata"].take()),
-        Err(failed) => return Ok(Applied::Unknown(WriteError::Unconfirmed(failed.to_string()))),
-    };
-    let Some(metadata) = metadata.filter(|metadata| metadata["uid"] == uid) else {
-        return Ok(Applied::Outdated);
-    };
-    let mut owners = metadata["ownerReferences"].as_array().cloned().unwrap_or_default();
-    owners.retain(|owner| owner["uid"] != image.as_str());
-    let patch = json!({ "metadata": {
-        "resourceVersion": metadata["resourceVersion"],
-        "ownerReferences": owners,
-        "labels": { IMAGE_UID: image },
-    } });
-    match context.merge::<K>(&key.namespace, &key.name, uid, patch).await {
+    match context.get::<K>(&facts.image.key).await {
+        Ok(Some(found)) if found.meta().uid.as_deref() == Some(uid) => {
+            remove_owner(context, facts, &found, store).await
+        }
+        Ok(_) => Ok(Applied::Outdated),
+        Err(failed) => Ok(Applied::Unknown(WriteError::Unconfirmed(failed.to_string()))),
+    }
+}
+
+/// Removes the owner reference to the image, if the object has it. The label says from then on that the object belongs to it.
+async fn remove_owner<K: ApiObject>(
+    context: &Context,
+    facts: &Facts,
+    object: &K,
+    store: impl FnOnce(&mut Store, &K, jiff::Timestamp) -> super::store::Changed,
+) -> Result<Applied, WriteError> {
+    let Image { key, uid, .. } = &facts.image;
+    let Some(operations) = objects::disown(object.meta(), uid) else { return Ok(Applied::Done) };
+    match context.patch::<K>(key, operations).await {
         Ok(stored) => context.update(|known, now| store(known, &stored, now)),
-        Err(error) if error.is_gone() => return Ok(Applied::Outdated),
+        // The object is gone, or its owners have changed.
+        Err(error) if error.is_gone() || error.is_unprocessable() => return Ok(Applied::Outdated),
         Err(error) => return Err(error),
     }
     Ok(Applied::Done)

@@ -21,6 +21,15 @@ impl Context {
         self.writer.create(WriteKind::CreateImageObject, collection::<K>(&image.namespace), object).await
     }
 
+    /// Applies a JSON patch, which tests the UID, to the object with this name.
+    pub(super) async fn patch<K: ApiObject>(&self, key: &Key, operations: Value) -> Result<K, WriteError> {
+        let operations =
+            serde_json::from_value(operations).map_err(|error| WriteError::Invalid(error.into()))?;
+        let path = collection::<K>(&key.namespace);
+        let patch = Patch::Json::<()>(operations);
+        self.writer.patch(WriteKind::PatchImageObject, path, &key.name, None, patch).await
+    }
+
     /// Merges a patch into the object with this name and UID.
     pub(super) async fn merge<K: ApiObject>(
         &self,

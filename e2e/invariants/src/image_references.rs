@@ -52,6 +52,7 @@ struct Image {
     marked: Option<u64>,
     released: bool,
     was_ready: bool,
+    is_ready: bool,
 }
 
 /// Why an object holds an image.
@@ -140,11 +141,12 @@ impl ImageReferences {
                 }
                 if removed || object.is_terminating() {
                     let was_there = self.data.remove(object.uid());
-                    if was_there && !by_users.contains(object.uid()) {
+                    // The objects of earlier versions have an owner instead.
+                    let label = object.at("/metadata/labels/vmpool.dev~1vmdiskimage-uid");
+                    let image = label.as_str().unwrap_or_else(|| object.owner_uid());
+                    let is_of_user = by_users.contains(object.uid());
+                    if was_there && !is_of_user && !self.is_unfinished(image, object) {
                         let what = format!("{resource} {}", object.name());
-                        // The objects of earlier versions have an owner instead.
-                        let label = object.at("/metadata/labels/vmpool.dev~1vmdiskimage-uid");
-                        let image = label.as_str().unwrap_or_else(|| object.owner_uid());
                         found.extend(self.loss(image, &what, revision));
                     }
                 } else {
@@ -234,6 +236,7 @@ impl ImageReferences {
                 .or((object.is_terminating() && is_protected).then_some(change.revision)),
             released: object.annotation(FORCE_RELEASE) == Some("true"),
             was_ready: known.is_some_and(|known| known.was_ready) || object.phase() == "Ready",
+            is_ready: object.phase() == "Ready",
         };
         self.images.insert(object.uid().to_owned(), image);
         if !change.removed {
@@ -242,6 +245,14 @@ impl ImageReferences {
         let found = self.loss(object.uid(), "the image", change.revision);
         self.images.remove(object.uid());
         found
+    }
+
+    /// Whether the garbage collector may delete an object with the data of an image that is deleted in the foreground: the
+    /// controller has just created the object, the image still owns it, and no machine can clone it yet.
+    fn is_unfinished(&self, image: &str, object: &Object) -> bool {
+        let mut owners = object.at("/metadata/ownerReferences").as_array().into_iter().flatten();
+        owners.any(|owner| owner["uid"] == image)
+            && self.images.get(image).is_some_and(|image| !image.is_ready)
     }
 
     /// The image loses an object with its data, or itself. Before its deletion it may: its data is imported again.

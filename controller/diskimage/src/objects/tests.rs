@@ -7,6 +7,9 @@ use crate::clone_permission::Account;
 use crate::model::{DataKind, Transfer};
 use crate::read::backing::{self, Owned};
 
+const OWNER: &str = "uid-image";
+const OTHER: &str = "uid-other";
+
 fn image(spec: &Value) -> VmDiskImage {
     serde_json::from_value(json!({
         "apiVersion": API_VERSION,
@@ -63,7 +66,7 @@ fn what_is_created_is_recognized() {
     let volume = serde_json::from_value(data_volume(&http(), &[])).unwrap();
     let volume = backing::data_volume(&volume);
     assert!(volume.is_of("uid-image") && !volume.is_of("uid-other"));
-    assert_eq!(volume.owner, None, "the garbage collector deletes what an image owns");
+    assert_eq!(volume.owner, None, "the image controls nothing");
     assert_eq!(volume.object.transfer, Transfer::InProgress);
     let snapshot = serde_json::from_value(snapshot(&http(), &[])).unwrap();
     let snapshot = backing::snapshot(&snapshot).0;
@@ -98,6 +101,46 @@ fn an_object_belongs_to_an_image(#[case] labels: Value, #[case] owners: Value, #
     assert_eq!(found.ours().is_some(), owned.is_some());
     let expected = (owned == Some(true)).then(|| (DataKind::DataVolume, "uid-volume".to_owned()));
     assert_eq!(Owned::owned(Some(&stored), "uid-image", DataKind::DataVolume), expected);
+}
+
+#[rstest]
+#[case::from_its_creation(json!([OWNER]), json!({ IMAGE_UID: "uid-image", "a": "b" }), json!([]))]
+#[case::beside_another_one(json!([OTHER, OWNER]), json!({ IMAGE_UID: "uid-image", "a": "b" }), json!([OTHER]))]
+#[case::without_the_label(json!([OWNER]), json!({ "a": "b" }), json!([]))]
+#[case::without_labels(json!([OWNER]), Value::Null, json!([]))]
+fn an_object_loses_its_owner_and_stays_an_object_of_the_image(
+    #[case] owners: Value,
+    #[case] labels: Value,
+    #[case] left: Value,
+) {
+    let owners: Vec<Value> = owners
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|uid| json!({ "apiVersion": "v1", "kind": "K", "name": "n", "uid": uid }))
+        .collect();
+    let mut object = json!({ "metadata": { "name": "debian", "uid": "uid-volume", "resourceVersion": "1", "ownerReferences": owners } });
+    if !labels.is_null() {
+        object["metadata"]["labels"] = labels.clone();
+    }
+    let metadata: ObjectMeta = serde_json::from_value(object["metadata"].clone()).unwrap();
+    let operations: json_patch::Patch = serde_json::from_value(disown(&metadata, OWNER).unwrap()).unwrap();
+    // What other clients have changed meanwhile stays.
+    object["metadata"]["annotations"] = json!({ "c": "d" });
+    json_patch::patch(&mut object, &operations).unwrap();
+    let uids: Vec<&Value> =
+        object["metadata"]["ownerReferences"].as_array().unwrap().iter().map(|owner| &owner["uid"]).collect();
+    assert_eq!(json!(uids), left);
+    let mut expected = labels;
+    expected[IMAGE_UID] = json!("uid-image");
+    assert_eq!(object["metadata"]["labels"], expected);
+    // An object of another one, and one whose owners have changed, stays.
+    assert_eq!(disown(&metadata, "uid-next"), None);
+    for changed in [json!({ "uid": "uid-next" }), json!({ "ownerReferences": [] })] {
+        let mut object = json!({ "metadata": { "uid": "uid-volume", "labels": {}, "ownerReferences": [] } });
+        json_patch::merge(&mut object, &json!({ "metadata": changed }));
+        json_patch::patch(&mut object, &operations).unwrap_err();
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Reads the objects with the data of an image.
 //!
-//! An object belongs to an image if it has the label with the UID and no controller, or if the image is its controller, as
-//! earlier versions set it. A claim belongs to it if its controller is the DataVolume of the image, or if it has the label: CDI
+//! An object belongs to an image if it has the label with the UID and no controller, or if the image is its controller, as in
+//! earlier versions. A claim belongs to it if its controller is the DataVolume of the image, or if it has the label: CDI
 //! copies the labels of a DataVolume to its claim, and may remove the DataVolume after its success.
 
 use jiff::Timestamp;

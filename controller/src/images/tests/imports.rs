@@ -1,5 +1,8 @@
 //! Imports, snapshots, and what one tenant can do to the imports of another one.
 
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use serde_json::json;
 use vmpool_model::{ApiError, Outcome};
 
@@ -161,4 +164,75 @@ async fn the_answer_to_a_pool_does_not_tell_whether_an_image_of_another_namespac
     assert_eq!(reason("debian").unwrap().0, "RefNotPermitted");
     assert_eq!(reason("debian"), reason("absent"));
     assert_eq!(reason("golden"), None, "a DataSource that is no image");
+}
+
+/// A create that the API server carries out after the image is gone. No controller remembers it.
+#[rstest]
+#[case::of_a_data_volume(VOLUMES)]
+#[case::of_a_snapshot(SNAPSHOTS)]
+#[case::of_a_data_source(DATA[3])]
+#[tokio::test]
+async fn an_object_that_is_created_after_its_image_is_gone_does_not_stop_the_next_image_of_this_name(
+    #[case] resource: &'static str,
+) {
+    let mut world = with_images();
+    let created = Arc::new(Mutex::new(None));
+    let seen = created.clone();
+    world.server.intercept(move |call| {
+        if call.verb == Verb::Create && resource.starts_with(&*call.resource) {
+            seen.lock().get_or_insert(call.body.clone());
+        }
+        Outcome::Serve
+    });
+    world.lead_with_image("debian").await;
+    world.server.delete(IMAGES, "debian");
+    for _ in 0..5 {
+        world.advance(10 * SECOND).await;
+        world.server.collect_garbage();
+    }
+    assert_eq!((world.server.get(IMAGES, "debian"), world.server.get(resource, "debian")), (None, None));
+    let late = created.lock().take().unwrap();
+    let late = world.server.create(resource, late)["metadata"]["uid"].clone();
+    world.create_image("debian");
+    world.advance(SECOND).await;
+    world.server.collect_garbage();
+    world.advance(Duration::from_mins(2)).await;
+    let left = world.server.get(resource, "debian").map(|object| object["metadata"]["uid"].clone());
+    assert_ne!(left, Some(late));
+    assert_eq!(world.phase("debian"), "Syncing");
+}
+
+/// From the creation of an object until the removal of its owner, a deletion in the foreground can reach it.
+#[rstest]
+#[case::the_data_volume(VOLUMES)]
+#[case::the_snapshot(SNAPSHOTS)]
+#[case::the_data_source(DATA[3])]
+#[tokio::test]
+async fn an_image_is_ready_when_it_does_not_own_its_data_anymore(#[case] resource: &'static str) {
+    let mut world = with_images();
+    world.create_image("debian");
+    world.lead_all(&[PlatformName::Kubevirt]);
+    let owners = |world: &World| {
+        let object = world.server.get(resource, "debian").unwrap();
+        object["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len)
+    };
+    let is_removal = |call: &Call| {
+        let removes = call.body.to_string().contains("ownerReferences");
+        matches!(call.verb, Verb::Patch(_)) && resource.starts_with(&*call.resource) && removes
+    };
+    world.server.intercept(move |call| {
+        let refused = ApiError::new(500, "InternalError", "later");
+        if is_removal(call) { Outcome::Refuse(refused) } else { Outcome::Serve }
+    });
+    world.calm().await;
+    world.finish_import("debian").await;
+    assert_eq!((world.phase("debian").as_str() == "Ready", owners(&world)), (false, 1));
+    world.server.behave();
+    world.advance(Duration::from_mins(1)).await;
+    world.server.edit(SNAPSHOTS, "debian", |snapshot| {
+        snapshot["status"] =
+            json!({ "readyToUse": true, "boundVolumeSnapshotContentName": "content-debian" });
+    });
+    world.advance(SECOND).await;
+    assert_eq!((world.phase("debian").as_str(), owners(&world)), ("Ready", 0));
 }

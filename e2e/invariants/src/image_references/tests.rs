@@ -43,7 +43,12 @@ impl Checked {
     }
 
     fn image(self) -> Self {
-        self.change(IMAGES, "debian", &json!({ "status": { "phase": "Ready" } }), false).snapshot(false)
+        self.image_in("Ready").snapshot(false)
+    }
+
+    /// An image in this phase, without its data.
+    fn image_in(self, phase: &str) -> Self {
+        self.change(IMAGES, "debian", &json!({ "status": { "phase": phase } }), false)
     }
 
     /// The deletion timestamp of the image is set.
@@ -53,8 +58,13 @@ impl Checked {
 
     /// The deletion timestamp of the image is set, and the image has these finalizers.
     fn marked_with(self, finalizers: &[&str]) -> Self {
+        self.marked_in("Ready", finalizers)
+    }
+
+    fn marked_in(self, phase: &str, finalizers: &[&str]) -> Self {
         let metadata = json!({ "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers });
-        self.change(IMAGES, "debian", &json!({ "metadata": metadata }), false)
+        let image = json!({ "metadata": metadata, "status": { "phase": phase } });
+        self.change(IMAGES, "debian", &image, false)
     }
 
     fn gone(self) -> Self {
@@ -64,6 +74,13 @@ impl Checked {
     fn snapshot(self, removed: bool) -> Self {
         let labels = json!({ "vmpool.dev/vmdiskimage-uid": "uid-debian" });
         self.change(SNAPSHOTS, "debian-snapshot", &json!({ "metadata": { "labels": labels } }), removed)
+    }
+
+    /// A snapshot that the image owns.
+    fn owned_snapshot(self, removed: bool) -> Self {
+        let metadata = json!({ "labels": { "vmpool.dev/vmdiskimage-uid": "uid-debian" },
+            "ownerReferences": [{ "apiVersion": "vmpool.dev/v1alpha1", "uid": "uid-debian" }] });
+        self.change(SNAPSHOTS, "debian-snapshot", &json!({ "metadata": metadata }), removed)
     }
 
     fn machine(self, removed: bool) -> Self {
@@ -130,6 +147,11 @@ impl Checked {
     Checked::default().image().machine(false).marked().machine(false).snapshot(true).gone(), 2)]
 #[case::a_mark_that_is_written_again(
     Checked::default().image().wrapper(false).marked().wrapper(false).gone(), 1)]
+#[case::a_new_snapshot_of_an_image_that_is_not_ready_yet(
+    Checked::default().image_in("Syncing").machine(false).owned_snapshot(false).marked_in("Syncing", &[IMAGE_PROTECTION])
+        .owned_snapshot(true), 0)]
+#[case::a_snapshot_that_a_ready_image_owns(
+    Checked::default().image_in("Ready").machine(false).owned_snapshot(false).marked().owned_snapshot(true), 1)]
 #[case::lost_data_is_imported_again(Checked::default().image().machine(false).snapshot(true), 0)]
 fn an_image_is_deleted_after_its_references(#[case] checked: Checked, #[case] violations: usize) {
     assert_eq!(checked.found.len(), violations, "{:#?}", checked.found);
