@@ -76,7 +76,8 @@ pub fn reference(matcher: &Matcher, status: Option<&StatusRef>) -> Option<Refere
     Some(Reference { revision, by_spec: false })
 }
 
-/// What the status must record for a matcher. If name, kind or volume of the matcher changed, the recorded stash is dropped.
+/// What the status must record for a matcher. If name, kind or volume of the matcher changed, the recorded stash is dropped. A matcher
+/// without a volume may be the name that was inferred from the recorded one.
 pub fn record(family: Family, matcher: &Matcher, status: Option<&StatusRef>) -> Record {
     let recorded = status.filter(|status| same_object(family, matcher, &status.matcher));
     let revision = match matcher.revision_name.as_str() {
@@ -89,9 +90,11 @@ pub fn record(family: Family, matcher: &Matcher, status: Option<&StatusRef>) -> 
 }
 
 /// Kinds are compared as they are normalized: an empty kind is another one than that of a namespace.
-fn same_object(family: Family, left: &Matcher, right: &Matcher) -> bool {
-    let kinds = (left.kind(family), right.kind(family));
-    left.name == right.name && left.infer_from_volume == right.infer_from_volume && kinds.0 == kinds.1
+fn same_object(family: Family, matcher: &Matcher, recorded: &Matcher) -> bool {
+    let kinds = (matcher.kind(family), recorded.kind(family));
+    let volume = &matcher.infer_from_volume;
+    let same_volume = volume.is_empty() || *volume == recorded.infer_from_volume;
+    matcher.name == recorded.name && same_volume && kinds.0 == kinds.1
 }
 
 /// The JSON patch of the status of a machine that records these references; `None` removes one, and one that is not named stays

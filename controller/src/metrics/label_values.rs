@@ -111,7 +111,7 @@ words!(
         PatchMachine => "patch_machine",
         /// Create a copy of an instance type or a preference for a single machine.
         CreateCopy => "create_copy",
-        /// Write the instance type and the preference into a machine.
+        /// Write the instance type and the preference, or their names from a volume, into a machine.
         ExpandMachine => "expand_machine",
         /// Add or remove the finalizer of an instance type or a preference.
         PatchInstancetype => "patch_instancetype",

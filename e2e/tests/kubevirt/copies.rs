@@ -442,14 +442,30 @@ fn a_machine_that_does_not_meet_its_preference_is_not_started_and_a_name_is_infe
         });
         let claims = format!("/api/v1/namespaces/{}/persistentvolumeclaims", world.place.namespace);
         world.place.ask(Method::POST, &claims, &claim).await?;
-        let mut inferring = machine("web", "Halted");
+        let mut inferring = machine("web", "Always");
         inferring["spec"]["instancetype"] = json!({ "inferFromVolume": "root" });
         inferring["spec"]["template"]["spec"]["volumes"] =
             json!([{ "name": "root", "persistentVolumeClaim": { "claimName": "debian" } }]);
         create(&world, &inferring).await?;
+        // A volume that names nothing is ignored, and the machine starts without a preference.
+        let mut ignoring = inferring.clone();
+        ignoring["metadata"]["name"] = json!("ignoring");
+        ignoring["spec"]["preference"] =
+            json!({ "inferFromVolume": "root", "inferFromVolumeFailurePolicy": "Ignore" });
+        create(&world, &ignoring).await?;
+        world.until_ready(&["db", "ignoring", "web"]).await?;
+        let machines = world.machines().await?;
         let copies = until_copied(&world, "web").await?;
         let stored = revision(&world, &copies[0]).await?.context("the copy is missing")?;
         ensure!(text(&stored, "/data/metadata/name") == "small", "{stored}");
-        Ok(())
+        for name in ["web", "ignoring"] {
+            let matcher = &machines[name]["spec"]["instancetype"];
+            ensure!(
+                *matcher == json!({ "name": "small", "kind": "VirtualMachineInstancetype" }),
+                "{matcher}"
+            );
+        }
+        ensure!(machines["ignoring"]["spec"]["preference"].is_null(), "{machines:#?}");
+        world.is_settled().await
     });
 }

@@ -65,6 +65,18 @@ fn a_changed_matcher_needs_another_stash(#[case] of_spec: Value, #[case] revisio
     }
 }
 
+#[rstest]
+#[case::by_its_volume(json!({"name": "u1", "inferFromVolume": "root"}), true)]
+#[case::by_the_name_that_was_inferred(json!({"name": "u1"}), true)]
+#[case::by_another_volume(json!({"name": "u1", "inferFromVolume": "data"}), false)]
+#[case::by_another_name(json!({"name": "u2"}), false)]
+fn an_inferred_object_is_named(#[case] of_spec: Value, #[case] is_same: bool) {
+    let old =
+        status(json!({"name": "u1", "inferFromVolume": "root", "controllerRevisionRef": {"name": "b"}}));
+    let record = record(Family::Instancetype, &matcher(of_spec), Some(&old));
+    assert_eq!(matches!(record, Record::Complete(_)), is_same, "{record:?}");
+}
+
 #[test]
 fn a_first_matcher_needs_a_stash() {
     assert!(matches!(

@@ -14,7 +14,6 @@ use vmpool_instancetype::Malformed;
 use vmpool_instancetype::defaults::Defaults;
 use vmpool_instancetype::expand::{self, ExpandError};
 use vmpool_instancetype::fields::Location;
-use vmpool_instancetype::inference::{self, Inferred};
 use vmpool_instancetype::model::{Family, Kind, Matcher, Object, Types};
 use vmpool_instancetype::start::{Binding, Settings};
 pub use vmpool_instancetype::stash::StoredVersion;
@@ -93,8 +92,8 @@ pub struct LookupFailure {
 pub struct Plan {
     /// The ControllerRevisions to create.
     pub creates: Vec<Value>,
-    /// The JSON patch of the machine into which instance type and preference are written. If there is one, there is nothing else:
-    /// the next plan removes what the machine used before.
+    /// The JSON patch of the machine into which what its volumes name is written, or instance type and preference themselves. If
+    /// there is one, there is nothing else: the next plan does the rest.
     pub spec: Option<Value>,
     /// The JSON patch of the status of the machine.
     pub status: Option<Value>,
@@ -130,6 +129,12 @@ pub fn plan(machine: &Value, owned: &[Owned], found: &Found, (policy, now): (Pol
     let scope = Scope { namespace: text("/metadata/namespace"), location: Location::VirtualMachine };
     let owner = Owner::machine(text("/metadata/name"), text("/metadata/uid"));
     let copies = Copies { machine, scope, owner, found };
+    match copies.inference() {
+        Ok(Some(inference)) => return Step::Done(inference),
+        Ok(None) => {}
+        Err(Stop::Needs(reference)) => return Step::Needs(reference),
+        Err(Stop::Failed(failure)) => return Step::Done(fail(machine, failure, now)),
+    }
     let planned = copies.references().and_then(|planned| Ok((copies.expansion(policy, &planned)?, planned)));
     match planned {
         Ok((Some(expansion), _)) => Step::Done(expansion),
@@ -229,10 +234,9 @@ struct Copies<'a> {
 
 impl Copies<'_> {
     fn references(&self) -> Result<Planned, Stop> {
-        let mut planned = Planned::default();
-        let mut completed = self.machine.clone();
+        let mut planned = Planned { machine: self.machine.clone(), ..Planned::default() };
         for (index, family) in FAMILIES.into_iter().enumerate() {
-            planned.parts[index] = match self.part(family, &mut completed, &mut planned) {
+            planned.parts[index] = match self.part(family, &mut planned) {
                 Ok(part) => part,
                 Err(Stop::Failed(failure)) => {
                     planned.failure.get_or_insert(failure);
@@ -241,34 +245,57 @@ impl Copies<'_> {
                 Err(needs) => return Err(needs),
             };
         }
-        planned.machine = completed;
         self.check(&mut planned);
         Ok(planned)
     }
 
+    /// The plan that writes into the machine what its volumes name; `None` if they name nothing, or it is written.
+    ///
+    /// The webhook does so if the API server authenticates itself, and leaves the volume in the machine otherwise. Programs that
+    /// start machines compare the copy with the name in the machine.
+    fn inference(&self) -> Result<Option<Plan>, Stop> {
+        let (mut completed, mut events) = (self.machine.clone(), Vec::new());
+        for family in FAMILIES {
+            let pointer = format!("/spec/{}", family.field());
+            let before = completed.pointer(&pointer).cloned();
+            match pins::inferred(&mut completed, self.scope, family, self.found) {
+                Ok(_) => {}
+                Err(Open::Needs(reference)) => return Err(Stop::Needs(reference)),
+                // The references say so, and the other matcher is inferred on its own.
+                Err(Open::Unresolved(_)) => continue,
+            }
+            let after = completed.pointer(&pointer);
+            if before.as_ref() == after {
+                continue;
+            }
+            let (noun, field) = (family.noun(), family.field());
+            let message = match after.and_then(|matcher| matcher["name"].as_str()) {
+                Some(name) => {
+                    format!("inferred {noun} {name} from the volume, and wrote it into spec.{field}")
+                }
+                None => format!(
+                    "no {noun} was inferred, and spec.{field} was removed, because inferFromVolumeFailurePolicy is Ignore"
+                ),
+            };
+            events.push(Event { reason: "Inferred", is_warning: false, message: shorten(message) });
+        }
+        Ok((!events.is_empty()).then(|| {
+            let replace = json!({ "op": "replace", "path": "/spec", "value": completed["spec"] });
+            Plan { spec: Some(versioned(self.machine, vec![replace])), events, ..Plan::default() }
+        }))
+    }
+
     /// The reference of one matcher.
-    fn part(&self, family: Family, completed: &mut Value, planned: &mut Planned) -> Result<Part, Stop> {
+    fn part(&self, family: Family, planned: &mut Planned) -> Result<Part, Stop> {
         let of = |machine: &Value| {
             Matcher::of_machine(machine, family).map_err(|error| failed(family, error.to_string()))
         };
-        let written = of(self.machine)?.unwrap_or_default();
         let malformed = |error: Malformed| mismatched(family, error.to_string());
         let status = StatusRef::of_machine(self.machine, family).map_err(malformed)?;
-        // Without an API server that authenticates itself, the webhook infers nothing, and the volume stays in the machine. A
-        // name is inferred until the machine has a copy: later labels of the volume are those of another machine.
-        let is_inferred = |status: &&StatusRef| {
-            let recorded = &status.matcher.infer_from_volume;
-            !status.revision.is_empty() && !recorded.is_empty() && *recorded == written.infer_from_volume
-        };
-        if let Some(status) = status.as_ref().filter(is_inferred) {
-            let Matcher { name, kind, .. } = status.matcher.clone();
-            inference::write(completed, family, &Inferred::Named { name, kind }).map_err(malformed)?;
-        } else {
-            pins::inferred(completed, self.scope, family, self.found).map_err(|open| stop(family, open))?;
-        }
-        let Some(named) = of(completed)? else { return Ok(Part::Absent) };
-        let Matcher { infer_from_volume, infer_from_volume_failure_policy, .. } = written;
-        let matcher = Matcher { infer_from_volume, infer_from_volume_failure_policy, ..named };
+        // What was inferred is in the machine already, or a failure.
+        pins::inferred(&mut planned.machine, self.scope, family, self.found)
+            .map_err(|open| stop(family, open))?;
+        let Some(matcher) = of(&planned.machine)? else { return Ok(Part::Absent) };
         self.reference(family, &matcher, status.as_ref(), planned).map(Part::Recorded)
     }
 

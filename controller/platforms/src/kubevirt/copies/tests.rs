@@ -80,8 +80,8 @@ impl Cluster {
         for revision in plan.creates {
             *self = std::mem::take(self).with_revision(revision);
         }
-        if let Some(status) = plan.status {
-            json_patch::patch(&mut machine, &serde_json::from_value::<json_patch::Patch>(status).unwrap())
+        for patch in plan.spec.into_iter().chain(plan.status) {
+            json_patch::patch(&mut machine, &serde_json::from_value::<json_patch::Patch>(patch).unwrap())
                 .unwrap();
         }
         machine
@@ -351,31 +351,102 @@ fn claim(name: &str) -> Value {
     json!({ "metadata": { "name": "root", "labels": labels } })
 }
 
-#[test]
-fn a_name_is_inferred_once() {
-    const CLAIM: &str = "/api/v1/namespaces/studio/persistentvolumeclaims/root";
-    let mut inferring = machine(json!({ "inferFromVolume": "root" }));
+const CLAIM: &str = "/api/v1/namespaces/studio/persistentvolumeclaims/root";
+
+/// A machine with this matcher, and with a volume that is the claim `root`.
+fn inferring(matcher: Value) -> Value {
+    let mut inferring = machine(matcher);
     inferring["spec"]["template"]["spec"]["volumes"] =
         json!([{ "name": "root", "persistentVolumeClaim": { "claimName": "root" } }]);
+    inferring
+}
+
+#[test]
+fn what_a_volume_names_is_written_into_the_machine_before_the_copy() {
     let mut cluster = Cluster::default().with_type(instancetype(1, "2Gi")).with(CLAIM, claim("small"));
-    let planned = cluster.plan(&inferring);
-    let settled = cluster.apply(inferring, planned);
-    let recorded = &settled["status"]["instancetypeRef"];
-    assert_eq!(recorded["controllerRevisionRef"]["name"], STASH);
-    assert_eq!((&recorded["name"], &recorded["inferFromVolume"]), (&json!("small"), &json!("root")));
+    let stored = inferring(json!({ "inferFromVolume": "root" }));
+    let planned = cluster.plan(&stored);
+    assert!(planned.creates.is_empty() && planned.status.is_none(), "one write at a time: {planned:?}");
+    assert_eq!(reasons(&planned), ["Inferred"]);
+    let named = cluster.apply(stored, planned);
+    // Programs that start machines compare the copy with this.
+    assert_eq!(named["spec"]["instancetype"], small());
+    let planned = cluster.plan(&named);
+    let settled = cluster.apply(named, planned);
+    assert_eq!(settled["status"]["instancetypeRef"]["controllerRevisionRef"]["name"], STASH);
     assert_eq!(cluster.plan(&settled), Plan::default());
-    // Later labels of the claim, and its end, change nothing.
-    let copy = cluster.0.last().unwrap().1.clone();
-    for later in [Some(claim("large")), Some(json!({ "metadata": {} })), None] {
-        let mut cluster = Cluster::default().with_type(instancetype(1, "2Gi")).with_revision(copy.clone());
-        if let Some(claim) = later {
-            cluster = cluster.with(CLAIM, claim);
-        }
-        assert_eq!(cluster.plan(&settled), Plan::default());
+}
+
+#[test]
+fn a_volume_that_names_nothing_is_removed_from_the_machine_or_a_failure() {
+    let cluster = || Cluster::default().with(CLAIM, json!({ "metadata": {} }));
+    let ignoring = json!({ "inferFromVolume": "root", "inferFromVolumeFailurePolicy": "Ignore" });
+    let stored = inferring(ignoring.clone());
+    let planned = cluster().plan(&stored);
+    let named = cluster().apply(stored, planned);
+    assert_eq!(named["spec"].get("instancetype"), None, "it starts without an instance type");
+    assert_eq!(cluster().plan(&named), Plan::default());
+
+    let rejected = cluster().plan(&inferring(json!({ "inferFromVolume": "root" })));
+    assert_eq!((reasons(&rejected), &rejected.spec), (vec!["FailedFindInstancetype"], &None));
+
+    // What the user set for the case that nothing is inferred would be a conflict.
+    let mut cluster = Cluster::default().with_type(instancetype(1, "2Gi")).with(CLAIM, claim("small"));
+    let mut stored = inferring(ignoring);
+    stored["spec"]["template"]["spec"]["domain"]["memory"] = json!({ "guest": "1Gi" });
+    let planned = cluster.plan(&stored);
+    let named = cluster.apply(stored, planned);
+    assert_eq!(named["spec"]["template"]["spec"]["domain"].get("memory"), None);
+    let planned = cluster.plan(&named);
+    assert!(!planned.is_blocked && planned.creates.len() == 1, "{planned:?}");
+}
+
+#[test]
+fn each_matcher_is_inferred_on_its_own() {
+    let mut cluster = Cluster::default().with_type(instancetype(1, "2Gi")).with(CLAIM, claim("small"));
+    let mut stored = inferring(json!({ "inferFromVolume": "root" }));
+    stored["spec"]["preference"] = json!({ "inferFromVolume": "root" });
+    let planned = cluster.plan(&stored);
+    let named = cluster.apply(stored, planned);
+    assert_eq!(
+        (&named["spec"]["instancetype"], &named["spec"]["preference"]["inferFromVolume"]),
+        (&small(), &json!("root"))
+    );
+    let planned = cluster.plan(&named);
+    assert_eq!((planned.creates.len(), planned.is_blocked), (1, true), "{planned:?}");
+    assert_eq!(reasons(&planned), ["InstancetypeStashed", "FailedFindPreference"]);
+}
+
+#[rstest]
+#[case::with_the_same_labels(Some(claim("small")))]
+#[case::with_other_labels(Some(claim("large")))]
+#[case::without_labels(Some(json!({ "metadata": {} })))]
+#[case::that_is_gone(None)]
+fn a_machine_that_has_a_copy_gets_the_name_of_its_copy_whatever_its_volume_says(
+    #[case] volume: Option<Value>,
+) {
+    // Given a machine with a copy whose spec still has the volume, as former versions of the controller left it,
+    let mut cluster = Cluster::default().with_type(instancetype(1, "2Gi"));
+    let planned = cluster.plan(&machine(small()));
+    let mut settled = cluster.apply(inferring(small()), planned);
+    settled["spec"]["instancetype"] = json!({ "inferFromVolume": "root" });
+    settled["status"]["instancetypeRef"]["inferFromVolume"] = json!("root");
+    if let Some(claim) = volume {
+        cluster = cluster.with(CLAIM, claim);
     }
+    // and a type that has changed since, then the machine names the type, and keeps its copy.
+    cluster.0[0].1 = instancetype(2, "8Gi");
+    let planned = cluster.plan(&settled);
+    let named = cluster.apply(settled, planned);
+    assert_eq!(named["spec"]["instancetype"], small());
+    let planned = cluster.plan(&named);
+    assert!(planned.creates.is_empty() && planned.deletes.is_empty(), "{planned:?}");
+    let named = cluster.apply(named, planned);
+    assert_eq!(named["status"]["instancetypeRef"]["controllerRevisionRef"]["name"], STASH);
+    assert_eq!(cluster.plan(&named), Plan::default());
     // Another volume is another name.
-    let mut other = settled;
-    other["spec"]["instancetype"]["inferFromVolume"] = json!("missing");
+    let mut other = named;
+    other["spec"]["instancetype"] = json!({ "inferFromVolume": "missing" });
     assert!(cluster.plan(&other).is_blocked);
 }
 

@@ -69,29 +69,100 @@ fn an_expanded_machine_has_no_matchers_and_expands_to_itself() {
     assert_eq!(done(with(&[], |found| machine(&expanded, NAMESPACE, found))), expanded);
 }
 
+/// The ControllerRevision `copy` of an instance type with this name and 1Gi.
+fn copy(name: &str) -> Value {
+    let labels = json!({
+        "instancetype.kubevirt.io/object-name": name,
+        "instancetype.kubevirt.io/object-kind": "VirtualMachineInstancetype",
+        "instancetype.kubevirt.io/object-uid": "uid-of-small",
+        "instancetype.kubevirt.io/object-generation": "1",
+        "instancetype.kubevirt.io/object-version": "v1beta1",
+    });
+    let mut data = instancetype("1Gi");
+    data["metadata"]["name"] = json!(name);
+    json!({ "metadata": { "name": "copy", "namespace": NAMESPACE, "labels": labels }, "data": data })
+}
+
 #[test]
 fn a_machine_is_expanded_from_the_copy_that_its_status_names() {
     let mut vm = json!({ "metadata": { "name": "m", "uid": "uid-of-m" }, "spec": spec() });
     vm["status"]["instancetypeRef"] = json!({
         "name": "small", "kind": "VirtualMachineInstancetype", "controllerRevisionRef": { "name": "copy" },
     });
-    let copy = |name: &str| {
-        let labels = json!({
-            "instancetype.kubevirt.io/object-name": name,
-            "instancetype.kubevirt.io/object-kind": "VirtualMachineInstancetype",
-            "instancetype.kubevirt.io/object-uid": "uid-of-small",
-            "instancetype.kubevirt.io/object-generation": "1",
-            "instancetype.kubevirt.io/object-version": "v1beta1",
-        });
-        let mut data = instancetype("1Gi");
-        data["metadata"]["name"] = json!(name);
-        json!({ "metadata": { "name": "copy", "namespace": NAMESPACE, "labels": labels }, "data": data })
-    };
     let cluster =
         |name: &str| [(TYPES.to_owned(), instancetype("4Gi")), (format!("{REVISIONS}copy"), copy(name))];
     let expanded = |name: &str| done(with(&cluster(name), |found| machine(&vm, NAMESPACE, found)));
     assert_eq!(memory(&expanded("small")), "1Gi");
     assert_eq!(memory(&expanded("large")), "4Gi", "the matcher has changed since the copy was recorded");
+}
+
+/// A claim whose labels name this instance type.
+fn claim(name: &str) -> (String, Value) {
+    let labels = json!({
+        "instancetype.kubevirt.io/default-instancetype": name,
+        "instancetype.kubevirt.io/default-instancetype-kind": "VirtualMachineInstancetype",
+    });
+    let path = "/api/v1/namespaces/studio/persistentvolumeclaims/root".to_owned();
+    (path, json!({ "metadata": { "name": "root", "labels": labels } }))
+}
+
+/// The spec of a machine that infers its instance type from the claim `root`.
+fn inferring() -> Value {
+    let mut spec = spec();
+    spec["instancetype"] = json!({ "inferFromVolume": "root" });
+    spec["template"]["spec"]["volumes"] =
+        json!([{ "name": "root", "persistentVolumeClaim": { "claimName": "root" } }]);
+    spec
+}
+
+#[test]
+fn a_machine_that_has_a_copy_is_expanded_from_it_whatever_its_volume_names_now() {
+    let mut vm = json!({ "metadata": { "name": "m", "uid": "uid-of-m" }, "spec": inferring() });
+    let mut large = instancetype("8Gi");
+    large["metadata"]["name"] = json!("large");
+    let cluster = [
+        claim("large"),
+        (TYPES.replace("/small", "/large"), large),
+        (TYPES.to_owned(), instancetype("4Gi")),
+        (format!("{REVISIONS}copy"), copy("small")),
+    ];
+    let expanded = |vm: &Value, cluster: &[(String, Value)]| {
+        memory(&done(with(cluster, |found| machine(vm, NAMESPACE, found)))).clone()
+    };
+    assert_eq!(expanded(&vm, &cluster), "8Gi", "the machine has no copy yet");
+    vm["status"]["instancetypeRef"] = json!({
+        "name": "small", "kind": "VirtualMachineInstancetype", "inferFromVolume": "root",
+        "controllerRevisionRef": { "name": "copy" },
+    });
+    assert_eq!(expanded(&vm, &cluster), "1Gi");
+    assert_eq!(expanded(&vm, &cluster[3..]), "1Gi", "neither the volume nor a type is read");
+    // A copy of what another volume named is not that of this one.
+    vm["status"]["instancetypeRef"]["inferFromVolume"] = json!("other");
+    assert_eq!(expanded(&vm, &cluster), "8Gi");
+}
+
+#[test]
+fn a_pool_that_has_copies_is_expanded_from_them_whatever_its_volume_names_now() {
+    let mut spec = json!({ "replicas": 1, "virtualMachineTemplate": { "spec": inferring() } });
+    spec["virtualMachineTemplate"]["metadata"] = json!({ "labels": { "a": "b" } });
+    let id = vmpool_engine::ObjectId::new("herd", fixtures::POOL_UID);
+    let content = pinned(&id, &spec, &[claim("small"), (TYPES.to_owned(), instancetype("1Gi"))]);
+    let stored = super::super::revision::revision(NAMESPACE, &id, "herd-1", 1, &content);
+    let pool = json!({
+        "metadata": { "name": "herd", "namespace": NAMESPACE, "uid": fixtures::POOL_UID, "generation": 1 },
+        "spec": spec,
+    });
+    let mut large = instancetype("8Gi");
+    large["metadata"]["name"] = json!("large");
+    let mut cluster = vec![claim("large"), (TYPES.replace("/small", "/large"), large)];
+    let expanded = |cluster: &[(String, Value)]| {
+        let pool =
+            done(with(cluster, |found| super::pool(&pool, NAMESPACE, &Revision::Current, None, found)));
+        memory(&pool["spec"]["virtualMachineTemplate"]).clone()
+    };
+    assert_eq!(expanded(&cluster), "8Gi", "the pool has no copies yet");
+    cluster.push((format!("{REVISIONS}herd-1"), stored));
+    assert_eq!(expanded(&cluster), "1Gi");
 }
 
 #[rstest]
@@ -129,6 +200,22 @@ fn a_conflict_names_the_field() {
     assert_eq!(problem.causes[0].field, "spec.template.spec.domain.memory.guest");
 }
 
+/// The spec of a pool with the copies of its revision, in a cluster that has these objects.
+fn pinned(id: &vmpool_engine::ObjectId, spec: &Value, cluster: &[(String, Value)]) -> Value {
+    let mut found = Found::new();
+    loop {
+        match pins::resolve(id, NAMESPACE, (spec, DefaultInterface::default()), &found) {
+            crate::Resolution::Needs(reference) => {
+                let path = format!("{}/{}", reference.collection, reference.name);
+                let object = cluster.iter().find(|(known, _)| *known == path);
+                found.insert(reference, object.map(|(_, object)| object.clone()));
+            }
+            crate::Resolution::Resolved(content) => break content,
+            other @ crate::Resolution::Unresolved(_) => panic!("{other:?}"),
+        }
+    }
+}
+
 /// A pool, and its stored revisions `herd-1` with the type of 1Gi and `herd-2` without copies.
 fn herd() -> (Value, Vec<(String, Value)>) {
     let template = |host: &str| {
@@ -139,19 +226,7 @@ fn herd() -> (Value, Vec<(String, Value)>) {
     };
     let pool_spec = |host: &str| json!({ "replicas": 1, "virtualMachineTemplate": template(host) });
     let id = vmpool_engine::ObjectId::new("herd", fixtures::POOL_UID);
-    let types = [(TYPES.to_owned(), instancetype("1Gi"))];
-    let pinned = {
-        let mut found = Found::new();
-        loop {
-            match pins::resolve(&id, NAMESPACE, (&pool_spec("one"), DefaultInterface::default()), &found) {
-                crate::Resolution::Needs(reference) => {
-                    found.insert(reference, Some(types[0].1.clone()));
-                }
-                crate::Resolution::Resolved(content) => break content,
-                other @ crate::Resolution::Unresolved(_) => panic!("{other:?}"),
-            }
-        }
-    };
+    let pinned = pinned(&id, &pool_spec("one"), &[(TYPES.to_owned(), instancetype("1Gi"))]);
     let revision = |number: i64, content: &Value| {
         let name = format!("herd-{number}");
         (

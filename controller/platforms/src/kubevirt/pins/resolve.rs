@@ -11,7 +11,7 @@ use vmpool_instancetype::model::{Family, GROUP, Matcher, Object, Types, VERSION}
 use vmpool_instancetype::start::{Binding, Settings};
 use vmpool_instancetype::stash::{self, Acceptance, Owner, Stash, Wanted};
 use vmpool_instancetype::status_ref::{self, StatusRef};
-use vmpool_instancetype::validation;
+use vmpool_instancetype::{Malformed, validation};
 
 use super::super::keys::POOL_KIND;
 use super::policy::Policy;
@@ -209,8 +209,9 @@ fn cause(scope: Scope<'_>, family: Family, field: &str, message: String) -> Caus
     Cause { reason: CauseReason::FieldValueNotFound, message, field }
 }
 
-/// Validates a matcher, and replaces it by what its volume names. The result is the beginning of the pin; `None` if the
-/// machine has no such matcher.
+/// Validates a matcher, and replaces it by what its volume names. If the machine has a copy of what it inferred from the volume,
+/// the copy decides: later labels of the volume are those of another machine. The result is the beginning of the pin; `None` if
+/// the machine has no such matcher.
 pub(in super::super) fn inferred(
     machine: &mut Value,
     scope: Scope<'_>,
@@ -226,8 +227,13 @@ pub(in super::super) fn inferred(
         return Err(Open::Unresolved(Problem { reason, message, causes }));
     }
     let failed = |error: String| problem(INFERENCE_FAILED, cause(scope, family, "inferFromVolume", error));
-    let step =
-        inference::infer(machine, scope.namespace, family).map_err(|error| failed(error.to_string()))?;
+    let recorded = recorded(machine, family, &matcher).map_err(|error| failed(error.to_string()))?;
+    let step = match recorded {
+        Some(inferred) => Some(Step::Done(Ok(inferred))),
+        None => {
+            inference::infer(machine, scope.namespace, family).map_err(|error| failed(error.to_string()))?
+        }
+    };
     let Some(mut step) = step else { return Ok(Some(json!({}))) };
     let inferred = loop {
         match step {
@@ -246,6 +252,16 @@ pub(in super::super) fn inferred(
     }
     let removed = had_memory && !memory(machine);
     Ok(Some(if removed { json!({ "removesMemory": true }) } else { json!({}) }))
+}
+
+/// What the status of a machine with a copy says of its volume.
+fn recorded(machine: &Value, family: Family, matcher: &Matcher) -> Result<Option<Inferred>, Malformed> {
+    let volume = &matcher.infer_from_volume;
+    let is_of_volume = |status: &StatusRef| {
+        !volume.is_empty() && !status.revision.is_empty() && status.matcher.infer_from_volume == *volume
+    };
+    let status = StatusRef::of_machine(machine, family)?.filter(is_of_volume);
+    Ok(status.map(|StatusRef { matcher: Matcher { name, kind, .. }, .. }| Inferred::Named { name, kind }))
 }
 
 /// The object that was read.
