@@ -124,6 +124,15 @@ impl Meta {
 /// anything.
 const WEBHOOK_FAILURE: &str = "failed calling webhook";
 
+/// In which order a machine and what it owns are deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    /// The machine first. A pool can preserve its storage.
+    Background,
+    /// What it owns first, including its storage.
+    Foreground,
+}
+
 /// The maximum number of attempts of a read.
 const READ_ATTEMPTS: u32 = 3;
 /// The maximum pause between two attempts of a read.
@@ -275,17 +284,22 @@ impl Cluster {
         self.send(Path::new(path(&stored.pools, namespace)).patch(name, &params, &Patch::Merge(patch))).await
     }
 
-    /// Deletes the machine with this name and UID, and with this version if there is one, with background propagation.
+    /// Deletes the machine with this name and UID, and with this version if there is one.
     pub(crate) async fn delete_machine(
         &self,
         stored: &Stored,
         namespace: &str,
         machine: &ObjectId,
         version: Option<&str>,
+        propagation: Propagation,
     ) -> Result<(), CallError> {
         let uid = Some(machine.uid.as_str().to_owned());
         let resource_version = version.map(str::to_owned);
-        let params = DeleteParams::background().preconditions(Preconditions { uid, resource_version });
+        let params = match propagation {
+            Propagation::Background => DeleteParams::background(),
+            Propagation::Foreground => DeleteParams::foreground(),
+        };
+        let params = params.preconditions(Preconditions { uid, resource_version });
         let request = Path::new(path(&stored.machines, namespace)).delete(&machine.name, &params);
         self.send::<IgnoredAny>(request).await.map(|_| ())
     }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use vmpool_engine::model::Activity;
+use serde_json::value::RawValue;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::{Machine, ParsedPool, Uid};
 use vmpool_platforms::removal::StoredMachine;
@@ -14,8 +14,9 @@ use super::current::Current;
 /// A pool and its machines, as one list showed them.
 pub(super) struct World {
     pub(super) pool: ParsedPool,
+    /// The object of the pool.
+    pub(super) object: Box<RawValue>,
     pub(super) machines: Vec<StoredMachine>,
-    pub(super) current: Current,
     pub(super) now: Timestamp,
 }
 
@@ -61,11 +62,11 @@ impl World {
     }
 
     /// The machines that can be claimed, the first one first: those whose guest has the current template, then the oldest.
-    pub(super) fn candidates(&self) -> Vec<StoredMachine> {
+    pub(super) fn candidates(&self, current: &Current) -> Vec<StoredMachine> {
         let targets = self.targets();
         let free = self.live().filter(|stored| self.is_free(&stored.machine, &targets));
         let mut free: Vec<StoredMachine> = free.cloned().collect();
-        free.sort_by(|a, b| order(&self.current, &a.machine, &b.machine));
+        free.sort_by(|a, b| order(current, &a.machine, &b.machine));
         free
     }
 
@@ -77,10 +78,7 @@ impl World {
     }
 
     fn is_free(&self, machine: &Machine, targets: &BTreeSet<Uid>) -> bool {
-        machine.activity == Activity::Running
-            && !machine.is_protected(self.now)
-            && !machine.is_restarting()
-            && !targets.contains(&machine.id.uid)
+        machine.is_claimable(self.now) && !targets.contains(&machine.id.uid)
     }
 
     fn targets(&self) -> BTreeSet<Uid> {

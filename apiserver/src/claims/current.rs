@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use crate::cluster::{CallError, Cluster};
+use crate::removal::PoolName;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, ParsedPool, Uid};
 use vmpool_platforms::removal::{StoredInstance, StoredMachine};
-
-use crate::cluster::{CallError, Cluster};
-use crate::removal::PoolName;
 
 /// The maximum number of revisions that are read to find those with the current template. A pool whose guests have more of
 /// them is in the middle of several updates, and the newest ones matter.
@@ -41,8 +40,7 @@ impl Current {
     pub(super) async fn of(
         cluster: &Cluster,
         name: &PoolName,
-        pool: &ParsedPool,
-        body: &RawValue,
+        (pool, object): (&ParsedPool, &RawValue),
         machines: &[StoredMachine],
     ) -> Self {
         let Some(selector) = name.stored.instance_selector() else {
@@ -55,7 +53,7 @@ impl Current {
         let of_pool: HashSet<&Uid> = machines.iter().map(|stored| &stored.machine.id.uid).collect();
         let found = async {
             let instances = instances(cluster, name, selector, &of_pool).await?;
-            with_template(cluster, name, body, instances).await
+            with_template(cluster, name, object, instances).await
         };
         found.await.map_or_else(
             |error: CallError| {

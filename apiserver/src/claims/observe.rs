@@ -6,7 +6,6 @@ use vmpool_platforms::removal::StoredMachine;
 use vmpool_runtime::Env;
 
 use super::choose::World;
-use super::current::Current;
 use crate::cluster::{CallError, Cluster};
 use crate::error::Error;
 use crate::removal::PoolName;
@@ -46,13 +45,12 @@ async fn whole_pool(cluster: &Cluster, name: &PoolName) -> Result<(ParsedPool, B
 }
 
 /// Reads a pool and then its machines. Machines that the pool gets in between are included, and removals that begin in
-/// between are found by the read of the pool that follows each claim. If necessary, it also reads which guests have the current
-/// template.
+/// between are found by the read of the pool that follows each claim.
 ///
 /// # Errors
 /// Those of [`pool`], and [`Error::Internal`] if the machines cannot be listed.
 pub(super) async fn world(cluster: &Cluster, env: &Env, name: &PoolName) -> Result<World, Error> {
-    let (pool, body) = whole_pool(cluster, name).await?;
+    let (pool, object) = whole_pool(cluster, name).await?;
     let mut machines: Vec<StoredMachine> = Vec::new();
     let mut next = None;
     loop {
@@ -68,8 +66,7 @@ pub(super) async fn world(cluster: &Cluster, env: &Env, name: &PoolName) -> Resu
             break;
         }
     }
-    let current = Current::of(cluster, name, &pool, &body, &machines).await;
-    Ok(World { pool, machines, current, now: env.now() })
+    Ok(World { pool, object, machines, now: env.now() })
 }
 
 /// Reads a machine; `None` if it does not exist.

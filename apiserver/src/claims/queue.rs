@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use vmpool_runtime::Env;
 
 use super::choose::{Found, World};
+use super::current::Current;
 use super::model::{Claimed, Job};
 use super::observe;
 use super::take::{Candidates, Writer};
@@ -97,7 +98,9 @@ impl Worker {
                 return Vec::new();
             }
         };
-        let candidates: Candidates = Mutex::new(world.candidates().into());
+        let current =
+            Current::of(cluster, self.queue.pool(), (&world.pool, &world.object), &world.machines).await;
+        let candidates: Candidates = Mutex::new(world.candidates(&current).into());
         let writer = Writer { cluster, env, metrics, pool: self.queue.pool() };
         let (world, writer, candidates) = (&world, &writer, &candidates);
         let served = stream::iter(jobs).map(async |job| {

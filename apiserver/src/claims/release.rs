@@ -12,6 +12,7 @@ use super::observe;
 use super::take::Writer;
 use crate::audit::AuditInfo;
 use crate::body::{RemovalRequest, RequestedTarget};
+use crate::cluster::Propagation;
 use crate::error::Error;
 use crate::removal::{DEADLINE, Remover};
 
@@ -99,15 +100,19 @@ fn check(
     Ok(Some(()))
 }
 
-/// Deletes a machine at the version that was read. The number of machines stays, so the controller creates another one.
+/// Deletes a machine at the version that was read, with its own storage. The number of machines stays, so the controller
+/// creates another one.
 /// Returns whether the machine is deleted; otherwise it has changed.
 async fn replace(writer: &Writer<'_>, machine: &StoredMachine, deadline: Duration) -> Result<bool, Error> {
     let (stored, namespace) = (writer.pool.stored, &*writer.pool.namespace);
     let id = &machine.machine.id;
+    // The next user must not get the data of this one.
+    let propagation =
+        if stored.preserves_storage { Propagation::Foreground } else { Propagation::Background };
     let mut unconfirmed = false;
     loop {
         let version = Some(machine.version.as_str());
-        match writer.cluster.delete_machine(stored, namespace, id, version).await {
+        match writer.cluster.delete_machine(stored, namespace, id, version, propagation).await {
             Ok(()) => return Ok(true),
             Err(error) if error.is_not_found() => return Ok(true),
             Err(error) if error.is_conflict() && unconfirmed => {

@@ -7,7 +7,7 @@ use vmpool_engine::ObjectId;
 use vmpool_runtime::Env;
 
 use super::model::{PoolName, Target};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Propagation};
 use crate::error::Error;
 
 /// Delete requests that one removal has in flight.
@@ -56,7 +56,10 @@ async fn delete_one(
     deadline: Duration,
 ) -> Result<(), String> {
     loop {
-        match cluster.delete_machine(pool.stored, &pool.namespace, machine, None).await {
+        match cluster
+            .delete_machine(pool.stored, &pool.namespace, machine, None, Propagation::Background)
+            .await
+        {
             Ok(()) => return Ok(()),
             Err(error) if error.is_not_found() => return Ok(()),
             Err(error) if error.is_conflict() && is_gone(cluster, pool, machine).await => return Ok(()),

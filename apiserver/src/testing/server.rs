@@ -178,7 +178,8 @@ fn check(call: &Call) {
     let named = match call.verb {
         Verb::Get | Verb::List | Verb::Create => return,
         Verb::Delete => {
-            assert_eq!(call.body["propagationPolicy"], "Background");
+            let policy = call.body["propagationPolicy"].as_str();
+            assert!(matches!(policy, Some("Background" | "Foreground")), "{call} without an order");
             &call.body["preconditions"]["uid"]
         }
         verb => {

@@ -155,6 +155,17 @@ impl Memory {
         self.problems = problems;
     }
 
+    /// Forgets machines that were deleted because they did not start, and that do not exist any more. `existing` are all
+    /// machines that the controller observes.
+    pub fn forget_healed<'a>(&mut self, existing: impl Iterator<Item = &'a Arc<Machine>>) {
+        if self.healed.is_empty() {
+            return;
+        }
+        let healed = std::mem::take(&mut self.healed);
+        let existing = existing.map(|machine| &machine.id.uid).filter(|uid| healed.contains(*uid));
+        self.healed = existing.cloned().collect();
+    }
+
     /// Whether the machine has had a problem for [`PROBLEM_AGE`].
     pub(crate) fn has_problem(&self, machine: &Uid, uptime: Duration) -> bool {
         self.problems.get(machine).is_some_and(|since| uptime.saturating_sub(*since) >= PROBLEM_AGE)

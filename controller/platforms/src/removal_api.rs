@@ -163,6 +163,8 @@ pub struct Stored {
     pub instances: Option<StoredResource>,
     /// The annotation of a pool that contains its removal record.
     pub record: &'static str,
+    /// Whether a pool can preserve the storage of a machine that is deleted, unless it is deleted in the foreground.
+    pub preserves_storage: bool,
     /// The number of machines that a missing `spec.replicas` of a pool stands for.
     pub absent_replicas: i64,
 }

@@ -155,7 +155,7 @@ pub(super) async fn release<P: Platform>(
             let operations = |live: &P::Machine| match P::release(live) {
                 PatchBody::Json(operations) | PatchBody::Merge(operations) => operations,
             };
-            of_machine(edit(context, pool, &repair, operations).await)
+            of_machine(edit_if(context, pool, &repair, is_released, operations).await)
         }
     };
     outcome.after(handed)
@@ -237,7 +237,22 @@ async fn edit<P: Platform>(
     repair: &Repair<'_>,
     operations: impl Fn(&P::Machine) -> Value,
 ) -> Written {
+    edit_if(context, pool, repair, |_| true, operations).await
+}
+
+/// As [`edit`], if the live machine still fits.
+async fn edit_if<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    repair: &Repair<'_>,
+    fits: impl Fn(&Machine) -> bool,
+    operations: impl Fn(&P::Machine) -> Value,
+) -> Written {
     let live = live(context, pool, repair).await?;
+    let facts = seen(&live, P::read_machine);
+    if !fits(&facts.facts) {
+        return Err(Outcome::changed(facts));
+    }
     let operations = serde_json::from_value(operations(&live))
         .map_err(|error| repair.failed(WriteError::Invalid(error.into())))?;
     match send(context, pool, repair, Patch::<()>::Json(operations)).await {

@@ -66,6 +66,7 @@ pub(super) async fn observe_and_plan<P: Platform>(
     let mut snapshot = observe::snapshot(context, &pool.facts, &mut state.memory);
     let machines = snapshot.machines.iter().filter(is_pool_machine(&pool));
     state.memory.observe_machines(machines, context.env.uptime());
+    state.memory.forget_healed(snapshot.machines.iter());
     state.effort += timer.record(&context.env, PassStep::Observe);
 
     let mut is_live = false;
@@ -87,7 +88,9 @@ pub(super) async fn observe_and_plan<P: Platform>(
             snapshot.count_live(&pool.facts.id.uid, &live?);
             is_counted = true;
         } else {
-            let mut plan = if state.status_conflict.is_active() { Plan::default() } else { plan };
+            // A pool that is being deleted has no status that matters.
+            let is_disputed = state.status_conflict.is_active() && !pool.facts.deleting;
+            let mut plan = if is_disputed { Plan::default() } else { plan };
             let templates = templates(context, &pool, state, &plan.actions).await?;
             state.memory.reading.reset();
             withhold_unresolved(context, &pool, state, &mut plan, templates.unresolved.as_ref());

@@ -247,6 +247,7 @@ async fn a_replaced_machine_is_deleted_and_replicas_stays() {
     let deletes: Vec<_> = log.iter().filter(|call| call.verb == Verb::Delete).collect();
     assert_eq!(deletes.len(), 1);
     assert!(deletes[0].body["preconditions"]["resourceVersion"].is_string(), "{}", deletes[0].body);
+    assert_eq!(deletes[0].body["propagationPolicy"], "Background");
     assert!(!log.iter().any(|call| call.verb == MERGE_PATCH && call.resource == "virtualmachinepools"));
     assert_refused(&release(&world, &process, then(&first, "Replace")).await, 404, "ClaimNotFound");
 }

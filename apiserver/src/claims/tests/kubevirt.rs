@@ -3,7 +3,7 @@
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::{body, machine};
+use super::{assert_refused, body, machine};
 use crate::testing::{Answer, Fault, NAMESPACE, Process, Verb, World, ask};
 
 const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
@@ -66,11 +66,14 @@ fn status(world: &World, updated: usize, replicas: usize) {
     });
 }
 
+async fn post(world: &World, process: &Process, subresource: &str, body: &Value) -> Answer {
+    let group = "kubevirt.subresources.vmpool.dev/v1alpha1";
+    let path = format!("/apis/{group}/namespaces/{NAMESPACE}/virtualmachinepools/web/{subresource}");
+    world.through(process.call(ask("POST", &path, &body.to_string()))).await.unwrap()
+}
+
 async fn claim(world: &World, process: &Process, id: &str) -> Answer {
-    let path = format!(
-        "/apis/kubevirt.subresources.vmpool.dev/v1alpha1/namespaces/{NAMESPACE}/virtualmachinepools/web/claim"
-    );
-    world.through(process.call(ask("POST", &path, &body(id).to_string()))).await.unwrap()
+    post(world, process, "claim", &body(id)).await
 }
 
 async fn order(world: &World, process: &Process, machines: usize) -> Vec<String> {
@@ -138,4 +141,39 @@ async fn without_the_right_to_read_them_the_oldest_machine_is_claimed(
         if is_refused { Fault::Refuse(403, "Forbidden") } else { Fault::None }
     });
     assert_eq!(machine(&claim(&world, &world.process(1), "job").await), "web-0");
+}
+
+/// The platform stops or restarts the guest in a moment, on the request of a user or of the controller.
+#[tokio::test]
+async fn a_machine_whose_guest_is_about_to_stop_is_not_claimed() {
+    let world = World::new(1);
+    pool(&world, &[("web-1", "web-1")]);
+    let request = |requests: Value| {
+        let set = |machine: &mut Value| {
+            machine["spec"]["runStrategy"] = json!("Manual");
+            machine["status"]["stateChangeRequests"] = requests;
+        };
+        world.server.store(|store| store.model().edit_now(MACHINES, NAMESPACE, "web-0", set)).unwrap();
+    };
+    request(json!([{ "action": "Stop" }, { "action": "Start" }]));
+    let process = world.process(1);
+    assert_refused(&claim(&world, &process, "job").await, 409, "NoMachineAvailable");
+    request(Value::Null);
+    assert_eq!(machine(&claim(&world, &process, "job").await), "web-0");
+}
+
+/// A pool with state preservation would give it to the next machine with this ordinal.
+#[tokio::test]
+async fn a_replaced_machine_takes_its_storage_along() {
+    let world = World::new(1);
+    pool(&world, &[("web-1", "web-1")]);
+    let process = world.process(1);
+    let first = claim(&world, &process, "job").await;
+    let body = json!({ "id": "job", "machineUID": first.body["machine"]["uid"], "then": "Replace" });
+    let released = post(&world, &process, "release", &body).await;
+    assert_eq!(released.code.as_u16(), 200, "{}", released.body);
+    let log = world.server.take_log();
+    let deletes: Vec<_> = log.iter().filter(|call| call.verb == Verb::Delete).collect();
+    assert_eq!(deletes.len(), 1, "{log:?}");
+    assert_eq!(deletes[0].body["propagationPolicy"], "Foreground", "{}", deletes[0].body);
 }

@@ -6,7 +6,7 @@ use rstest::rstest;
 use super::*;
 use crate::failure::FailureReason;
 use crate::names::NameBlock;
-use crate::testing::World;
+use crate::testing::{World, machine};
 
 const NOW: Duration = Duration::from_secs(10);
 
@@ -220,4 +220,16 @@ fn the_number_of_healed_machines_continues_from_the_status() {
     memory.heal(&machine, NOW);
     memory.observe(&world.pool, NOW);
     assert_eq!(memory.healed_machines(), 5, "each machine counts once, and an old status changes nothing");
+}
+
+#[test]
+fn machines_that_were_replaced_are_forgotten_when_they_are_gone() {
+    let mut memory = Memory::default();
+    let [gone, terminating] = ["web-0", "web-1"].map(|name| Arc::new(machine(name, 0)));
+    for machine in [&gone, &terminating] {
+        memory.heal(&machine.id, Duration::ZERO);
+    }
+    memory.forget_healed([&terminating].into_iter());
+    assert_eq!((memory.is_healed(&gone.id.uid), memory.is_healed(&terminating.id.uid)), (false, true));
+    assert_eq!(memory.healed_machines(), 2);
 }

@@ -149,6 +149,8 @@ pub struct Machine {
     pub disks: Vec<DiskRef>,
     /// The disks of its disk map that no device refers to.
     pub detached: Vec<DetachedDisk>,
+    /// Whether the platform is about to stop or restart its guest, which still seems to run.
+    pub stop_requested: bool,
     /// The disk that it boots from: the one with the smallest boot order, or else the first device. `None` if it does
     /// not boot from a disk.
     pub boot_disk: Option<Arc<str>>,
@@ -193,6 +195,7 @@ impl Machine {
             evaluated: false,
             activity: Activity::NotRunning,
             restart_pending: false,
+            stop_requested: false,
             restarts_itself: false,
             restartable: true,
             disks: Vec::new(),
@@ -220,6 +223,15 @@ impl Machine {
     /// Whether the controller is restarting it, and must complete that although it is protected by now.
     pub fn is_restarting(&self) -> bool {
         self.protection.as_ref().is_some_and(|protection| protection.restarting.is_some())
+    }
+
+    /// Whether a client can claim it at this time, if no removal names it: its guest is ready, and neither a protection nor a
+    /// restart concerns it.
+    pub fn is_claimable(&self, now: Timestamp) -> bool {
+        self.activity == Activity::Running
+            && !self.is_protected(now)
+            && !self.is_restarting()
+            && !self.stop_requested
     }
 
     /// Whether its guest runs.

@@ -136,8 +136,16 @@ fn ordinal(observed: &Observed<'_>, plan: &mut Plan, fresh: usize, missing: usiz
         }
         None => true,
     };
-    let mut numbers: Vec<_> = free_ordinals(observed).take(missing).filter(is_usable).collect();
-    numbers.sort_by_key(|(name, _)| memory.was_refused(name));
+    // Drawn one by one: `missing` can be as large as a user writes it.
+    let (mut numbers, mut refused) = (Vec::new(), Vec::new());
+    for drawn in free_ordinals(observed).take(missing).filter(is_usable) {
+        let those = if memory.was_refused(&drawn.0) { &mut refused } else { &mut numbers };
+        those.push(drawn);
+        if numbers.len() == fresh {
+            break;
+        }
+    }
+    numbers.extend(refused);
     numbers.truncate(fresh);
     numbers
 }

@@ -5,6 +5,7 @@ use super::action::Action;
 use super::observed::Observed;
 use super::result::Plan;
 use super::revisions;
+use crate::ledger::REQUEST_TIMEOUT;
 use crate::model::{Finalizer, Machine, Preservation};
 
 /// Adds the finalizer to the pool, and releases the machines that are being deleted, independent of the number of machines
@@ -44,6 +45,10 @@ pub(super) fn plan_deletion(observed: &Observed<'_>, plan: &mut Plan) {
     }
     if releases.is_empty() {
         let settled = observed.unconfirmed_creates.is_empty();
+        // Its machine may appear. A pass after that time finds out whether it has.
+        for unconfirmed in observed.unconfirmed_creates {
+            plan.requeue_in((unconfirmed.since + REQUEST_TIMEOUT).saturating_sub(observed.uptime));
+        }
         if pool.finalizer == Finalizer::Present && settled {
             plan.wants.clean_up = true;
             match observed.memory.cleaning_up.batch_size(observed.uptime) {

@@ -132,9 +132,10 @@ impl<'a> Observed<'a> {
         }
     }
 
-    /// The machines of the pool: those whose controller owner reference names the pool.
+    /// The machines of the pool: those whose controller owner reference names the pool, without those that the pool releases
+    /// because their labels do not match its selector any more.
     pub fn pool_machines(&self) -> impl Iterator<Item = &'a Arc<Machine>> {
-        let pool = &self.pool.id.uid;
-        self.machines.iter().filter(move |machine| machine.owner.as_ref() == Some(pool))
+        let pool = self.pool;
+        self.machines.iter().filter(move |machine| pool.includes(machine))
     }
 }

@@ -137,6 +137,8 @@ pub(crate) struct RolloutProgress {
     pub(crate) outdated: usize,
     /// Machines whose update to the current revision was rejected.
     pub(crate) refusing: usize,
+    /// Whether the controller updates no other machine while several updates are rejected.
+    is_guarded: bool,
 }
 
 impl RolloutProgress {
@@ -147,7 +149,12 @@ impl RolloutProgress {
     /// `maxUnavailable` limits the machines that are unavailable at the same time.
     pub(crate) fn of(observed: &Observed<'_>) -> Self {
         let (pool, attempts) = (observed.pool, &observed.memory.rollout_attempts);
-        let mut progress = Self { budget: pool.rollout.budget.of(pool.desired), ..Self::default() };
+        let mut progress = Self {
+            budget: pool.rollout.budget.of(pool.desired),
+            // Only there, an update can disturb a guest. Elsewhere, each machine gets the template that it accepts.
+            is_guarded: pool.rollout.restarts == Restarts::ByPlatform,
+            ..Self::default()
+        };
         let (mut existing, mut available_or_stopped) = (0, 0);
         for machine in observed.pool_machines().filter(|machine| !machine.terminating) {
             existing += 1;
@@ -188,6 +195,6 @@ impl RolloutProgress {
 
     /// Whether so many updates were rejected that the controller updates no other machine.
     pub(crate) fn stopped(&self) -> bool {
-        self.refusing >= self.budget.div_ceil(2).max(2)
+        self.is_guarded && self.refusing >= self.budget.div_ceil(2).max(2)
     }
 }

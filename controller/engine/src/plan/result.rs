@@ -48,6 +48,8 @@ impl Plan {
             // The templates determine which disks may be deleted.
             | Action::DeleteDisk { .. }
             | Action::OpenNameBlock { .. }
+            // Storage that is not preserved is lost, and the user may have required it before the deletion of the machine.
+            | Action::RemoveFinalizer { preserve_storage: false, .. }
             // A guest that ended does not come back, so a pause must hold even if the cache does not show it yet.
             | Action::Restart { .. }
             | Action::PruneRecord { .. } => true,
@@ -61,7 +63,7 @@ impl Plan {
             | Action::AddPoolFinalizer
             | Action::RemovePoolFinalizer
             | Action::AddFinalizer { .. }
-            | Action::RemoveFinalizer { .. }
+            | Action::RemoveFinalizer { preserve_storage: true, .. }
             | Action::EndRestart { .. }
             | Action::ShortenProtection { .. }
             | Action::AnnotateDisk { .. }

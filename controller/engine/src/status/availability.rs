@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::ids::Uid;
-use crate::model::Activity;
 use crate::plan::observed::Observed;
 use crate::protection::{CLOCK_SKEW, after};
 
@@ -39,10 +38,7 @@ impl Availability {
             let left = left.and_then(|left| Duration::try_from(left).ok());
             counts.first_end = counts.first_end.into_iter().chain(left).min();
             counts.claimed += usize::from(protected && claim.is_some());
-            let is_free = machine.activity == Activity::Running
-                && !protected
-                && !machine.is_restarting()
-                && !targets.contains(&machine.id.uid);
+            let is_free = machine.is_claimable(observed.now) && !targets.contains(&machine.id.uid);
             counts.free += usize::from(is_free);
         }
         counts

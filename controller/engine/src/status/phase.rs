@@ -9,7 +9,7 @@ use super::surplus::{explicit_surplus, staying};
 use super::text::{are, join, machines};
 use crate::condition::{self, Wanted};
 use crate::failure::{Failure, FailureReason};
-use crate::model::{Restarts, ScaleDownPolicy};
+use crate::model::{Pool, Restarts, ScaleDownPolicy, StatusScope};
 use crate::plan::blocker::Blocker;
 use crate::plan::observed::Observed;
 use crate::plan::progress::{RolloutProgress, RolloutState};
@@ -63,7 +63,8 @@ pub(super) fn conditions(
     let outdated = outdated(observed);
     let blocked = blocked(observed, counts, failure);
     let failing = failing(observed, counts, failure);
-    let is_complete = counts.total == pool.desired && counts.ready >= pool.desired;
+    let has_all = counts.total == pool.desired || keeps_surplus(pool) && counts.total > pool.desired;
+    let is_complete = has_all && counts.ready >= pool.desired;
     let phase = match () {
         () if !blocked.is_empty() => Phase::Blocked,
         () if !failing.is_empty() => Phase::Failing,
@@ -121,6 +122,12 @@ fn outdated(observed: &Observed<'_>) -> usize {
         .count()
 }
 
+/// Whether a surplus is as the spec describes it. Where a user chooses a strategy without scale-in by the controller, the
+/// machines leave when clients delete them, and are not replaced.
+fn keeps_surplus(pool: &Pool) -> bool {
+    pool.scale_down_policy == ScaleDownPolicy::Explicit && pool.status_scope == StatusScope::FailureAndPause
+}
+
 /// What only a user can correct.
 fn blocked(observed: &Observed<'_>, counts: &MachineCounts, failure: Option<&Failure>) -> Vec<String> {
     let pool = observed.pool;
@@ -138,7 +145,8 @@ fn blocked(observed: &Observed<'_>, counts: &MachineCounts, failure: Option<&Fai
         );
     }
     let staying = staying(observed, counts);
-    if pool.scale_down_policy == ScaleDownPolicy::Explicit && staying > pool.desired && !pool.paused {
+    let is_explicit = pool.scale_down_policy == ScaleDownPolicy::Explicit && !keeps_surplus(pool);
+    if is_explicit && staying > pool.desired && !pool.paused {
         blocked.push(explicit_surplus(staying, pool.desired));
     }
     for blocker in &observed.memory.blockers {

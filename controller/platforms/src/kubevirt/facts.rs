@@ -171,6 +171,7 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
         evaluated: true,
         activity: activity(&facts, protection.as_ref().is_some_and(|known| known.restarting.is_some())),
         restart_pending: facts.restart_required,
+        stop_requested: facts.state_change_requested,
         restartable: facts.run_strategy.is_some_and(restart::is_possible),
         devices_ready: true,
         has_finalizer: position.is_some(),

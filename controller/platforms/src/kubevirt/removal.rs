@@ -15,6 +15,7 @@ const STORED: Stored = Stored {
     machines: StoredResource { group: GROUP, version: "v1", plural: "virtualmachines" },
     instances: Some(StoredResource { group: GROUP, version: "v1", plural: "virtualmachineinstances" }),
     record: SCALE_IN_TARGETS,
+    preserves_storage: true,
     absent_replicas: 1,
 };
 

@@ -118,3 +118,75 @@ async fn a_machine_that_lost_its_label_gets_no_template_although_the_cache_does_
     let machine = world.server.get(MACHINES, "web-0").unwrap();
     assert_eq!(machine["spec"]["template"]["spec"]["terminationGracePeriodSeconds"], Value::Null);
 }
+
+const VOLUMES: &str = "datavolumes.cdi.kubevirt.io";
+
+#[tokio::test]
+async fn storage_stays_if_a_user_requires_it_before_deleting_a_machine_and_the_cache_does_not_show_it() {
+    let mut world = World::new();
+    lead(&mut world, 1);
+    world.calm().await;
+    let machine = world.server.get(MACHINES, "web-0").unwrap();
+    let owner = json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "web-0", "controller": true,
+        "uid": machine["metadata"]["uid"],
+    });
+    let metadata = json!({ "name": "root-0", "namespace": NAMESPACE, "ownerReferences": [owner] });
+    world.server.create(VOLUMES, json!({ "metadata": metadata, "spec": {} }));
+    world.server.edit(MACHINES, "web-0", |machine| {
+        machine["spec"]["dataVolumeTemplates"] = json!([{ "metadata": { "name": "root-0" }, "spec": {} }]);
+        machine["spec"]["template"]["spec"]["volumes"] =
+            json!([{ "name": "root", "dataVolume": { "name": "root-0" } }]);
+    });
+    world.calm().await;
+    world.server.hold(POOLS);
+    world.server.edit(POOLS, "web", |pool| {
+        pool["spec"]["scaleInStrategy"] = json!({ "proactive": { "statePreservation": "Offline" } });
+    });
+    world.server.delete(MACHINES, "web-0");
+    world.calm().await;
+    world.server.collect_garbage();
+    let volume = world.server.get(VOLUMES, "root-0").expect("the storage is preserved");
+    assert_eq!(volume["metadata"]["ownerReferences"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_pool_that_is_deleted_with_an_unconfirmed_create_ends_when_the_create_cannot_be_carried_out_any_more()
+ {
+    let mut world = World::new();
+    world.server.intercept(|call| {
+        if call.is(Verb::Create, "virtualmachines") && call.name == "web-1" {
+            return Fate::Refuse(Refusal::new(500, "InternalError", "failed calling webhook"));
+        }
+        Fate::Serve
+    });
+    lead(&mut world, 2);
+    world.advance(SECOND * 5).await;
+    assert_eq!(machine_names(&world.server.all(MACHINES)), ["web-0"]);
+    world.server.delete(POOLS, "web");
+    world.advance(SECOND * 90).await;
+    assert_eq!(world.server.get(POOLS, "web"), None);
+}
+
+/// Between the two reads of a release, the copies of the machine are kept.
+#[tokio::test]
+async fn a_machine_that_has_another_owner_by_then_is_not_released() {
+    let world = world().await;
+    let other = json!([{
+        "apiVersion": "example.com/v1", "kind": "Farm", "name": "other", "uid": "other", "controller": true,
+    }]);
+    let (server, owners, reads) =
+        (world.server.clone(), other.clone(), std::sync::atomic::AtomicUsize::new(0));
+    world.server.intercept(move |call| {
+        let is_read = call.is(Verb::Get, "virtualmachines") && call.name == "web-0";
+        if is_read && reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 1 {
+            let owners = owners.clone();
+            server.edit(MACHINES, "web-0", |machine| machine["metadata"]["ownerReferences"] = owners);
+        }
+        Fate::Serve
+    });
+    world.server.edit(MACHINES, "web-0", |machine| machine["metadata"]["ownerReferences"] = json!([]));
+    world.calm().await;
+    let machine = world.server.get(MACHINES, "web-0").unwrap();
+    assert_eq!(machine["metadata"]["ownerReferences"], other, "{machine}");
+}

@@ -1,12 +1,14 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rstest::rstest;
 
 use super::*;
+use crate::Memory;
 use crate::backoff::{Backoff, MAX_BATCH};
 use crate::failure::{Failure, FailureReason};
 use crate::model::{Activity, DiskTemplate, ScaleDownPolicy};
-use crate::plan::DeleteReason;
+use crate::plan::{DeleteReason, NamesInUse};
 use crate::testing::{World, created, deleted, name, own_disk};
 
 fn terminating(world: World, numbers: impl IntoIterator<Item = u64>) -> World {
@@ -172,6 +174,31 @@ fn an_ordinal_whose_create_was_rejected_delays_no_other() {
     };
     assert_eq!(created(&refused(false).plan()), ["web-1", "web-2", "web-0"]);
     assert_eq!(created(&refused(true).plan()), ["web-1"], "one at a time after a failure");
+}
+
+/// A user writes the number of replicas, so no pass may take time or memory in proportion to what is missing.
+#[rstest]
+#[case::a_rejected_create(|memory: &mut Memory| memory.record_result(&"web-0".into(), true))]
+#[case::a_storage_conflict(|memory: &mut Memory| {
+    memory.record_storage_conflict(&"web-0".into(), "DataVolume root-0 exists".to_owned(), Duration::from_secs(100));
+})]
+fn after_a_failure_a_pass_draws_no_more_ordinals_than_it_uses(#[case] failed: fn(&mut Memory)) {
+    struct Counted(AtomicUsize);
+    impl NamesInUse for Counted {
+        fn has_machine(&self, _: &str) -> bool {
+            assert!(self.0.fetch_add(1, Ordering::Relaxed) < 2 * MAX_BATCH, "too many names are looked up");
+            false
+        }
+        fn has_disk(&self, _: &str) -> bool {
+            false
+        }
+    }
+    let world = World::desiring(usize::try_from(i32::MAX).unwrap())
+        .pool(|pool| pool.naming = Naming::Ordinal)
+        .memory(failed);
+    let (snapshot, names) = (world.snapshot(), Counted(AtomicUsize::new(0)));
+    let observed = Observed { names_in_use: &names, ..world.observed(&snapshot) };
+    assert_eq!(created(&crate::plan(&observed)).len(), MAX_BATCH);
 }
 
 /// Numbers in the order of their names.

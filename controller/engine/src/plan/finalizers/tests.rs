@@ -52,6 +52,16 @@ fn a_machine_that_is_being_deleted_is_released(#[case] world: World) {
     assert!(released(&plan).contains(&(&name(0), true)), "{:?}", plan.actions);
 }
 
+/// A user may require the preservation, and then delete the machine. The caches of machines and pools are not equally fresh.
+#[test]
+fn storage_is_discarded_only_after_a_live_read_of_the_pool() {
+    let world = terminating(world(3), 0);
+    assert!(!world.plan().needs_live_pool(), "nothing is lost");
+    let world = world.pool(|pool| pool.preservation = Preservation::Never);
+    assert_eq!(released(&world.plan()), [(&*name(0), false)]);
+    assert!(world.plan().needs_live_pool());
+}
+
 #[test]
 fn a_live_machine_and_one_without_the_finalizer_are_not_released() {
     let world = terminating(world(3), 0).edit(&name(0), |machine| machine.has_finalizer = false);
@@ -100,7 +110,9 @@ fn a_deleted_pool_releases_its_machines_and_those_that_users_detached_and_then_i
         .fold(deleted, |world, number| world.edit(&name(number), |machine| machine.has_finalizer = false));
     assert_eq!(without.plan().actions, [Action::RemovePoolFinalizer]);
     let unconfirmed = without.with_unconfirmed([7]);
-    assert_eq!(unconfirmed.plan().actions, [], "its machine may appear and keep the finalizer");
+    let waiting = unconfirmed.plan();
+    assert_eq!(waiting.actions, [], "its machine may appear and keep the finalizer");
+    assert_eq!(waiting.requeue_after, Some(REQUEST_TIMEOUT), "the next pass finds out");
 }
 
 #[test]

@@ -1,8 +1,12 @@
+use std::time::Duration;
+
 use rstest::rstest;
 
 use super::*;
-use crate::model::{ObjectId, Uid};
-use crate::testing::{World, name};
+use crate::failure::{Failure, FailureReason};
+use crate::model::{Autohealing, ObjectId, Selectable, StartHealth, Uid};
+use crate::selector::{Labels, Operator, Requirement, Selector};
+use crate::testing::{World, created, deleted, name};
 
 fn id(name: &str) -> ObjectId {
     ObjectId::new(name, &format!("uid-of-{name}"))
@@ -153,4 +157,61 @@ fn an_ordinal_name_proves_nothing() {
         .block(0, 64)
         .pool(|pool| pool.naming = Naming::Ordinal);
     assert_eq!(world.plan(), Plan::default());
+}
+
+/// Three machines that the labels of a pool with a selector select, of which the first one has lost its label.
+fn with_one_detached(desired: usize) -> World {
+    let selector = Selector(vec![Requirement {
+        key: "farm".into(),
+        operator: Operator::In,
+        values: vec!["web".into()],
+    }]);
+    let labels = |farm: &str| {
+        let labels = Some(Labels::from([("farm".to_owned(), farm.to_owned())]));
+        Arc::new(Selectable { labels, ..Selectable::default() })
+    };
+    let world = World::desiring(desired).with_machines(3).pool(|pool| {
+        pool.membership = Membership::Selector(selector);
+        (pool.finalizer, pool.naming) = (Finalizer::Present, Naming::Ordinal);
+    });
+    (0..3).fold(world, |world, number| {
+        world.edit(&name(number), |machine| {
+            machine.has_finalizer = true;
+            machine.selectable = labels(if number == 0 { "other" } else { "web" });
+        })
+    })
+}
+
+#[test]
+fn a_machine_that_a_user_detaches_does_not_count_while_it_is_released() {
+    let plan = with_one_detached(2).plan();
+    assert_eq!(plan.actions, [release()], "two machines stay");
+    let plan = with_one_detached(1).plan();
+    assert_eq!(deleted(&plan).len(), 1, "{:?}", plan.actions);
+    assert!(!deleted(&plan).contains(&&*name(0)), "{:?}", plan.actions);
+    let plan = with_one_detached(3).plan();
+    assert_eq!(created(&plan), ["web-0"], "it is replaced");
+}
+
+#[test]
+fn a_machine_that_a_user_detaches_is_not_deleted_although_its_release_fails() {
+    let failing = |world: World| {
+        world.memory(|memory| {
+            let failure = Failure { reason: FailureReason::FailedRepair, message: "denied".into() };
+            memory.relabeling.failed(failure, Duration::from_secs(100), None, 0.0);
+        })
+    };
+    let plan = failing(with_one_detached(0)).plan();
+    assert!(!deleted(&plan).contains(&&*name(0)), "{:?}", plan.actions);
+    // It does not start either, and would be replaced if it were a member.
+    let healing = failing(with_one_detached(2))
+        .pool(|pool| {
+            let after = Duration::from_mins(5);
+            pool.autohealing = Some(Autohealing { failed_starts: 3, after });
+        })
+        .edit(&name(0), |machine| {
+            machine.start_health = StartHealth { failed_starts: 9, ..StartHealth::default() }
+        });
+    let plan = healing.plan();
+    assert_eq!(deleted(&plan), [""; 0], "{:?}", plan.actions);
 }

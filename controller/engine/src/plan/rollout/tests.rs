@@ -328,6 +328,15 @@ fn all_machines_that_the_controller_restarts_get_the_template_at_once() {
     assert_eq!(updated(&restarted_by_the_controller(3).plan()), [0, 1, 2]);
 }
 
+/// Their guests continue until they are restarted, so a rejected update endangers no other machine.
+#[test]
+fn machines_that_the_controller_restarts_get_the_template_although_several_others_refuse_it() {
+    let world = [0, 1, 2].into_iter().fold(restarted_by_the_controller(6), refuse);
+    let plan = world.plan();
+    let updated = updated(&plan);
+    assert!([3, 4, 5].iter().all(|number| updated.contains(number)), "{updated:?}");
+}
+
 #[rstest]
 #[case::paused(|pool: &mut Pool| pool.paused = true)]
 #[case::unmanaged(|pool: &mut Pool| pool.rollout.disabled = true)]

@@ -112,6 +112,21 @@ fn a_surplus_of_an_explicit_pool_needs_a_user_unless_a_removal_is_accepted() {
     );
 }
 
+/// KubeVirt's opportunistic and unmanaged scale-in.
+#[test]
+fn a_surplus_that_the_strategy_keeps_is_no_problem() {
+    let world = ready(3).pool(|pool| {
+        (pool.desired, pool.scale_down_policy) = (1, ScaleDownPolicy::Explicit);
+        pool.status_scope = StatusScope::FailureAndPause;
+    });
+    assert_eq!(summary(&world, None), "True False False Ready: 3 machines are ready and up to date");
+    let missing = ready(1).pool(|pool| {
+        (pool.desired, pool.scale_down_policy) = (2, ScaleDownPolicy::Explicit);
+        pool.status_scope = StatusScope::FailureAndPause;
+    });
+    assert!(summary(&missing, None).starts_with("False True False Scaling: "), "{}", summary(&missing, None));
+}
+
 #[test]
 fn a_failure_that_is_repeated_is_not_stalled_and_all_messages_show() {
     let failure = |reason, message: &str| Failure { reason, message: message.into() };
