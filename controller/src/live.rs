@@ -16,6 +16,7 @@ use crate::list::{self, PAGE};
 use crate::object::collection;
 use crate::rejection;
 use crate::response_body::ResponseBody;
+use crate::write::WriteError;
 
 /// The name of a list in errors of reads.
 const ALL: &str = "(all)";
@@ -75,6 +76,20 @@ pub(crate) struct MetadataOnly {
 }
 
 impl<P: Platform> Context<P> {
+    /// Whether a write failed because the object is not any more as it was read. A JSON patch is rejected in the same way if one
+    /// of its tests fails and if its result is invalid. An invalid result must not be repeated immediately for ever.
+    pub(crate) async fn is_outdated<K: ApiObject>(&self, error: &WriteError, read: &K) -> bool {
+        if !error.is_unprocessable() {
+            return error.is_conflict();
+        }
+        let meta = read.meta();
+        let (namespace, name) = (meta.namespace.as_deref(), meta.name.as_deref());
+        match self.get_live::<K>(namespace.unwrap_or_default(), name.unwrap_or_default()).await {
+            Ok(Some(now)) => now.meta().resource_version != meta.resource_version,
+            Ok(None) | Err(_) => true,
+        }
+    }
+
     /// Reads an object live: without a resourceVersion, so that the API server reads from the etcd quorum.
     pub(crate) async fn get_live<K: ApiObject>(
         &self,

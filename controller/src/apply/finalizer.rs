@@ -59,8 +59,7 @@ async fn write_pool<P: Platform>(
     };
     match result {
         Ok(_) => Outcome::done(),
-        // A test in the patch failed: the pool changed.
-        Err(error) if error.is_gone() || error.is_conflict() || error.is_unprocessable() => {
+        Err(error) if error.is_gone() || context.is_outdated(&error, &*pool.object).await => {
             Outcome::outdated()
         }
         Err(error) => failed(id, &format!("{doing} the finalizer of pool {id}"), error),
@@ -104,7 +103,7 @@ pub(super) async fn remove<P: Platform>(
     match patched {
         Ok(left) => Outcome::done().with(Effect::Machine(seen(&left, P::read_machine))),
         Err(error) if error.is_gone() => Outcome::gone(machine),
-        Err(error) if error.is_conflict() || error.is_unprocessable() => Outcome::outdated(),
+        Err(error) if context.is_outdated(&error, &live).await => Outcome::outdated(),
         Err(error) => failed(machine, &doing, error),
     }
 }
@@ -144,9 +143,8 @@ async fn disown<P: Platform, K: ApiObject>(
         Ok(live) => live,
         Err(error) => return Err(failed(machine, &doing, WriteError::Unconfirmed(error.to_string()))),
     };
-    let Some(operations) = live.and_then(|live| P::Storage::preserve(&live, machine, &pool.facts.id)) else {
-        return Ok(());
-    };
+    let Some(live) = live else { return Ok(()) };
+    let Some(operations) = P::Storage::preserve(&live, machine, &pool.facts.id) else { return Ok(()) };
     let written = match json_patch(operations) {
         Ok(patch) => {
             let path = collection::<K>(namespace);
@@ -157,7 +155,7 @@ async fn disown<P: Platform, K: ApiObject>(
     match written {
         Ok(_) => Ok(()),
         Err(error) if error.is_gone() => Ok(()),
-        Err(error) if error.is_conflict() || error.is_unprocessable() => Err(Outcome::outdated()),
+        Err(error) if context.is_outdated(&error, &live).await => Err(Outcome::outdated()),
         Err(error) => Err(failed(machine, &doing, error)),
     }
 }

@@ -256,26 +256,10 @@ async fn edit_if<P: Platform>(
     let operations = serde_json::from_value(operations(&live))
         .map_err(|error| repair.failed(WriteError::Invalid(error.into())))?;
     match send(context, pool, repair, Patch::<()>::Json(operations)).await {
-        Err(Outcome { error: Some(error), .. }) if error.is_unprocessable() => {
-            Err(refused(context, pool, repair, &live, error).await)
+        Err(Outcome { error: Some(error), .. }) if context.is_outdated(&error, &live).await => {
+            Err(Outcome::outdated())
         }
         written => written,
-    }
-}
-
-/// Distinguishes the two causes of a rejected patch. If the machine changed since it was read as `old`, a test in the
-/// patch failed. Otherwise the patch itself is rejected, and an immediate retry would repeat forever.
-async fn refused<P: Platform>(
-    context: &Context<P>,
-    pool: &PoolEntry<P>,
-    repair: &Repair<'_>,
-    old: &P::Machine,
-    error: WriteError,
-) -> Outcome {
-    match live(context, pool, repair).await {
-        Ok(new) if new.meta().resource_version == old.meta().resource_version => repair.failed(error),
-        Ok(_) => Outcome::outdated(),
-        Err(outcome) => outcome,
     }
 }
 

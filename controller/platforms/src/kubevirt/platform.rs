@@ -255,7 +255,12 @@ impl Finalizers<PoolObject, MachineObject> for KubeVirt {
         release::add_finalizer(target(&machine.metadata), machine.finalizers)
     }
     fn remove(machine: &MachineObject) -> Option<Value> {
-        release::remove_finalizer(target(&machine.metadata).uid, machine.finalizers)
+        let mut patch = release::remove_finalizer(target(&machine.metadata).uid, machine.finalizers)?;
+        // A machine can outlive its pool.
+        if let Value::Array(operations) = &mut patch {
+            operations.extend(release::without_mark(&machine.metadata));
+        }
+        Some(patch)
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::options::PlatformName;
-use crate::testing::{Fate, NAMESPACE, Refusal};
+use crate::testing::{Fate, JSON_PATCH, NAMESPACE, Refusal};
 
 const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
 const MACHINES: &str = "virtualmachines.kubevirt.io";
@@ -189,4 +189,63 @@ async fn a_machine_that_has_another_owner_by_then_is_not_released() {
     world.calm().await;
     let machine = world.server.get(MACHINES, "web-0").unwrap();
     assert_eq!(machine["metadata"]["ownerReferences"], other, "{machine}");
+}
+
+#[rstest]
+#[case::a_machine_keeps_its_finalizer(MACHINES, "web-0", "/metadata/deletionTimestamp")]
+#[case::a_pool_gets_no_finalizer(POOLS, "web", "/spec")]
+#[tokio::test]
+async fn a_finalizer_that_the_api_server_rejects_for_ever_is_reported(
+    #[case] resource: &'static str,
+    #[case] name: &'static str,
+    #[case] exists: &str,
+) {
+    let mut world = World::new();
+    let plural = resource.split('.').next().unwrap();
+    let refused = move |call: &Call| call.is(JSON_PATCH, plural) && call.name == name;
+    if resource == POOLS {
+        world.server.intercept(move |call| {
+            if refused(call) {
+                Fate::Refuse(Refusal::new(422, "Invalid", "an old field"))
+            } else {
+                Fate::Serve
+            }
+        });
+    }
+    lead(&mut world, 1);
+    world.advance(SECOND * 5).await;
+    if resource == MACHINES {
+        world.server.intercept(move |call| {
+            if refused(call) {
+                Fate::Refuse(Refusal::new(422, "Invalid", "an old field"))
+            } else {
+                Fate::Serve
+            }
+        });
+        world.server.delete(MACHINES, "web-0");
+    }
+    world.take_writes();
+    world.advance(SECOND * 60).await;
+    assert!(world.server.get(resource, name).unwrap().pointer(exists).is_some());
+    let pool = world.server.get(POOLS, "web").unwrap();
+    let conditions = pool["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let failure = conditions.iter().find(|condition| condition["type"] == "ReplicaFailure");
+    assert!(failure.is_some_and(|failure| failure["message"].to_string().contains("an old field")), "{pool}");
+    let writes = world.take_writes();
+    assert!(count(&writes, JSON_PATCH, plural) < 20, "{writes:?}");
+}
+
+/// A machine that a user keeps when the pool is deleted.
+#[tokio::test]
+async fn a_machine_that_outlives_its_pool_is_not_marked_as_restarting() {
+    let world = world().await;
+    world.server.edit(MACHINES, "web-0", |machine| {
+        machine["metadata"]["annotations"]["vmpool.dev/restarting"] = json!("web-1");
+    });
+    world.server.hold(INSTANCES);
+    world.server.delete_with(POOLS, "web", &json!({ "propagationPolicy": "Orphan" }));
+    world.calm().await;
+    let machine = world.server.get(MACHINES, "web-0").unwrap();
+    assert_eq!(machine["metadata"]["annotations"]["vmpool.dev/restarting"], Value::Null, "{machine}");
+    assert_eq!(machine["metadata"]["finalizers"], Value::Null);
 }
