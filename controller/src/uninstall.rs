@@ -9,6 +9,7 @@ use futures::future::{Either, select};
 use futures::stream::{self, StreamExt as _};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use vmpool_api::diskimage::finalizers::{GRANT_PROTECTION, IMAGE_PROTECTION};
 use vmpool_api::diskimage::labels::IMAGE_UID;
 use vmpool_api::diskimage::{VmDiskImage, VmDiskImageGrant};
+use vmpool_diskimage::clone_permission;
 use vmpool_diskimage::objects::owner_reference;
 use vmpool_platforms::kubevirt::copies::{ClusterInstancetype, ClusterPreference, Instancetype, Preference};
 use vmpool_platforms::kubevirt::protection;
@@ -240,15 +242,18 @@ async fn release_pins<P: Platform>(
     Err(UninstallError::Copies)
 }
 
-/// Removes the finalizers of all disk images and grants, and makes images the owners of their data: the garbage collector then deletes the
-/// data with an image that is deleted later. An image that is being deleted is gone without its finalizer, although machines may
-/// use it. So its data gets no owner, and stays.
+/// Removes the finalizers of all disk images and grants, and makes images the owners of their data and of the permissions to clone
+/// them: the garbage collector then deletes these with an image that is deleted later. An image that is being deleted is gone
+/// without its finalizer, although machines may use it. So its data gets no owner, and stays. The permission goes, because no
+/// controller would withdraw it later.
 async fn of_images(client: &Client, env: &Env, namespace: Option<&str>) -> Result<usize, UninstallError> {
-    let mut owners = BTreeMap::new();
+    let (mut owners, mut all) = (BTreeMap::new(), BTreeMap::new());
     let images: Api<VmDiskImage> = api(client, namespace);
     let listed = list(&images, Scope::default(), |image: VmDiskImage| {
+        let uid = image.metadata.uid.clone().unwrap_or_default();
+        all.insert(uid.clone(), owner_reference(&image));
         if image.metadata.deletion_timestamp.is_none() {
-            owners.insert(image.metadata.uid.clone().unwrap_or_default(), owner_reference(&image));
+            owners.insert(uid, owner_reference(&image));
         }
     });
     match listed.await {
@@ -256,9 +261,11 @@ async fn of_images(client: &Client, env: &Env, namespace: Option<&str>) -> Resul
         Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => return Ok(0),
         Err(error) => return Err(error.into()),
     }
-    of_all::<Import>(client, env, namespace, |object| owned(object, &owners)).await?;
-    of_all::<Snapshot>(client, env, namespace, |object| owned(object, &owners)).await?;
-    of_all::<Source>(client, env, namespace, |object| owned(object, &owners)).await?;
+    of_all::<Import>(client, env, namespace, |object| owned_data(object, &owners)).await?;
+    of_all::<Snapshot>(client, env, namespace, |object| owned_data(object, &owners)).await?;
+    of_all::<Source>(client, env, namespace, |object| owned_data(object, &owners)).await?;
+    of_all::<RoleBinding>(client, env, namespace, |object| owned_permission(object, &all)).await?;
+    of_all::<Role>(client, env, namespace, |object| owned_permission(object, &all)).await?;
     let of_grants = of_all(client, env, namespace, |grant: &VmDiskImageGrant| {
         without(grant.metadata.finalizers.as_deref(), GRANT_PROTECTION)
     });
@@ -298,11 +305,26 @@ async fn of_all<K: ApiObject>(
     Err(UninstallError::Remain(left))
 }
 
-/// A JSON patch that makes the image the owner of an object with its data, and fails if the object has changed.
-fn owned<K: ApiObject>(object: &K, owners: &BTreeMap<String, Value>) -> Option<Value> {
+/// A JSON patch that makes the image the owner of an object with its data.
+fn owned_data<K: ApiObject>(object: &K, owners: &BTreeMap<String, Value>) -> Option<Value> {
+    owned(object, owners, |_, image| image["name"].as_str().unwrap_or_default().to_owned())
+}
+
+/// A JSON patch that makes the image the owner of a permission to clone it.
+fn owned_permission<K: ApiObject>(object: &K, owners: &BTreeMap<String, Value>) -> Option<Value> {
+    owned(object, owners, |uid, _| clone_permission::name(uid))
+}
+
+/// A JSON patch that makes the image the owner of an object that has its label and this name, and fails if the object has changed.
+fn owned<K: ApiObject>(
+    object: &K,
+    owners: &BTreeMap<String, Value>,
+    name: impl Fn(&str, &Value) -> String,
+) -> Option<Value> {
     let metadata = object.meta();
-    let image = owners.get(metadata.labels.as_ref()?.get(IMAGE_UID)?)?;
-    let has_name = image["name"].as_str() == metadata.name.as_deref();
+    let uid = metadata.labels.as_ref()?.get(IMAGE_UID)?;
+    let image = owners.get(uid)?;
+    let has_name = metadata.name.as_ref() == Some(&name(uid, image));
     if !has_name || metadata.owner_references.as_ref().is_some_and(|all| !all.is_empty()) {
         return None;
     }

@@ -34,7 +34,7 @@ impl Account {
 /// objects of up to 1.5 MB.
 pub const MAX_ACCOUNTS: usize = 1000;
 
-/// A Role and its RoleBinding in the namespace of the image. The image owns both.
+/// A Role and its RoleBinding in the namespace of the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClonePermission {
     /// The name of both.

@@ -1,8 +1,9 @@
 //! The objects that the controller creates for an image.
 //!
-//! They have the namespace and the name of the image. Once the data can be used, they have no owner reference to the image, so that
-//! no deletion of the image can reach the data before the controller has counted the references: in the foreground, the garbage
-//! collector deletes what an object owns although a finalizer holds the object itself. The label with the UID says whose they are.
+//! Those with the data have the namespace and the name of the image. Once the data can be used, neither they nor the permission to
+//! clone have an owner reference to the image, so that no deletion of the image can reach them before the controller has counted
+//! the references: in the foreground, the garbage collector deletes what an object owns although a finalizer holds the object
+//! itself. The label with the UID says whose they are.
 //!
 //! Until the controller has seen an object, it has an owner reference. The API server can carry out a create after the image is
 //! gone, when no controller expects it anymore. The garbage collector deletes such an object, because its owner does not exist. A
@@ -48,6 +49,14 @@ fn metadata(image: &VmDiskImage, name: &str, copied: &[String]) -> Value {
     json!({ "name": name, "namespace": image.metadata.namespace, "labels": labels, "ownerReferences": [owner] })
 }
 
+/// Whether an object belongs to the image: it has the label with the UID, and no other controller.
+pub fn is_of_image(object: &ObjectMeta, image_uid: &str) -> bool {
+    let has_label = object.labels.iter().flatten().any(|(name, uid)| name == IMAGE_UID && uid == image_uid);
+    let mut controllers =
+        object.owner_references.iter().flatten().filter(|owner| owner.controller == Some(true));
+    has_label && controllers.all(|owner| owner.uid == image_uid)
+}
+
 /// A JSON patch that removes the owner reference to an image from an object, whose label then says that it belongs to the image.
 /// `None` if it has none. It fails if the owners have changed since.
 pub fn disown(object: &ObjectMeta, image_uid: &str) -> Option<Value> {
@@ -71,13 +80,6 @@ pub fn disown(object: &ObjectMeta, image_uid: &str) -> Option<Value> {
         }
     }
     Some(Value::Array(operations))
-}
-
-/// The metadata of an object that the garbage collector deletes with the image, because it contains no data.
-fn owned_metadata(image: &VmDiskImage, name: &str) -> Value {
-    let mut metadata = metadata(image, name, &[]);
-    metadata["ownerReferences"] = json!([owner_reference(image)]);
-    metadata
 }
 
 /// The owner reference to an image, as its controller, for the time after the finalizer of the image is removed.
@@ -172,7 +174,7 @@ pub fn clone_role(image: &VmDiskImage, permission: &ClonePermission) -> Value {
     json!({
         "apiVersion": RBAC_API_VERSION,
         "kind": "Role",
-        "metadata": owned_metadata(image, &permission.name),
+        "metadata": metadata(image, &permission.name, &[]),
         "rules": [{
             "apiGroups": [IMPORTER_GROUP],
             "resources": ["datavolumes/source"],
@@ -194,7 +196,7 @@ pub fn clone_role_binding(image: &VmDiskImage, permission: &ClonePermission) -> 
     json!({
         "apiVersion": RBAC_API_VERSION,
         "kind": "RoleBinding",
-        "metadata": owned_metadata(image, &permission.name),
+        "metadata": metadata(image, &permission.name, &[]),
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": permission.name },
         "subjects": subjects,
     })

@@ -11,6 +11,7 @@ use vmpool_engine::ObjectId;
 use vmpool_platforms::ApiObject;
 
 use super::context::{Context, Facts};
+use super::permission;
 use super::store::Store;
 use super::table::Origin;
 use crate::metrics::WriteKind;
@@ -63,6 +64,7 @@ async fn carry_out(context: &Context, facts: &Facts, action: &Action) -> Result<
             context.patch_image(&facts.object, patch, None).await?;
         }
         Action::Unprotect => {
+            permission::withdraw(context, image).await?;
             let mut finalizers = facts.object.metadata.finalizers.clone().unwrap_or_default();
             finalizers.retain(|name| name != IMAGE_PROTECTION);
             let patch = json!({ "metadata": { "finalizers": finalizers } });

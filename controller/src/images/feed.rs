@@ -16,7 +16,7 @@ use vmpool_runtime::env::Task;
 
 use super::context::Context;
 use super::kinds::Loose;
-use super::store::{Changed, Served, Store, owner_of};
+use super::store::{Changed, Served, Store};
 use super::table::{Origin, Table, key, version};
 use crate::watch::{Change, Scope, Sink, Watched, watch};
 use crate::watches::api;
@@ -113,18 +113,18 @@ macro_rules! permissions {
         Feed {
             begins: |store| store.$table.list_begins(),
             set: |store, object, _| {
-                let affected = owner_of(&object);
+                let affected = store.image_of(&object);
                 let set =
                     store.$table.set(key(&object.metadata), version(&object.metadata), Arc::new(object));
                 if set.is_ok() { affected } else { Changed::new() }
             },
             unset: |store, object| {
                 store.$table.deleted(&key(&object.metadata), version(&object.metadata));
-                owner_of(object)
+                store.image_of(object)
             },
             expected: |store| store.$table.expected(),
             missing: |store, key| {
-                store.$table.missing(key).map(|object| owner_of(&*object)).unwrap_or_default()
+                store.$table.missing(key).map(|object| store.image_of(&*object)).unwrap_or_default()
             },
         }
     };
@@ -134,17 +134,9 @@ macro_rules! permissions {
 pub(super) fn begin(context: &Arc<Context>) -> Vec<Task> {
     let served = context.store.lock().served;
     let mut watches = Watches { context, tasks: Vec::new() };
-    watches.namespaced::<VmDiskImage>(
-        "watch of images",
-        Scope::default(),
-        Feed {
-            begins: |store| store.images.list_begins(),
-            set: |store, image, _| store.set_image(image, Origin::Watched),
-            unset: |store, image| store.unset_image(&key(image.meta()), Some(version(image.meta()))),
-            expected: |store| store.images.expected(),
-            missing: |store, key| store.unset_image(key, None),
-        },
-    );
+    if served.images {
+        watches.of_images();
+    }
     watches.namespaced::<PersistentVolumeClaim>(
         "watch of claims",
         Scope::default(),
@@ -163,35 +155,12 @@ pub(super) fn begin(context: &Arc<Context>) -> Vec<Task> {
             ..table!(claims, |store, claim, _| store.set_claim(&claim))
         },
     );
-    watches.namespaced::<Wrapper>(
-        "watch of wrappers",
-        Scope::default(),
-        Feed {
-            begins: |store| {
-                if let Some(wrapped) = &mut store.wrapped {
-                    wrapped.wrappers.list_begins();
-                }
-            },
-            set: |store, wrapper, _| store.set_wrapper(wrapper, Origin::Watched),
-            unset: |store, wrapper| {
-                let (key, version) = (key(wrapper.meta()), version(wrapper.meta()));
-                store.unset_referrer(ReferrerKind::Wrapper, &key, Some(version))
-            },
-            expected: |store| store.referrers(ReferrerKind::Wrapper),
-            missing: |store, key| store.unset_referrer(ReferrerKind::Wrapper, key, None),
-        },
-    );
-    watches.namespaced::<VmDiskImageGrant>(
-        "watch of grants",
-        Scope::default(),
-        Feed {
-            begins: |store| store.grants_list_begins(),
-            set: |store, grant, _| store.set_grant(grant, Origin::Watched),
-            unset: |store, grant| store.unset_grant(&key(grant.meta()), Some(version(grant.meta()))),
-            expected: Store::grants,
-            missing: |store, key| store.unset_grant(key, None),
-        },
-    );
+    if served.wrappers {
+        watches.of_wrappers();
+    }
+    if served.grants {
+        watches.of_grants();
+    }
     let permissions = Scope { label: Some(labels::IMAGE_UID), ..Scope::default() };
     watches.namespaced::<Role>("watch of roles", permissions, permissions!(roles));
     watches.namespaced::<RoleBinding>("watch of role bindings", permissions, permissions!(bindings));
@@ -209,6 +178,58 @@ struct Watches<'c> {
 }
 
 impl Watches<'_> {
+    /// The images.
+    fn of_images(&mut self) {
+        self.namespaced::<VmDiskImage>(
+            "watch of images",
+            Scope::default(),
+            Feed {
+                begins: |store| store.images.list_begins(),
+                set: |store, image, _| store.set_image(image, Origin::Watched),
+                unset: |store, image| store.unset_image(&key(image.meta()), Some(version(image.meta()))),
+                expected: |store| store.images.expected(),
+                missing: |store, key| store.unset_image(key, None),
+            },
+        );
+    }
+
+    /// The wrappers.
+    fn of_wrappers(&mut self) {
+        self.namespaced::<Wrapper>(
+            "watch of wrappers",
+            Scope::default(),
+            Feed {
+                begins: |store| {
+                    if let Some(wrapped) = &mut store.wrapped {
+                        wrapped.wrappers.list_begins();
+                    }
+                },
+                set: |store, wrapper, _| store.set_wrapper(wrapper, Origin::Watched),
+                unset: |store, wrapper| {
+                    let (key, version) = (key(wrapper.meta()), version(wrapper.meta()));
+                    store.unset_referrer(ReferrerKind::Wrapper, &key, Some(version))
+                },
+                expected: |store| store.referrers(ReferrerKind::Wrapper),
+                missing: |store, key| store.unset_referrer(ReferrerKind::Wrapper, key, None),
+            },
+        );
+    }
+
+    /// The grants.
+    fn of_grants(&mut self) {
+        self.namespaced::<VmDiskImageGrant>(
+            "watch of grants",
+            Scope::default(),
+            Feed {
+                begins: |store| store.grants_list_begins(),
+                set: |store, grant, _| store.set_grant(grant, Origin::Watched),
+                unset: |store, grant| store.unset_grant(&key(grant.meta()), Some(version(grant.meta()))),
+                expected: Store::grants,
+                missing: |store, key| store.unset_grant(key, None),
+            },
+        );
+    }
+
     /// The objects with the data of images.
     fn of_data(&mut self, served: Served) {
         if served.importer {

@@ -21,8 +21,9 @@ use crate::lead::{Shared, oversee};
 use crate::passes;
 use crate::queue::Queue;
 
-/// The definitions without which there are no images.
-fn required() -> [String; 3] {
+/// The definitions of the kinds with our finalizers, and of wrappers. While definitions are being removed, their objects wait for the
+/// finalizers, so each kind is served on its own.
+fn own() -> [String; 3] {
     [name::<VmDiskImage>(), name::<Wrapper>(), name::<VmDiskImageGrant>()]
 }
 
@@ -40,18 +41,21 @@ fn used() -> [String; 6] {
 
 /// The definitions that the controller of images needs to know.
 pub(crate) fn definitions() -> Vec<String> {
-    required().into_iter().chain(used()).collect()
+    own().into_iter().chain(used()).collect()
 }
 
-/// The UIDs of the definitions that exist; `None` if a required one is missing.
+/// The UIDs of the definitions that exist; `None` if there is nothing to reconcile.
 fn present(known: &Definitions) -> Option<Vec<Option<String>>> {
-    required().iter().all(|name| known.uid(name).is_some()).then_some(())?;
+    own().iter().any(|name| known.uid(name).is_some()).then_some(())?;
     Some(definitions().iter().map(|name| known.uid(name).cloned()).collect())
 }
 
 fn served(known: &Definitions) -> Served {
     let is = |name: String| known.uid(&name).is_some();
     Served {
+        images: is(name::<VmDiskImage>()),
+        wrappers: is(name::<Wrapper>()),
+        grants: is(name::<VmDiskImageGrant>()),
         importer: is(name::<kubevirt::DataVolume>()) && is(name::<kubevirt::DataSource>()),
         snapshots: is(name::<kubevirt::VolumeSnapshot>()) && is(name::<kubevirt::VolumeSnapshotContent>()),
         machines: is(name::<kubevirt::VirtualMachine>()),
@@ -98,7 +102,7 @@ pub(crate) async fn lead(shared: Shared, settings: ImageSettings, mut known: Kno
 async fn reconcile_images(shared: Shared, settings: ImageSettings, serves: Served, stop: CancellationToken) {
     let limits = shared.settings();
     let namespace = shared.namespace().map(str::to_owned);
-    let reconciles_wrappers = settings.wrappers;
+    let reconciles_wrappers = settings.wrappers && serves.wrappers;
     let store = Store::new(serves, namespace.is_none() && serves.snapshots, reconciles_wrappers);
     let env = shared.env().clone();
     let queue = || Queue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());

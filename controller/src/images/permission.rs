@@ -3,13 +3,11 @@
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Resource;
 use serde_json::{Value, json};
-use vmpool_api::diskimage::labels::IMAGE_UID;
 use vmpool_diskimage::clone_permission::{self, wanted};
-use vmpool_diskimage::model::Key;
+use vmpool_diskimage::model::{Image, Key};
 use vmpool_diskimage::objects;
 
 use super::context::{Context, Facts};
-use super::store::owner_of;
 use super::writes::{json, typed};
 use crate::write::WriteError;
 
@@ -22,24 +20,13 @@ pub(super) async fn settle(context: &Context, facts: &Facts) -> Result<Conflict,
     let image = &facts.image;
     let name = clone_permission::name(&image.uid);
     let key = Key::new(&image.key.namespace, &name);
-    let (mut role, mut binding) = {
+    let (role, binding) = {
         let store = context.store.lock();
         (store.roles.get(&key).cloned(), store.bindings.get(&key).cloned())
     };
-    // Kubernetes has removed the owner, because a user deletes the image with `--cascade=orphan`. They would outlive the image.
-    let is_for_role =
-        |binding: &&RoleBinding| binding.role_ref.kind == "Role" && binding.role_ref.name == name;
-    if let Some(uid) = orphaned(binding.as_deref().filter(is_for_role), image) {
-        context.delete::<RoleBinding>(&key.namespace, &name, &uid).await?;
-        binding = None;
-    }
-    if let Some(uid) = orphaned(role.as_deref(), image) {
-        context.delete::<Role>(&key.namespace, &name, &uid).await?;
-        role = None;
-    }
     let permission = wanted(image, &facts.counted.accounts);
-    let foreign_role = role.as_deref().is_some_and(|role| !is_ours(role, image));
-    let foreign_binding = binding.as_deref().is_some_and(|binding| !is_ours(binding, image));
+    let foreign_role = role.as_deref().is_some_and(|role| !role.is_ours(image));
+    let foreign_binding = binding.as_deref().is_some_and(|binding| !binding.is_ours(image));
     if foreign_role || foreign_binding {
         return Ok(permission.map(|_| conflict(&key)));
     }
@@ -57,12 +44,6 @@ pub(super) async fn settle(context: &Context, facts: &Facts) -> Result<Conflict,
         let left_out = permission.left_out.len();
         let first = permission.left_out.first();
         tracing::warn!(image = %image.key, left_out, ?first, "service accounts cannot clone the image: their names are invalid, or they are too many");
-    }
-    // The garbage collector deletes what an image owns that is deleted in the foreground. It would do so again and again.
-    let in_foreground = |name: &String| name == "foregroundDeletion";
-    let is_collected = facts.object.metadata.finalizers.iter().flatten().any(in_foreground);
-    if image.deleting && is_collected {
-        return Ok(None);
     }
     if context.store.lock().is_terminating(&key.namespace) {
         // Kubernetes deletes all objects of the namespace, and refuses new ones.
@@ -90,20 +71,41 @@ fn uid<K: Resource>(object: &K) -> Option<String> {
     object.meta().uid.clone()
 }
 
-/// The UID of an object that the controller has created for this image, and that has no owner any more.
-fn orphaned<K: Resource>(object: Option<&K>, image: &vmpool_diskimage::model::Image) -> Option<String> {
-    let metadata = object?.meta();
-    let is_of_image = metadata.labels.as_ref()?.get(IMAGE_UID) == Some(&image.uid);
-    let has_owner = metadata.owner_references.iter().flatten().next().is_some();
-    metadata.uid.clone().filter(|_| is_of_image && !has_owner)
+/// Whether the controller created the object for this image. A binding of another Role can give more than the permission to clone.
+trait Permission: vmpool_platforms::ApiObject {
+    fn is_ours(&self, image: &Image) -> bool {
+        objects::is_of_image(self.meta(), &image.uid)
+    }
 }
 
-fn is_ours<K: Resource>(object: &K, image: &vmpool_diskimage::model::Image) -> bool {
-    let mut owners = object.meta().owner_references.iter().flatten();
-    owners.any(|owner| owner.uid == image.uid) && owner_of(object).contains(&image.key)
+impl Permission for Role {}
+
+impl Permission for RoleBinding {
+    fn is_ours(&self, image: &Image) -> bool {
+        let is_for_role =
+            self.role_ref.kind == "Role" && self.metadata.name.as_ref() == Some(&self.role_ref.name);
+        is_for_role && objects::is_of_image(&self.metadata, &image.uid)
+    }
 }
 
-/// Creates the object, or corrects the field that decides. Returns false if the object belongs to another owner.
+/// Deletes the permission before the image is gone, because no controller would look for it later. The caches may not show it yet.
+pub(super) async fn withdraw(context: &Context, image: &Image) -> Result<(), WriteError> {
+    let key = Key::new(&image.key.namespace, clone_permission::name(&image.uid));
+    // The binding first, so that no account has half of a permission.
+    delete_live::<RoleBinding>(context, image, &key).await?;
+    delete_live::<Role>(context, image, &key).await
+}
+
+async fn delete_live<K: Permission>(context: &Context, image: &Image, key: &Key) -> Result<(), WriteError> {
+    let found = context.get::<K>(key).await.map_err(|failed| WriteError::Unconfirmed(failed.to_string()))?;
+    match found.filter(|found| found.is_ours(image)).and_then(|found| uid(&found)) {
+        Some(uid) => context.delete::<K>(&key.namespace, &key.name, &uid).await,
+        None => Ok(()),
+    }
+}
+
+/// Creates the object, or corrects the field that decides, and removes the owner reference that the object has from its creation.
+/// Returns false if the object belongs to another owner.
 async fn apply<K>(
     context: &Context,
     facts: &Facts,
@@ -113,19 +115,24 @@ async fn apply<K>(
     field: &str,
 ) -> Result<bool, WriteError>
 where
-    K: vmpool_platforms::ApiObject + serde::Serialize + PartialEq,
+    K: Permission + serde::Serialize,
 {
     let Some(found) = found else {
-        return match context.create::<K>(key, wanted).await {
-            Ok(_) => Ok(true),
+        let created = match context.create::<K>(key, wanted).await {
+            Ok(created) => created,
             // The watch shows an own one soon. It never shows one without our label.
             Err(error) if error.is_already_exists() => match context.get::<K>(key).await {
-                Ok(found) => Ok(found.is_none_or(|found| is_ours(&found, &facts.image))),
-                Err(failed) => Err(WriteError::Unconfirmed(failed.to_string())),
+                Ok(Some(found)) if !found.is_ours(&facts.image) => return Ok(false),
+                Ok(Some(found)) => found,
+                Ok(None) => return Ok(true),
+                Err(failed) => return Err(WriteError::Unconfirmed(failed.to_string())),
             },
-            Err(error) => Err(error),
+            Err(error) => return Err(error),
         };
+        disown(context, facts, key, &created).await?;
+        return Ok(true);
     };
+    disown(context, facts, key, found).await?;
     // The API server fills in absent fields, so the typed forms are compared.
     let now = json(found);
     let mut corrected = now.clone();
@@ -140,6 +147,21 @@ where
     match context.merge::<K>(&key.namespace, &key.name, &uid, patch).await {
         Ok(_) => Ok(true),
         Err(error) if error.is_gone() || error.is_conflict() => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes the owner reference to the image, if the object has it. If the object has changed, its next event repeats this.
+async fn disown<K: Permission>(
+    context: &Context,
+    facts: &Facts,
+    key: &Key,
+    object: &K,
+) -> Result<(), WriteError> {
+    let Some(operations) = objects::disown(object.meta(), &facts.image.uid) else { return Ok(()) };
+    match context.patch::<K>(key, operations).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_gone() || error.is_unprocessable() => Ok(()),
         Err(error) => Err(error),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use vmpool_api::diskimage::{VmDiskImage, VmDiskImageGrant};
+use vmpool_api::diskimage::{VmDiskImage, VmDiskImageGrant, labels::IMAGE_UID};
 use vmpool_api::kubevirt;
 use vmpool_diskimage::grants::{Grant, Origin, may_refer};
 use vmpool_diskimage::model::{Backing, Claim, DataKind, DataSource, Key, ReferrerKind, Snapshot};
@@ -14,7 +14,6 @@ use vmpool_diskimage::read::{self, backing, backing::Owned, referrer, wrapper::s
 use vmpool_diskimage::references::{Counted, Index};
 use vmpool_diskimage::wrapper::{DiskName, Wrapper};
 use vmpool_diskimage::{model, model::Image};
-use vmpool_platforms::controller_reference;
 
 use super::kinds::Loose;
 use super::table::{self, Table, key, version};
@@ -36,6 +35,9 @@ pub(super) struct Touched {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each kind is served or not")]
 pub(super) struct Served {
+    pub(super) images: bool,
+    pub(super) wrappers: bool,
+    pub(super) grants: bool,
     pub(super) importer: bool,
     pub(super) snapshots: bool,
     pub(super) machines: bool,
@@ -107,6 +109,15 @@ impl Store {
             data_source: Owned::found(self.sources.get(key), uid),
             owned: owned.into_iter().flatten().collect(),
         }
+    }
+
+    /// The image to which a permission to clone belongs.
+    pub(super) fn image_of<K: kube::Resource>(&self, object: &K) -> Changed {
+        let namespace = object.meta().namespace.as_deref().unwrap_or_default();
+        let uid = object.meta().labels.as_ref().and_then(|labels| labels.get(IMAGE_UID));
+        let mut images = self.images.of_namespace(namespace);
+        let found = images.find(|(_, image)| uid.is_some() && image.metadata.uid.as_ref() == uid);
+        found.map(|(key, _)| key.clone()).into_iter().collect()
     }
 
     /// The references to an image, as the caches show them.
@@ -282,10 +293,4 @@ impl Store {
 
 fn changed(is_new: bool, key: Key) -> Changed {
     is_new.then_some(key).into_iter().collect()
-}
-
-/// The image that owns a permission to clone.
-pub(super) fn owner_of<K: kube::Resource>(object: &K) -> Changed {
-    let namespace = object.meta().namespace.clone().unwrap_or_default();
-    controller_reference(object.meta()).map(|owner| Key::new(namespace, &owner.name)).into_iter().collect()
 }

@@ -204,6 +204,38 @@ async fn the_data_of_disk_images_is_deleted_with_images_that_are_deleted_later()
     assert!(DATA.iter().all(|resource| world.server.get(resource, "terminating").is_some()));
 }
 
+/// No controller would withdraw it.
+#[tokio::test]
+async fn permissions_to_clone_are_deleted_with_their_images_that_are_deleted_now_or_later() {
+    const IMAGES: &str = "vmdiskimages.vmpool.dev";
+    const PERMISSION: [&str; 2] =
+        ["rolebindings.rbac.authorization.k8s.io", "roles.rbac.authorization.k8s.io"];
+    let world = world();
+    for name in ["debian", "terminating"] {
+        let metadata = json!({ "name": name, "namespace": NAMESPACE,
+            "finalizers": ["vmpool.dev/vmdiskimage-protection"] });
+        let spec = json!({ "sourceType": "blank", "diskSize": "1Gi" });
+        let image = world.server.create(IMAGES, json!({ "metadata": metadata, "spec": spec }));
+        let uid = image["metadata"]["uid"].as_str().unwrap();
+        let labels = json!({ "vmpool.dev/vmdiskimage-uid": uid });
+        for name in [vmpool_diskimage::clone_permission::name(uid), format!("of-a-user-{name}")] {
+            for resource in PERMISSION {
+                let metadata = json!({ "name": name, "namespace": NAMESPACE, "labels": labels });
+                let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name });
+                world.server.create(resource, json!({ "metadata": metadata, "roleRef": role, "rules": [] }));
+            }
+        }
+    }
+    world.server.delete(IMAGES, "terminating");
+    remove(&world).await.unwrap();
+    world.server.collect_garbage();
+    let left = || PERMISSION.map(|resource| world.server.all(resource).len());
+    assert_eq!(left(), [3; 2], "those of the image that is gone");
+    world.server.delete(IMAGES, "debian");
+    world.server.collect_garbage();
+    assert_eq!(left(), [2; 2], "those of users");
+}
+
 #[tokio::test]
 async fn instance_types_lose_the_finalizer_that_no_controller_would_remove() {
     const TYPES: &str = "virtualmachineinstancetypes.instancetype.kubevirt.io";

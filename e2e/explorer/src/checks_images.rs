@@ -11,6 +11,7 @@ const GRANTS: &str = "vmdiskimagegrants.vmpool.dev";
 const WRAPPERS: &str = "wrappedvirtualmachines.vmpool.dev";
 const MACHINES: &str = "virtualmachines.kubevirt.io";
 const BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
+const ROLES: &str = "roles.rbac.authorization.k8s.io";
 
 /// Whether machines can clone an image, and may begin to.
 fn is_ready(image: &Value) -> bool {
@@ -31,6 +32,15 @@ pub(crate) fn settled_violations(world: &World) -> Vec<String> {
     let mut found: Vec<String> = images.iter().filter_map(|image| of_image(world, image)).collect();
     found.extend(world.server.all(WRAPPERS).iter().filter_map(|wrapper| of_wrapper(world, wrapper)));
     found.extend(world.server.all(BINDINGS).iter().flat_map(|binding| of_binding(world, binding)));
+    for resource in [BINDINGS, ROLES] {
+        let uid = |object: &Value| object["metadata"]["labels"]["vmpool.dev/vmdiskimage-uid"].clone();
+        let exists = |uid: &Value| images.iter().any(|image| image["metadata"]["uid"] == *uid);
+        let left = world.server.all(resource);
+        let left = left.iter().filter(|object| !uid(object).is_null() && !exists(&uid(object)));
+        found.extend(left.map(|object| {
+            format!("I9: {} permits to clone an image that is gone", object["metadata"]["name"])
+        }));
+    }
     let grants = world.server.all(GRANTS);
     let deleted = grants.iter().filter(|grant| !grant["metadata"]["deletionTimestamp"].is_null());
     found.extend(

@@ -115,8 +115,8 @@ impl ImageReferences {
             "rolebindings.rbac.authorization.k8s.io" if !removed => {
                 let subjects = object.at("/subjects").as_array().into_iter().flatten();
                 let namespaces = subjects.filter_map(|subject| subject["namespace"].as_str());
-                let owner = object.at("/metadata/ownerReferences/0/apiVersion").as_str().unwrap_or_default();
-                let namespaces = namespaces.filter(|_| owner.starts_with(GROUP));
+                let is_of_image = !object.at("/metadata/labels/vmpool.dev~1vmdiskimage-uid").is_null();
+                let namespaces = namespaces.filter(|_| is_of_image);
                 found.extend(namespaces.filter_map(|guest| {
                     self.ungranted(change, object.namespace(), guest, "the permission to clone is given")
                 }));

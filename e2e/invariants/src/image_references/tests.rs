@@ -112,8 +112,8 @@ impl Checked {
 
     /// The permission for an account of the other namespace.
     fn permission(self) -> Self {
-        let owner = json!([{ "apiVersion": "vmpool.dev/v1alpha1", "uid": "uid-debian" }]);
-        let content = json!({ "metadata": { "ownerReferences": owner },
+        let labels = json!({ "vmpool.dev/vmdiskimage-uid": "uid-debian" });
+        let content = json!({ "metadata": { "labels": labels },
             "subjects": [{ "kind": "ServiceAccount", "name": "default", "namespace": "guests" }] });
         self.change("rolebindings.rbac.authorization.k8s.io", "clone", &content, false)
     }
