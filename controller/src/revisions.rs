@@ -10,16 +10,18 @@ mod resolve;
 pub(crate) mod stored;
 pub(crate) mod templates;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
 use kube::api::ListParams;
+use serde_json::json;
 use vmpool_engine::limits::shorten;
 use vmpool_engine::model::{CurrentRevision, RequestedRevision, ScaleDownPolicy};
 use vmpool_engine::revision::{Fingerprint, HELD, Resolved, RevisionId};
 use vmpool_engine::{Action, ObjectId, Pool};
-use vmpool_platforms::{Disks, Pins as _, Platform, Revisions as _, Text};
+use vmpool_platforms::{Disks, Existing, Pins as _, Platform, Revisions as _, Text};
 
 use crate::cache::Key;
 use crate::context::Context;
@@ -58,18 +60,32 @@ pub(crate) async fn list<P: Platform>(
     if let Some(selector) = P::Revisions::selector(&pool.object) {
         wanted = wanted.labels(&selector);
     }
-    let mut owned: HashSet<Arc<str>> = HashSet::new();
+    let (mut pins, mut owned) = (HashMap::new(), Vec::new());
     let visit = |object: RevisionObject| {
         let is_owned = pool_of::<P>(object.meta()).as_ref() == Some(uid);
-        if is_owned && P::Pins::is_current_version(object.meta()) {
-            owned.extend(object.meta().name.as_deref().map(Arc::from));
-        }
         if let Some(entry) = RevisionEntry::read::<P>(&object, uid) {
+            pins.extend(
+                P::Pins::objects(&object.data.value())
+                    .into_iter()
+                    .filter_map(|pin| Some((Arc::<str>::from(pin["metadata"]["name"].as_str()?), pin))),
+            );
             revisions.record(Change::Stored(Box::new(entry)), begun);
+        } else if is_owned && P::Pins::is_current_version(object.meta()) {
+            owned.push(object);
         }
     };
     context.list_live_where::<RevisionObject>(&pool.facts.namespace, wanted, visit).await?;
-    revisions.copies_listed(&owned);
+    let copies = owned.iter().filter_map(|object| {
+        let ObjectMeta { name, uid, .. } = object.meta();
+        let name: Arc<str> = name.as_deref()?.into();
+        let live = json!({ "metadata": object.meta(), "data": object.data.value() });
+        let is_copy = !matches!(
+            P::Pins::existing(&pool.facts.id, pins.get(&name)?, &live),
+            Existing::Replace(_) | Existing::Other
+        );
+        is_copy.then(|| (name, uid.as_deref().unwrap_or_default().into()))
+    });
+    revisions.copies_listed(copies.collect());
     let desired = pool.facts.published.desired_revision.as_ref();
     let elsewhere = desired
         .filter(|(id, generation)| *generation == pool.facts.generation && !revisions.history.contains(id));

@@ -76,6 +76,14 @@ pub fn reference(matcher: &Matcher, status: Option<&StatusRef>) -> Option<Refere
     Some(Reference { revision, by_spec: false })
 }
 
+/// Whether the status of a machine names this stash. KubeVirt records each one that it uses, also that of a `revisionName`.
+///
+/// # Errors
+/// The status of the machine has the wrong type.
+pub fn is_recorded(machine: &Value, family: Family, revision: &str) -> Result<bool, Malformed> {
+    Ok(StatusRef::of_machine(machine, family)?.is_some_and(|status| status.revision == revision))
+}
+
 /// What the status must record for a matcher. If name, kind or volume of the matcher changed, the recorded stash is dropped. A matcher
 /// without a volume may be the name that was inferred from the recorded one.
 pub fn record(family: Family, matcher: &Matcher, status: Option<&StatusRef>) -> Record {

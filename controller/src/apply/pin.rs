@@ -26,16 +26,18 @@ use crate::write::WriteError;
 #[derive(Deserialize)]
 struct Ignored {}
 
-/// Stores a pin, unless the watch shows it. Revisions with the same template have the same pins, so in most cases it exists.
-/// Returns whether anything was written.
+/// Stores a pin, unless the watch shows it. Revisions with the same template have the same pins, so in most cases it exists. The
+/// watch does not show the content, so if the pin may be lost (`is_lost`), the one that exists is read and compared. Returns
+/// whether anything was written.
 pub(super) async fn store<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     pin: &Value,
+    is_lost: bool,
 ) -> Result<bool, WriteError> {
     let (facts, name) = (&pool.facts, pin["metadata"]["name"].as_str().unwrap_or_default());
     let shown = context.revisions.get(&facts.namespace, name);
-    if shown.is_some_and(|shown| shown.facts.is_pin_of(&facts.id.uid)) {
+    if !is_lost && shown.is_some_and(|shown| shown.facts.is_pin_of(&facts.id.uid)) {
         return Ok(false);
     }
     let pin = &P::Pins::shared_with(pin, &released_users(context, pool, name));
@@ -56,8 +58,11 @@ pub(super) async fn store<P: Platform>(
             patch(context, pool, name, operations).await?;
             Ok(true)
         }
-        Existing::OldVersion(replacement) => {
-            tracing::info!(name, "a copy in the current version of the API replaces one in a former version");
+        Existing::Replace(replacement) => {
+            tracing::warn!(
+                name,
+                "a copy replaces one with another content or in a former version of the API"
+            );
             let path = collection::<RevisionObject>(&facts.namespace);
             let old = ObjectId::new(name, live["metadata"]["uid"].as_str().unwrap_or_default());
             match context.writer.delete(WriteKind::DeleteRevision, path, &old, None).await {

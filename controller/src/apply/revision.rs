@@ -47,7 +47,7 @@ pub(super) async fn restore<P: Platform>(
     let Some(content) = basis.templates.restored.get(id) else { return Outcome::outdated() };
     let (repairs, stored) = store_copies(context, pool, &content.value(), true).await;
     let outcome = match stored {
-        Ok(()) => Outcome::done(),
+        Ok(()) => Outcome::done().with(Effect::Revision(Change::CopiesRestored(id.clone()))),
         Err(error) => failed(pool, id, "restoring the copies of", error),
     };
     outcome.reporting(repairs)
@@ -63,7 +63,7 @@ async fn store_copies<P: Platform>(
 ) -> (Vec<PoolEvent>, Result<(), WriteError>) {
     let (mut repairs, mut stored) = (Vec::new(), Ok(()));
     for pin in P::Pins::objects(content) {
-        match pin::store(context, pool, &pin).await {
+        match pin::store(context, pool, &pin, were_lost).await {
             Ok(is_written) => repairs.extend(repaired(&pin).filter(|_| is_written && were_lost)),
             Err(error) => {
                 stored = Err(error);

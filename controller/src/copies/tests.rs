@@ -14,6 +14,7 @@ use crate::options::PlatformName;
 use crate::testing::{Call, Fate, NAMESPACE, Refusal, Verb, World};
 
 mod deletion;
+mod integrity;
 mod owners;
 mod protection;
 

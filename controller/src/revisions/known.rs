@@ -20,6 +20,8 @@ pub(super) type TemplateKey = (i64, Option<Arc<str>>, bool);
 pub(crate) enum Change {
     /// The revision is stored.
     Stored(Box<RevisionEntry>),
+    /// The copies that the stored revision contains exist.
+    CopiesRestored(RevisionId),
     /// The revision is not stored any more.
     Gone(RevisionId),
     /// An object that is no revision of the pool has the name of this revision.
@@ -43,6 +45,9 @@ pub(crate) struct Revisions {
     copied: HashMap<RevisionId, Vec<Copied>>,
     copies_shown: HashSet<Arc<str>>,
     copies_lost: HashSet<Arc<str>>,
+    /// The objects of the copies. The watch does not show what they contain, and that cannot change, but another object can have
+    /// the name of a copy.
+    copy_objects: HashMap<Arc<str>, Uid>,
     /// Whether contents must not be read now, because of the backoff after a failed read.
     pub(crate) in_backoff: bool,
     /// Identities that cannot be used, because other objects have these names.
@@ -63,11 +68,8 @@ impl Revisions {
                 let entry = *entry;
                 self.since.insert(entry.stored.id.clone(), uptime);
                 self.objects.insert(entry.stored.id.clone(), entry.object);
-                // They were stored before the revision. The watch may not show this yet.
-                for copy in &entry.copies {
-                    self.copies_shown.remove(copy);
-                    self.copies_lost.remove(copy);
-                }
+                // They were stored before the revision.
+                self.copies_stored(&entry.copies);
                 self.copies.insert(entry.stored.id.clone(), entry.copies);
                 self.copied.insert(entry.stored.id.clone(), entry.copied);
                 self.used_copies.insert(entry.stored.id.clone(), entry.used_copies);
@@ -75,6 +77,11 @@ impl Revisions {
                     self.references.insert(entry.stored.id.clone(), references);
                 }
                 self.history.add(entry.stored);
+            }
+            Change::CopiesRestored(id) => {
+                if let Some(copies) = self.copies.get(&id).cloned() {
+                    self.copies_stored(&copies);
+                }
             }
             Change::Taken(id) => {
                 self.taken.insert(id);
@@ -89,6 +96,15 @@ impl Revisions {
                 self.used_copies.remove(&id);
                 self.history.remove(&id);
             }
+        }
+    }
+
+    /// Records that these copies exist. The watch may not show this yet.
+    fn copies_stored(&mut self, copies: &[Arc<str>]) {
+        for copy in copies {
+            self.copies_shown.remove(copy);
+            self.copies_lost.remove(copy);
+            self.copy_objects.remove(copy);
         }
     }
 
@@ -109,20 +125,32 @@ impl Revisions {
         }
     }
 
-    /// Records which copies a live list of the objects of the pool contained.
-    pub(super) fn copies_listed(&mut self, listed: &HashSet<Arc<str>>) {
-        let missing = self.copies.values().flatten().filter(|copy| !listed.contains(*copy));
+    /// Records the copies that a live list of the objects of the pool contained, with their objects. Others are lost, and so are
+    /// those with a content that the revisions do not contain.
+    pub(super) fn copies_listed(&mut self, listed: HashMap<Arc<str>, Uid>) {
+        let missing = self.copies.values().flatten().filter(|copy| !listed.contains_key(*copy));
         self.copies_lost = missing.cloned().collect();
+        self.copy_objects = listed;
     }
 
     /// Records which copies the watch shows. One that it has shown before and does not show any more, or not as an object
-    /// of the pool in the current version of the API, is lost.
+    /// of the pool in the current version of the API, is lost. So is one with the name of another object, until the controller
+    /// has compared that one.
     pub(crate) fn observe_copies(&mut self, pool: &Uid, cache: &impl ledger::Cache<RevisionFacts>) {
         for copy in self.copies.values().flatten() {
-            if cache.get(copy).is_some_and(|seen| seen.facts.is_pin_of(pool)) {
+            let shown = cache.get(copy).filter(|seen| seen.facts.is_pin_of(pool));
+            let (object, known) =
+                (shown.as_ref().map(|seen| &seen.facts.id.uid), self.copy_objects.get(copy));
+            let is_lost = self.copies_lost.contains(copy);
+            let is_other = known.map_or(is_lost, |known| object.is_some_and(|object| object != known));
+            if let Some(object) = object
+                && !is_other
+            {
                 self.copies_shown.insert(copy.clone());
                 self.copies_lost.remove(copy);
-            } else if self.copies_shown.contains(copy) && self.copies_lost.insert(copy.clone()) {
+                self.copy_objects.insert(copy.clone(), object.clone());
+            } else if (is_other || self.copies_shown.contains(copy)) && self.copies_lost.insert(copy.clone())
+            {
                 tracing::warn!(
                     name = &**copy,
                     "the pool lost a copy of an object that its template refers to"

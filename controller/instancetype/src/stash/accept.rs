@@ -47,8 +47,8 @@ pub struct RevisionMismatch {
 /// Compares a stash with the matcher. `decoded` is the object of the stash.
 ///
 /// # Errors
-/// [`RevisionMismatch`] if the stash is of another kind, or has another name and `revisionName` names it, or has no labels
-/// and was not made by KubeVirt for this machine.
+/// [`RevisionMismatch`] if the stash is of another kind, or has another name and `revisionName` names it, or has data of which its
+/// labels say something else, or has no labels and was not made by KubeVirt for this machine.
 pub fn accept(stash: &Stash, decoded: &Decoded, wanted: &Wanted<'_>) -> Result<Acceptance, RevisionMismatch> {
     let mismatch = |kind: &str, name: &str| RevisionMismatch {
         revision: stash.name.clone(),
@@ -68,8 +68,16 @@ pub fn accept(stash: &Stash, decoded: &Decoded, wanted: &Wanted<'_>) -> Result<A
     }
     let label = |key: &str| stash.labels.get(key).map_or("", String::as_str);
     let (kind, name) = (label(labels::KIND), label(labels::NAME));
-    // The data must be what the labels say, or a label could pass off one object as another.
-    let consistent = kind == stored.kind.as_str() && name == stored.identity.name;
+    // The data must be what the labels say, or a label could pass off one object as another. Not all copies know UID and
+    // generation of their object.
+    let same = |key: &str, stored: Option<String>| {
+        let label = label(key);
+        label.is_empty() || stored.is_none_or(|stored| stored == label)
+    };
+    let consistent = kind == stored.kind.as_str()
+        && name == stored.identity.name
+        && same(labels::UID, stored.identity.uid.clone())
+        && same(labels::GENERATION, stored.identity.generation.map(|generation| generation.to_string()));
     if kind != wanted.kind.as_str() || !consistent {
         return Err(mismatch(kind, name));
     }

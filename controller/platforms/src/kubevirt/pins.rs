@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
+use vmpool_api::kubevirt::{annotations::INSTANCETYPE_POLICY, labels::POOL_UID};
 use vmpool_engine::model::{References, Unresolved, UsedCopy};
 use vmpool_engine::{ObjectId, limits};
 use vmpool_instancetype::expand::expand;
@@ -53,6 +54,13 @@ pub const REASONS: [&str; 6] = [
 /// Whether the template in the spec of a pool names an instance type or a preference, and the pool pins them.
 pub fn has_references(spec: &Value) -> bool {
     has_matchers(spec) && Policy::of(spec) != Policy::PerMember
+}
+
+/// The same for a pool, which can have its policy in an annotation.
+pub fn has_references_in(pool: &Value) -> bool {
+    let (spec, annotations) = (&pool["spec"], &pool["metadata"]["annotations"]);
+    let policy = Policy::of_pool(spec, annotations[INSTANCETYPE_POLICY].as_str());
+    has_matchers(spec) && policy != Policy::PerMember
 }
 
 fn has_matchers(spec: &Value) -> bool {
@@ -139,16 +147,18 @@ fn current(revision: &Value) -> Value {
 pub fn existing(pool: &ObjectId, pin: &Value, live: &Value) -> Existing {
     let upgraded = current(live);
     let stored = &pin["data"];
-    if !owners::is_same_copy(stored, &upgraded["data"]) || !live["metadata"]["deletionTimestamp"].is_null() {
-        return Existing::Other;
-    }
+    let is_same = owners::is_same_copy(stored, &upgraded["data"]);
     let mut owners = owners::owners(live);
     let was_owned = !owners::add_owner(&mut owners, owner(&pool.name, pool.uid.as_str()));
-    if live["data"]["apiVersion"] != stored["apiVersion"] {
+    let is_ours = was_owned && live["metadata"]["labels"][POOL_UID] == *pool.uid.as_str();
+    if !(is_same || is_ours) || !live["metadata"]["deletionTimestamp"].is_null() {
+        return Existing::Other;
+    }
+    if !is_same || live["data"]["apiVersion"] != stored["apiVersion"] {
         // Data of a ControllerRevision cannot change.
         let mut replacement = pin.clone();
         replacement["metadata"]["ownerReferences"] = owners.into();
-        return Existing::OldVersion(replacement);
+        return Existing::Replace(replacement);
     }
     let labels = &pin["metadata"]["labels"];
     let is_labeled = labels

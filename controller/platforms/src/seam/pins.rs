@@ -43,10 +43,10 @@ pub enum Existing {
     /// It has the content of the pin, and lacks the pool as an owner, or labels. This JSON patch adds both, and fails if the
     /// object has changed.
     Incomplete(Value),
-    /// It has the content of the pin in a former version of the API, which cannot be changed in place. This object replaces it,
-    /// with the same owners.
-    OldVersion(Value),
-    /// It has another content.
+    /// It is a pin of the pool with another content, or has the content of the pin in a former version of the API. Neither can be
+    /// changed in place. This object replaces it, with the same owners.
+    Replace(Value),
+    /// It has another content, and is no pin of the pool.
     Other,
 }
 

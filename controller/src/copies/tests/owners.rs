@@ -16,6 +16,17 @@ impl World {
         self.calm().await;
     }
 
+    /// Edits instance type `small`, and lets the template of a pool use it as it is now. Machines are not updated.
+    pub(super) async fn refresh_type(&self, pool: &str) {
+        self.server.edit(TYPES, "small", |small| small["spec"]["cpu"]["guest"] = json!(8));
+        self.server.edit(POOLS, pool, |pool| {
+            pool["spec"]["updateStrategy"] = json!({ "unmanaged": {} });
+            pool["spec"]["virtualMachineTemplate"]["metadata"]["annotations"] =
+                json!({ "vmpool.dev/refresh-instancetype": "1" });
+        });
+        self.calm().await;
+    }
+
     /// The ControllerRevision that a machine names itself.
     pub(super) fn pin_of(&self, machine: &str) -> String {
         let machine = self.server.get(MACHINES, machine).unwrap();
@@ -224,13 +235,7 @@ async fn a_pool_that_is_not_the_controller_of_its_copy_restores_nothing(#[case] 
     world.run_pool("web").await;
     let pin = world.pin_of("web-0");
     if is_older {
-        world.server.edit(TYPES, "small", |small| small["spec"]["cpu"]["guest"] = json!(8));
-        world.server.edit(POOLS, "web", |pool| {
-            pool["spec"]["updateStrategy"] = json!({ "unmanaged": {} });
-            pool["spec"]["virtualMachineTemplate"]["metadata"]["annotations"] =
-                json!({ "vmpool.dev/refresh-instancetype": "1" });
-        });
-        world.calm().await;
+        world.refresh_type("web").await;
         assert_eq!(world.pin_of("web-0"), pin, "the machine is not updated");
     }
     let (pool, machine) = (world.uid(POOLS, "web"), world.uid(MACHINES, "web-0"));

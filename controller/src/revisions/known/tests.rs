@@ -1,3 +1,4 @@
+use rstest::rstest;
 use serde_json::json;
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::revision::StoredRevision;
@@ -5,7 +6,7 @@ use vmpool_engine::revision::StoredRevision;
 use super::*;
 
 /// The objects that the watch shows, with their controller owners. Those in a former version have an owner that begins with
-/// `old-`.
+/// `old-`. A UID other than `uid` follows `@`.
 struct Shown(HashMap<&'static str, &'static str>);
 
 fn facts(name: &str, owner: &str, is_only_pin: bool) -> RevisionFacts {
@@ -19,7 +20,9 @@ fn facts(name: &str, owner: &str, is_only_pin: bool) -> RevisionFacts {
 
 impl ledger::Cache<RevisionFacts> for Shown {
     fn get(&self, name: &str) -> Option<Seen<RevisionFacts>> {
-        let facts = facts(name, self.0.get(name)?, true);
+        let owner = self.0.get(name)?;
+        let (owner, uid) = owner.split_once('@').unwrap_or((owner, "uid"));
+        let facts = RevisionFacts { id: ObjectId::new(name, uid), ..facts(name, owner, true) };
         Some(Seen { facts: Arc::new(facts), version: 1 })
     }
     fn saw_deleted(&self, _: &Uid) -> bool {
@@ -88,10 +91,30 @@ fn a_copy_is_lost_if_the_watch_has_shown_it_as_an_object_of_the_pool_and_does_no
 #[test]
 fn a_copy_is_lost_if_the_list_of_a_new_leader_does_not_contain_it() {
     let mut revisions = revisions();
-    revisions.copies_listed(&HashSet::from(["r".into(), "copy".into()]));
+    revisions.copies_listed(HashMap::from([("copy".into(), "uid".into())]));
     assert!(!revisions.lost_copies(&"r".into()));
-    revisions.copies_listed(&HashSet::from(["r".into()]));
+    revisions.copies_listed(HashMap::new());
     assert!(revisions.lost_copies(&"r".into()));
+}
+
+#[rstest]
+#[case::after_a_list(true)]
+#[case::after_it_was_stored(false)]
+fn another_object_with_the_name_of_a_copy_is_compared(#[case] is_listed: bool) {
+    let (pool, mut revisions) = (Uid::from("pool"), revisions());
+    if is_listed {
+        revisions.copies_listed(HashMap::from([("copy".into(), "uid".into())]));
+    }
+    revisions.observe_copies(&pool, &shown(&[("copy", "pool")]));
+    assert!(!revisions.lost_copies(&"r".into()));
+    // The watch need not have shown the deletion, and a second look proves nothing.
+    for _ in 0..2 {
+        revisions.observe_copies(&pool, &shown(&[("copy", "pool@other")]));
+        assert!(revisions.lost_copies(&"r".into()));
+    }
+    revisions.record(Change::CopiesRestored("r".into()), Duration::ZERO);
+    revisions.observe_copies(&pool, &shown(&[("copy", "pool@other")]));
+    assert!(!revisions.lost_copies(&"r".into()));
 }
 
 #[test]

@@ -171,14 +171,22 @@ fn a_stash_must_belong_to_the_matcher(
     assert_eq!(result.map_err(drop), expected);
 }
 
-#[test]
-fn labels_cannot_pass_off_one_object_as_another() {
+#[rstest]
+#[case::the_name(labels::NAME, "u1.large", false)]
+#[case::the_uid(labels::UID, "00000000-3d0c-4a53-9f1e-0a1b2c3d4e5f", false)]
+#[case::the_generation(labels::GENERATION, "9", false)]
+#[case::no_uid(labels::UID, "", true)]
+fn labels_cannot_pass_off_one_object_as_another(
+    #[case] label: &str,
+    #[case] value: &str,
+    #[case] accepted: bool,
+) {
     let mut stash = Stash::of(&small(), owner(), "team-a").unwrap();
-    stash.labels.insert(labels::NAME.to_owned(), "u1.large".to_owned());
-    let decoded = decode(&stash, KIND, "u1.large").unwrap();
-    let wanted =
-        Wanted { kind: KIND, name: "u1.large", by_spec: true, by_status: true, machine_uid: "uid-of-db0" };
-    assert!(accept(&stash, &decoded, &wanted).is_err());
+    stash.labels.insert(label.to_owned(), value.to_owned());
+    let name = if label == labels::NAME { value } else { "u1.small" };
+    let decoded = decode(&stash, KIND, name).unwrap();
+    let wanted = Wanted { kind: KIND, name, by_spec: true, by_status: true, machine_uid: "uid-of-db0" };
+    assert_eq!(accept(&stash, &decoded, &wanted).is_ok(), accepted);
 }
 
 #[test]

@@ -36,6 +36,12 @@ impl Policy {
         Self::ALL.into_iter().find(|policy| policy.as_str() == word)
     }
 
+    /// The policy of a pool with this annotation, which counts if the spec has none.
+    pub fn of_pool(spec: &Value, annotation: Option<&str>) -> Self {
+        let annotation = annotation.filter(|_| spec[FIELD].is_null()).and_then(Self::parse);
+        annotation.unwrap_or_else(|| Self::of(spec))
+    }
+
     /// The policy in the spec of a pool. A value that cannot be read counts as the default.
     pub fn of(spec: &Value) -> Self {
         spec[FIELD].as_str().and_then(Self::parse).unwrap_or_default()

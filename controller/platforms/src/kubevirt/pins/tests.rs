@@ -230,6 +230,15 @@ fn a_copy_that_the_template_names_is_used_as_it_is() {
     apply(&mut machine, &content[FIELD]);
     assert_eq!(machine["instancetype"], matcher);
 
+    // The copy is the user's, so it keeps its version, and machines name it. Only what can be read is used.
+    let mut old = stored.clone();
+    old["metadata"]["labels"]["instancetype.kubevirt.io/object-version"] = json!("v1alpha2");
+    old["data"]["apiVersion"] = json!("instancetype.kubevirt.io/v1alpha2");
+    assert_eq!(resolved(&own, &[(place, old.clone())]), content);
+    old["data"]["spec"]["cpu"] = json!("two");
+    let (Resolution::Unresolved(unresolved), _) = resolve_with(&own, &[(place, old)]) else { panic!() };
+    assert_eq!(unresolved.reason, "RevisionMismatch");
+
     stored["metadata"]["labels"]["instancetype.kubevirt.io/object-name"] = json!("other");
     let (Resolution::Unresolved(unresolved), _) = resolve_with(&own, &[(place, stored)]) else { panic!() };
     assert_eq!(unresolved.reason, "RevisionMismatch");
@@ -282,7 +291,7 @@ fn an_existing_object_is_compared_by_what_it_stores() {
     live["data"]["spec"]["memory"]["guest"] = json!("2Gi");
     assert_eq!(existing(&pool(), &pin, &live), Existing::Same, "quantities are compared by value");
     live["data"]["spec"]["cpu"]["guest"] = json!(3);
-    assert_eq!(existing(&pool(), &pin, &live), Existing::Other);
+    assert!(matches!(existing(&pool(), &pin, &live), Existing::Replace(_)));
 
     let mut live = pin.clone();
     live["metadata"]["ownerReferences"][0]["uid"] = json!("of-a-machine");
@@ -311,6 +320,26 @@ fn an_existing_object_is_compared_by_what_it_stores() {
     assert_eq!(existing(&pool(), &pin, &live), Existing::Other, "it will soon be gone");
 }
 
+#[test]
+fn a_pin_of_the_pool_with_foreign_data_is_replaced() {
+    let spec = spec(&json!({ "instancetype": { "name": "small" } }));
+    let pin = objects(&resolved(&spec, &[(SMALL, instancetype(1, "2048Mi"))])).remove(0);
+    let machine =
+        json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "detached", "uid": "d" });
+    let mut foreign = pin.clone();
+    foreign["data"]["spec"]["memory"]["guest"] = json!("64Gi");
+    foreign["metadata"]["ownerReferences"].as_array_mut().unwrap().push(machine.clone());
+    let Existing::Replace(replacement) = existing(&pool(), &pin, &foreign) else { panic!() };
+    assert_eq!(replacement["data"], pin["data"]);
+    assert_eq!(replacement["metadata"]["ownerReferences"][1], machine, "a detached machine uses it, too");
+    // What does not belong to the pool stays.
+    for (field, value) in [("labels", json!({})), ("ownerReferences", json!([machine]))] {
+        let mut other = foreign.clone();
+        other["metadata"][field] = value;
+        assert_eq!(existing(&pool(), &pin, &other), Existing::Other, "{field}");
+    }
+}
+
 /// A pin, and the same in a former version of the API, with these labels, as a backup of an old cluster has it.
 fn of_old_cluster(version: &str, labels: &Value) -> (Value, Value) {
     let spec = spec(&json!({ "instancetype": { "name": "small" } }));
@@ -335,7 +364,7 @@ fn a_copy_in_a_former_version_is_replaced_by_the_same_in_the_current_one(
     #[case] labels: Value,
 ) {
     let (pin, old) = of_old_cluster(version, &labels);
-    let Existing::OldVersion(replacement) = existing(&pool(), &pin, &old) else { panic!() };
+    let Existing::Replace(replacement) = existing(&pool(), &pin, &old) else { panic!() };
     assert_eq!(replacement["data"], pin["data"]);
     assert_eq!(replacement["metadata"]["labels"], pin["metadata"]["labels"]);
     assert_eq!(replacement["metadata"]["name"], old["metadata"]["name"], "machines refer to it");
