@@ -9,9 +9,9 @@ use serde_json::Value;
 use crate::conflict::conflicts;
 use crate::expand::template;
 use crate::fields::Location;
-use crate::model::{Family, InstancetypeSpec, Matcher, Object};
+use crate::model::{Family, InstancetypeSpec, Matcher, Object, PreferenceSpec};
 use crate::tree::Malformed;
-use crate::validation::bypasses_admission;
+use crate::validation::{LONGEST_NAME, bypasses_admission};
 
 #[cfg(test)]
 mod tests;
@@ -71,10 +71,14 @@ fn refers(machine: &Value, user: &User<'_>, object: &Object) -> Result<bool, Mal
         && matcher.kind(family) == Ok(object.kind))
 }
 
-/// Whether the machine conflicts with the object, so that it never gets a stash of it.
+/// Whether the machine conflicts with the object, or the object cannot be stashed, so that the machine never gets a stash of it.
 fn conflicts_for_good(machine: &Value, user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
+    if object.identity.name.len() > LONGEST_NAME {
+        return Ok(true);
+    }
     if object.kind.family() == Family::Preference {
-        return Ok(false);
+        // One that cannot be read can never be stashed.
+        return Ok(PreferenceSpec::read(object.spec()).is_err());
     }
     // An instance type that cannot be read can never be stashed.
     let Ok(instancetype) = InstancetypeSpec::read(object.spec()) else { return Ok(true) };

@@ -6,10 +6,10 @@ use kube::Resource;
 use kube::api::Patch;
 use serde_json::Value;
 use vmpool_engine::ObjectId;
-use vmpool_platforms::Found;
 use vmpool_platforms::kubevirt::copies::{
-    self, Comparison, Document, Event, Machine, Owned, Plan, Revision, Step,
+    self, Comparison, Document, Event, Machine, Owned, Plan, Policy, Revision, Step,
 };
+use vmpool_platforms::{Found, Reference};
 use vmpool_runtime::telemetry::with_causes;
 
 use super::context::Context;
@@ -81,8 +81,25 @@ impl From<WriteError> for Stopped {
     }
 }
 
-async fn plan(context: &Context, (namespace, _): &Key, machine: &Machine) -> Result<Plan, String> {
+async fn plan(context: &Context, key: &Key, machine: &Machine) -> Result<Plan, String> {
     let Some(policy) = context.policy else { return Ok(Plan::default()) };
+    plan_with(context, key, machine, policy, |_| None).await
+}
+
+/// The copies that a machine would get now, from the types that the cache shows: one user can have many machines.
+pub(super) async fn expected(context: &Context, key: &Key, machine: &Machine) -> Result<Plan, String> {
+    let (namespace, _) = key;
+    let policy = context.policy.unwrap_or_default();
+    plan_with(context, key, machine, policy, |reference| context.types.find(namespace, reference)).await
+}
+
+async fn plan_with(
+    context: &Context,
+    (namespace, _): &Key,
+    machine: &Machine,
+    policy: Policy,
+    cached: impl Fn(&Reference) -> Option<Value>,
+) -> Result<Plan, String> {
     let uid = machine.meta().uid.as_deref().unwrap_or_default();
     let owned = context.revisions.owned_by(namespace, uid);
     let owned: Vec<Owned> = owned.iter().filter_map(|copy| copies::owned(copy)).collect();
@@ -92,7 +109,10 @@ async fn plan(context: &Context, (namespace, _): &Key, machine: &Machine) -> Res
         match copies::plan(&document, &owned, &found, (policy, &now)) {
             Step::Done(plan) => return Ok(plan),
             Step::Needs(reference) => {
-                let read = context.read(namespace, &reference).await.map_err(|error| with_causes(&error))?;
+                let read = match cached(&reference) {
+                    Some(object) => Some(object),
+                    None => context.read(namespace, &reference).await.map_err(|error| with_causes(&error))?,
+                };
                 found.insert(reference, read);
             }
         }

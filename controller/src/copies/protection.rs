@@ -11,6 +11,7 @@ use vmpool_platforms::kubevirt::copies::{Document, Machine, Pool, Revision};
 use vmpool_platforms::kubevirt::protection::{self, Next, Protected};
 
 use super::context::{Context, machine as machine_name, pool as pool_name};
+use super::pass;
 use super::store::key as object_key;
 use super::types::{TypeKey, path};
 use crate::events::Subject;
@@ -93,18 +94,37 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
     let (kind, (namespace, _)) = key;
     let Some(protected) = Protected::read(object) else { return Ok(Vec::new()) };
     let namespace = if kind.is_cluster() { context.namespace.as_deref() } else { Some(namespace.as_str()) };
-    let mut needed_by = Vec::new();
+    let (mut needed_by, mut failed) = (Vec::new(), Vec::new());
     visit::<Machine>(context, namespace, |machine| {
         let key = object_key(&machine);
         // Another controller does not make a lost copy again, so its machine does not use the object any more.
         let exists = |revision: &str| {
             context.policy.is_none() || context.revisions.get(&(key.0.clone(), revision.to_owned())).is_some()
         };
-        if protected.needed_by_machine(&machine.document(), exists) {
-            needed_by.push(machine_name(&key));
+        let document = machine.document();
+        if protected.needed_by_machine(&document, exists) {
+            if protection::is_failed(&document) {
+                failed.push(machine);
+            } else {
+                needed_by.push(machine_name(&key));
+            }
         }
     })
     .await?;
+    for machine in failed {
+        let key = object_key(&machine);
+        // A machine that can get no copy of the object would keep it for ever. If this is unknown, the machine may need it.
+        let is_copied = match pass::expected(context, &key, &machine).await {
+            Ok(plan) => protected.is_copied_by(&plan),
+            Err(error) => {
+                tracing::warn!(machine = ?key, error, "whether a machine fits an object that is being deleted is unknown");
+                true
+            }
+        };
+        if is_copied {
+            needed_by.push(machine_name(&key));
+        }
+    }
     if !(context.reconciles_pools)() {
         // Pools get copies from the controller that reconciles them, and that is another one, or none. A pool without a copy would
         // keep the object for ever.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use kube::Resource;
 use serde_json::Value;
+use vmpool_platforms::Reference;
 use vmpool_platforms::kubevirt::copies::{
     ClusterInstancetype, ClusterPreference, Document, Instancetype, Preference,
 };
@@ -33,6 +34,15 @@ impl Types {
             Kind::Preference => self.preferences.get(key).map(|object| object.document()),
             Kind::ClusterPreference => self.cluster_preferences.get(key).map(|object| object.document()),
         }
+    }
+}
+
+impl Types {
+    /// The object at this place, which an object of the namespace refers to.
+    pub(super) fn find(&self, namespace: &str, reference: &Reference) -> Option<Value> {
+        let kind = Kind::of_object(reference.kind)?;
+        let namespace = if kind.is_cluster() { "" } else { namespace };
+        self.document(&(kind, (namespace.to_owned(), reference.name.clone())))
     }
 }
 

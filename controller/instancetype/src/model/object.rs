@@ -82,6 +82,17 @@ impl Object {
         &self.document
     }
 
+    /// An object that is being deleted, as it was before: the API server increments the generation when the deletion begins. `None` if
+    /// it is not being deleted.
+    pub fn before_deletion(&self) -> Option<Self> {
+        self.document["metadata"]["deletionTimestamp"].as_str()?;
+        let mut earlier = self.clone();
+        let generation = self.identity.generation?.checked_sub(1)?;
+        earlier.identity.generation = Some(generation);
+        earlier.document["metadata"]["generation"] = generation.into();
+        Some(earlier)
+    }
+
     /// The spec as it was written; null if it is absent.
     pub fn spec(&self) -> &Value {
         &self.document["spec"]

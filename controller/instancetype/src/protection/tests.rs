@@ -101,3 +101,22 @@ fn a_pool_blocks_like_its_machines() {
     );
     assert_eq!(error.unwrap_err().path, "spec.virtualMachineTemplate.spec");
 }
+
+#[test]
+fn what_can_never_be_stashed_is_not_blocked() {
+    let long = "u".repeat(64);
+    let json = object("VirtualMachineInstancetype", &long, instancetype_json(json!({})));
+    let named = machine(json!({"name": long, "kind": "VirtualMachineInstancetype"}));
+    assert_eq!(blocks(&user(&named), &Object::read(json).unwrap()), Ok(false));
+
+    let preference = |requirements: Value| {
+        let spec = json!({"requirements": {"memory": {"guest": requirements}}});
+        Object::read(object("VirtualMachinePreference", "linux", spec)).unwrap()
+    };
+    let preferring = json!({
+        "metadata": {"name": "db0"},
+        "spec": {"preference": {"name": "linux", "kind": "VirtualMachinePreference"}, "template": {"spec": {}}},
+    });
+    assert_eq!(blocks(&user(&preferring), &preference(json!("1Gi"))), Ok(true));
+    assert_eq!(blocks(&user(&preferring), &preference(json!(["1Gi"]))), Ok(false));
+}

@@ -154,14 +154,16 @@ pub fn owned(copy: &Revision) -> Option<Owned> {
     Some(Owned { name: metadata.name.clone()?, uid: metadata.uid.clone()? })
 }
 
-/// Whether a machine has the condition that it does not fit what it names, so that it gets no further copy until a user changes it.
-pub(super) fn is_refused(machine: &Value) -> bool {
+/// Whether a machine has the condition that it cannot get a copy. It gets none until a user changes the machine or the objects,
+/// which the condition may not show yet.
+pub fn is_failed(machine: &Value) -> bool {
     let conditions = machine.pointer("/status/conditions").and_then(Value::as_array);
-    conditions.into_iter().flatten().any(|condition| {
-        let reason = &condition["reason"];
-        condition["type"] == FAILURE
-            && (*reason == pins::INSTANCETYPE_CONFLICT || *reason == pins::REQUIREMENTS_NOT_MET)
-    })
+    conditions.into_iter().flatten().any(is_ours)
+}
+
+/// Whether a condition is that of this module.
+fn is_ours(condition: &Value) -> bool {
+    condition["type"] == FAILURE && REASONS.iter().any(|reason| condition["reason"] == *reason)
 }
 
 /// Where a planned copy is.
@@ -423,7 +425,9 @@ impl Copies<'_> {
         let decoded =
             stash::decode(&stash, kind, &matcher.name).map_err(|error| mismatch(error.to_string()))?;
         let machine_uid = &self.owner.uid;
-        let wanted = Wanted { kind, name: &matcher.name, by_spec, by_status: !by_spec, machine_uid };
+        let by_status = status_ref::is_recorded(self.machine, family, revision)
+            .map_err(|error| mismatch(error.to_string()))?;
+        let wanted = Wanted { kind, name: &matcher.name, by_spec, by_status, machine_uid };
         match stash::accept(&stash, &decoded, &wanted).map_err(|error| mismatch(error.to_string()))? {
             Acceptance::Stale => self.copy(family, matcher, reference, planned),
             Acceptance::Use => {
@@ -462,8 +466,14 @@ impl Copies<'_> {
         reference: StatusRef,
         planned: &mut Planned,
     ) -> Result<StatusRef, Stop> {
-        let object = self.live(family, matcher)?;
-        let stash = self.stash(family, &object)?;
+        let mut object = self.live(family, matcher)?;
+        let mut stash = self.stash(family, &object)?;
+        if stash.name != reference.revision
+            && let Some(earlier) = object.before_deletion()
+        {
+            stash = self.stash(family, &earlier)?;
+            object = earlier;
+        }
         if stash.name != reference.revision {
             let (revision, noun, field) = (&reference.revision, family.noun(), family.field());
             let message = format!(
@@ -599,9 +609,6 @@ fn blocked(machine: &Value, failure: Failure, is_new: bool) -> Plan {
 /// The conditions with or without that of this module; `None` if they do not change.
 fn conditions(machine: &Value, failure: Option<&Failure>, now: &str) -> Option<Value> {
     let stored = machine.pointer("/status/conditions").and_then(Value::as_array);
-    let is_ours = |condition: &Value| {
-        condition["type"] == FAILURE && REASONS.iter().any(|reason| condition["reason"] == *reason)
-    };
     let mut ours = stored.into_iter().flatten().filter(|condition| is_ours(condition));
     match (ours.next(), failure) {
         (None, None) => return None,

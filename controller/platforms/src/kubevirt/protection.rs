@@ -13,7 +13,8 @@ use vmpool_instancetype::model::{Matcher, Object};
 use vmpool_instancetype::protection::{User, awaits_stash, blocks};
 use vmpool_instancetype::status_ref::{self, Record, StatusRef};
 
-use super::copies::is_refused;
+use super::copies::Plan;
+pub use super::copies::is_failed;
 use super::{pins, template};
 pub use vmpool_instancetype::model::Kind;
 
@@ -110,11 +111,16 @@ impl Protected {
     /// ControllerRevision of this name is in the namespace of the machine.
     ///
     /// A copy of an earlier object of the same name is a copy too: the machine never uses the new object.
-    ///
-    /// A machine that does not fit what it names gets no copy. Otherwise its user could keep an object of the cluster for ever.
     pub fn needed_by_machine(&self, machine: &Value, exists: impl Fn(&str) -> bool) -> bool {
-        !is_refused(machine)
-            && self.needed(machine, Location::VirtualMachine, self.is_stashed(machine, exists))
+        self.needed(machine, Location::VirtualMachine, self.is_stashed(machine, exists))
+    }
+
+    /// Whether the plan of a machine makes a copy of the object, or writes it into the machine. The plan of a machine for which [`is_failed`] is true decides
+    /// whether it needs the object: otherwise its user could keep an object of the cluster for ever.
+    pub fn is_copied_by(&self, plan: &Plan) -> bool {
+        let (kind, name) = (self.0.kind.as_str(), &*self.0.identity.name);
+        let is_it = |copy: &Value| copy["data"]["kind"] == *kind && copy["data"]["metadata"]["name"] == *name;
+        plan.spec.is_some() || plan.creates.iter().any(is_it)
     }
 
     /// Whether a machine will use the object as it is when its copy is made, because its status names none yet.
@@ -130,7 +136,7 @@ impl Protected {
             |condition: &Value| condition["type"] == TEMPLATE_RESOLVED && condition["status"] == "False";
         let mut conditions = pool["status"]["conditions"].as_array().into_iter().flatten();
         let is_pinned = pool["status"]["labelSelector"].is_string() && !conditions.any(is_unresolved);
-        pins::has_references(&pool["spec"])
+        pins::has_references_in(pool)
             && awaits_stash(&user(pool, Location::Pool, is_pinned), &self.0).unwrap_or(false)
     }
 
@@ -146,7 +152,7 @@ impl Protected {
 
     /// Whether a pool may need the object: its template names it, and machines are to use a copy.
     pub fn may_be_needed_by_pool(&self, pool: &Value) -> bool {
-        pins::has_references(&pool["spec"]) && self.needed(pool, Location::Pool, false)
+        pins::has_references_in(pool) && self.needed(pool, Location::Pool, false)
     }
 
     /// Whether the content of a revision of a pool has a copy for the template that the pool has now, which names the object.

@@ -146,3 +146,153 @@ async fn a_machine_that_does_not_keep_a_type_causes_no_list() {
     let lists = world.server.take_log().iter().filter(|call| call.is(Verb::List, "virtualmachines")).count();
     assert!(lists <= 1, "{lists} lists");
 }
+
+const PREFERENCES: &str = "virtualmachinepreferences.instancetype.kubevirt.io";
+
+impl World {
+    /// A preference with the finalizer, which requires this number of vCPUs.
+    fn create_preference(&self, cpus: u32) {
+        let metadata =
+            json!({ "name": "linux", "namespace": NAMESPACE, "generation": 1, "finalizers": [FINALIZER] });
+        let spec = json!({ "requirements": { "cpu": { "guest": cpus } } });
+        self.server.create(PREFERENCES, json!({ "metadata": metadata, "spec": spec }));
+    }
+
+    /// A machine whose preference requires more than its instance type has.
+    async fn create_refused(&self) {
+        self.create_preference(64);
+        self.create_machine("db");
+        self.server.edit(MACHINES, "db", |machine| {
+            machine["spec"]["preference"] = json!({ "name": "linux", "kind": "VirtualMachinePreference" });
+        });
+        self.calm().await;
+        let machine = self.server.get(MACHINES, "db").unwrap();
+        assert_eq!(machine["status"]["conditions"][0]["reason"], "RequirementsNotMet");
+    }
+}
+
+#[tokio::test]
+async fn a_machine_that_does_not_fit_does_not_keep_what_it_names() {
+    let world = world(Some(Policy::Reference)).await;
+    world.create_refused().await;
+    world.server.delete(PREFERENCES, "linux");
+    world.advance(5 * SECOND).await;
+    assert_eq!(world.server.get(PREFERENCES, "linux"), None);
+}
+
+#[tokio::test]
+async fn a_machine_that_fits_by_now_keeps_what_it_names_although_its_condition_is_older() {
+    let mut world = world(Some(Policy::Reference)).await;
+    world.create_refused().await;
+    // Given a preference that was corrected and deleted while the controller was away,
+    world.kill_leader().await;
+    world.server.edit(PREFERENCES, "linux", |preference| {
+        preference["spec"]["requirements"]["cpu"]["guest"] = json!(1);
+    });
+    world.server.delete(PREFERENCES, "linux");
+    // when the next controller cannot write the copy at once,
+    let refusal = Refusal::new(503, "ServiceUnavailable", "try again");
+    world.server.intercept(move |call: &Call| {
+        if call.is(Verb::Create, "controllerrevisions") { Fate::Refuse(refusal.clone()) } else { Fate::Serve }
+    });
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.advance(5 * SECOND).await;
+    assert!(world.server.get(PREFERENCES, "linux").is_some(), "the machine has no copy");
+    // then the preference stays until the machine has its copy.
+    world.server.behave();
+    world.advance(40 * SECOND).await;
+    let machine = world.server.get(MACHINES, "db").unwrap();
+    assert!(machine["status"]["preferenceRef"]["controllerRevisionRef"].is_object(), "{machine:#}");
+    assert_eq!(world.server.get(PREFERENCES, "linux"), None);
+}
+
+#[tokio::test]
+async fn removing_kubevirt_ends_although_no_machine_and_no_pool_has_a_copy() {
+    // Given a common instance type of KubeVirt, which a machine and a pool name, and KubeVirt has made no copy,
+    let world = world(None).await;
+    world.server.edit(TYPES, "small", |small| {
+        small["metadata"]["labels"] =
+            json!({ "app.kubernetes.io/managed-by": "virt-operator", "app.kubernetes.io/component": "kubevirt" });
+    });
+    world.create_machine("db");
+    world.server.edit(MACHINES, "db", |machine| {
+        machine["metadata"]["finalizers"] = json!(["kubevirt.io/virtualMachineControllerFinalize"]);
+    });
+    world.create_pool("web");
+    world.calm().await;
+    // when its operator deletes all definitions, so that the API server deletes their objects, and KubeVirt's controller does not
+    // end the machine,
+    world.delete_small();
+    world.server.delete(POOLS, "web");
+    world.server.delete(MACHINES, "db");
+    world.advance(3 * SECOND).await;
+    // then no finalizer of vmpool keeps the type, although the machine still exists.
+    assert!(world.server.get(MACHINES, "db").is_some());
+    assert_eq!(world.small(), None);
+}
+
+#[tokio::test]
+async fn an_operator_that_replaces_a_type_without_the_finalizer_is_not_opposed() {
+    let world = world(None).await;
+    // Given an operator that writes its types without finalizers whenever they differ from what it installs,
+    let labels = json!({ "app.kubernetes.io/managed-by": "virt-operator" });
+    world.server.edit(TYPES, "small", |small| {
+        small["metadata"]["labels"] = labels.clone();
+        small["metadata"]["finalizers"] = json!([]);
+        small["spec"]["cpu"]["guest"] = json!(4);
+    });
+    world.calm().await;
+    // then the controller adds the finalizer again, and changes nothing that the operator compares.
+    let small = world.small().unwrap();
+    assert_eq!(small["metadata"]["finalizers"], json!([FINALIZER]));
+    assert_eq!((&small["metadata"]["labels"], &small["spec"]["cpu"]["guest"]), (&labels, &json!(4)));
+    assert!(small["metadata"].get("annotations").is_none_or(Value::is_null), "{small}");
+    // While the type waits for a copy, such a write ends its deletion.
+    world.create_machine("db");
+    world.calm().await;
+    world.delete_small();
+    world.advance(5 * SECOND).await;
+    assert!(world.small().is_some(), "the machine has no copy");
+    world.server.edit(TYPES, "small", |small| small["metadata"]["finalizers"] = json!([]));
+    world.advance(5 * SECOND).await;
+    assert_eq!(world.small(), None);
+}
+
+#[rstest]
+#[case::of_the_same_object(false)]
+#[case::of_an_object_that_was_edited(true)]
+#[tokio::test]
+async fn a_lost_copy_is_restored_from_a_type_that_is_being_deleted_or_does_not_keep_it(
+    #[case] is_edited: bool,
+) {
+    let mut world = world(Some(Policy::Reference)).await;
+    world.create_machine("db");
+    world.calm().await;
+    let copy = world.copy_of("db").unwrap();
+    if is_edited {
+        world.server.edit(TYPES, "small", |small| small["spec"]["cpu"]["guest"] = json!(8));
+        world.calm().await;
+    }
+    // Given a copy and a type that were deleted while the controller was away,
+    world.kill_leader().await;
+    world.server.delete(REVISIONS, &copy);
+    world.delete_small();
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.advance(Duration::from_mins(2)).await;
+    // then the copy is made again if it can be, and the type is deleted.
+    assert_eq!(world.server.get(REVISIONS, &copy).is_some(), !is_edited);
+    assert_eq!(world.small(), None);
+}
+
+#[tokio::test]
+async fn a_machine_that_cannot_be_written_out_does_not_keep_its_type() {
+    let world = world(Some(Policy::Expand)).await;
+    world.create_machine("db");
+    world.server.edit(MACHINES, "db", |machine| {
+        machine["spec"]["preference"] = json!({ "name": "missing", "kind": "VirtualMachinePreference" });
+    });
+    world.calm().await;
+    world.delete_small();
+    world.advance(5 * SECOND).await;
+    assert_eq!(world.small(), None);
+}

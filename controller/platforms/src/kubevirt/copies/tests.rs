@@ -225,6 +225,14 @@ fn a_deleted_copy_is_restored_only_from_the_same_object() {
     let without = |object| Cluster::default().with_type(object).plan(&settled);
     let restored = without(instancetype(1, "2Gi"));
     assert_eq!((restored.creates.len(), &restored.creates[0]["metadata"]["name"]), (1, &json!(STASH)));
+    // The API server increments the generation of an object whose deletion begins.
+    let mut terminating = instancetype(2, "2Gi");
+    terminating["metadata"]["deletionTimestamp"] = json!(NOW);
+    let restored = without(terminating.clone());
+    assert_eq!(restored.creates[0]["metadata"]["name"], STASH);
+    assert_eq!(restored.creates[0]["data"]["metadata"]["generation"], 1);
+    terminating["metadata"]["generation"] = json!(3);
+    assert!(without(terminating).is_blocked, "it was edited before");
     let lost = without(instancetype(2, "8Gi"));
     assert!(lost.is_blocked && lost.creates.is_empty(), "{lost:?}");
     assert!(lost.events[0].message.contains("cannot be restored"), "{lost:?}");
@@ -279,6 +287,12 @@ fn an_old_copy_of_the_machine_is_replaced_and_a_shared_one_is_not() {
     assert_eq!(planned.deletes, [Owned { name: "old".to_owned(), uid: "uid-of-old".to_owned() }]);
     let shared = Cluster::default().with_revision(old(&["uid-of-db", "uid-of-other"])).plan(&stored);
     assert_eq!(shared, Plan::default());
+    // Until version 1.4, KubeVirt wrote the name into the spec, and later versions recorded it in the status, too.
+    stored["spec"]["instancetype"]["revisionName"] = json!("old");
+    assert_eq!(Cluster::default().with_revision(old(&["uid-of-db"])).plan(&stored), Plan::default());
+    stored["status"] = Value::Null;
+    let unknown = Cluster::default().with_revision(old(&["uid-of-db"])).plan(&stored);
+    assert_eq!(reasons(&unknown), ["RevisionMismatch"], "any client may have written it");
 }
 
 #[test]

@@ -89,6 +89,12 @@ fn a_pool_needs_the_object_until_its_template_is_pinned() {
     let mut per_member = pool.clone();
     per_member["spec"]["instancetypePolicy"] = json!("PerMember");
     assert!(!protected.may_be_needed_by_pool(&per_member), "its machines have copies of their own");
+    // A definition of KubeVirt removes the field.
+    let mut annotated = pool.clone();
+    annotated["metadata"]["annotations"] = json!({ "vmpool.dev/instancetype-policy": "PerMember" });
+    assert!(!protected.may_be_needed_by_pool(&annotated));
+    annotated["spec"]["instancetypePolicy"] = json!("Pin");
+    assert!(protected.may_be_needed_by_pool(&annotated), "the field precedes");
 
     let pin =
         |uid: &str| json!({ "instancetype": { "revision": { "data": { "metadata": { "uid": uid } } } } });
@@ -113,15 +119,19 @@ fn the_message_names_ten_objects_at_most() {
 }
 
 #[rstest]
-#[case::it_does_not_fit("RequirementsNotMet", false)]
-#[case::it_conflicts("InstancetypeConflict", false)]
+#[case::it_does_not_fit("RequirementsNotMet", true)]
+#[case::it_conflicts("InstancetypeConflict", true)]
 #[case::something_is_missing("FailedFindPreference", true)]
-fn a_machine_that_gets_no_copy_because_it_does_not_fit_needs_nothing(
-    #[case] reason: &str,
-    #[case] expected: bool,
-) {
+#[case::of_another_controller("FailedCreate", false)]
+fn a_condition_that_a_machine_gets_no_copy_is_no_proof(#[case] reason: &str, #[case] failed: bool) {
     let protected = Protected::read(&object(&json!([FINALIZER]), &deleted())).unwrap();
     let mut machine = machine("");
     machine["status"] = json!({ "conditions": [{ "type": "Failure", "status": "True", "reason": reason }] });
-    assert_eq!(protected.needed_by_machine(&machine, |_| false), expected);
+    assert!(protected.needed_by_machine(&machine, |_| false));
+    assert_eq!(is_failed(&machine), failed);
+    // Its plan decides.
+    let copy = |name: &str| json!({ "data": { "kind": "VirtualMachineInstancetype", "metadata": { "name": name } } });
+    let plan = |name: &str| Plan { creates: vec![copy(name)], ..Plan::default() };
+    assert!(protected.is_copied_by(&plan("small")));
+    assert!(!protected.is_copied_by(&plan("other")) && !protected.is_copied_by(&Plan::default()));
 }
