@@ -132,9 +132,10 @@ impl Queue {
 /// The place of an image with this status, whose place was `former`.
 fn place_of(image: &Image, former: Option<Place>) -> Option<Place> {
     let status = &image.status;
-    // The deletion of an image replaces the reason, and its import continues.
+    // The deletion of an image, and a conflict of names, replace the reason, and its import continues.
+    let is_replaced = image.deleting || status.reason == Some(Reason::NameConflict);
     let continues =
-        image.deleting && status.phase == Some(ImagePhase::Syncing) && status.sync_started_at.is_some();
+        is_replaced && status.phase == Some(ImagePhase::Syncing) && status.sync_started_at.is_some();
     if (status.transfers() && !image.deleting) || continues {
         return Some(Place::Transferring);
     }

@@ -267,8 +267,12 @@ fn count(context: &Context, facts: &Facts, plan: &Plan) {
     } else if after.is_ready() && before.ready_at.is_none() {
         metrics.attempt_ended(source, None, since(before.sync_started_at));
     }
-    let heal =
-        |reason| if reason == Some(Reason::SnapshotLost) { HealReason::Snapshot } else { HealReason::Data };
+    // A new snapshot can be refused at once.
+    let of_snapshot = [Reason::SnapshotLost, Reason::ResourceCreationFailed];
+    let heal = |reason: Option<Reason>| {
+        let is_snapshot = reason.is_some_and(|reason| of_snapshot.contains(&reason));
+        if is_snapshot { HealReason::Snapshot } else { HealReason::Data }
+    };
     if after.heal_count > before.heal_count {
         metrics.heal(heal(after.reason), HealResult::Began);
     }

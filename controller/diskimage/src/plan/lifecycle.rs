@@ -11,6 +11,7 @@ use self::attempt::{RECHECK, enqueue, fail};
 use super::pass::Pass;
 use super::types::Action;
 use crate::failure::Reason;
+use crate::model::Transfer;
 
 pub(super) fn plan(pass: &mut Pass<'_>) {
     handle_retry(pass);
@@ -48,6 +49,14 @@ fn conflict(pass: &mut Pass<'_>, foreign: &[&str]) {
         pass.world.image.key.name,
         foreign.join(", ")
     );
+    // The transfer of an own DataVolume continues, with its place in the queue and its limits.
+    let running =
+        pass.world.backing.data_volume.ours().filter(|volume| volume.transfer == Transfer::InProgress);
+    match running.filter(|volume| !volume.deleting && pass.status.phase == Some(ImagePhase::Syncing)) {
+        Some(volume) if import::exceeds_limits(pass, volume) => return,
+        Some(_) => {}
+        None => pass.status.sync_started_at = None,
+    }
     // Machines must not clone foreign data, so the image is not ready. Syncing finds the state of the own objects again.
     let phase = match pass.status.phase {
         None => {
@@ -88,8 +97,8 @@ fn handle_retry(pass: &mut Pass<'_>) {
     pass.status.retry_token.clone_from(retry);
     if pass.status.phase == Some(ImagePhase::Failed) {
         pass.status.heal_times.clear();
-        // Data that was lost too often may be there again.
-        let kept = pass.status.ready_at.filter(|_| pass.status.reason == Some(Reason::HealLimitExceeded));
+        // Data that was lost too often may be there again. The reason does not tell, because a conflict replaces it.
+        let kept = pass.status.ready_at;
         enqueue(pass, Reason::Queued, "the import was requested again");
         pass.status.ready_at = kept;
     }
@@ -98,6 +107,8 @@ fn handle_retry(pass: &mut Pass<'_>) {
 /// The write of an import failed. Writes that restore or remove something are repeated in the next pass.
 pub(super) fn write_failed(pass: &mut Pass<'_>, action: &Action, message: &str) {
     let in_import = matches!(pass.status.phase, None | Some(ImagePhase::Queued | ImagePhase::Syncing));
+    // Machines cannot clone a ready image whose snapshot is lost.
+    let restores = pass.status.phase == Some(ImagePhase::Ready) && *action == Action::CreateSnapshot;
     let reason = match action {
         Action::CreateDataVolume | Action::CreateSnapshot => Reason::ResourceCreationFailed,
         Action::ApplyDataSource { .. } | Action::MarkPrepopulated { .. } => Reason::ResourceUpdateFailed,
@@ -109,8 +120,11 @@ pub(super) fn write_failed(pass: &mut Pass<'_>, action: &Action, message: &str) 
         | Action::DeleteDataSource { .. }
         | Action::Expire { .. } => return,
     };
-    if !in_import || pass.world.image.deleting {
+    if !(in_import || restores) || pass.world.image.deleting {
         return;
+    }
+    if restores && !heal::has_only_its_claim(pass) {
+        heal::count(pass);
     }
     if pass.status.queued_at.is_none() {
         pass.status.queued_at = Some(pass.now());

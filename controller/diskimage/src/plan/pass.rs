@@ -9,6 +9,16 @@ use super::types::{Action, Event, Plan, Reads, World};
 use crate::failure::Reason;
 use crate::model::{DataVolume, DeletionBlocked, Status, name_references};
 
+/// The UID of the claim of the current import, as stored. While an image is queued, it is that of an earlier import: a leader that
+/// exits after it has created the next DataVolume leaves it.
+fn stored_claim<'a>(world: &World<'a>) -> Option<&'a String> {
+    let status = &world.image.status;
+    let volume = world.backing.data_volume.ours();
+    let is_earlier = status.phase == Some(ImagePhase::Queued)
+        && volume.is_some_and(|volume| status.data_volume.as_ref() != Some(&volume.uid));
+    status.claim.as_ref().filter(|_| !is_earlier)
+}
+
 pub(super) struct Pass<'a> {
     pub(super) world: &'a World<'a>,
     pub(super) status: Status,
@@ -30,7 +40,8 @@ impl<'a> Pass<'a> {
         status.data_volume =
             or_stored(backing.data_volume.ours().map(|found| found.uid.clone()), status.data_volume);
         // The claim of an import is the first one that was seen. What is in a later one, nothing says.
-        status.claim = or_stored(status.claim, backing.claim.ours().map(|found| found.uid.clone()));
+        let found = backing.claim.ours().map(|found| found.uid.clone());
+        status.claim = or_stored(stored_claim(world).cloned(), found);
         status.snapshot = backing.snapshot.ours().map(|found| found.uid.clone());
         status.data_source = backing.data_source.ours().map(|found| found.uid.clone());
         Self { world, status, reads: Reads::default(), actions: Vec::new(), again: None, events: Vec::new() }
@@ -61,7 +72,7 @@ impl<'a> Pass<'a> {
 
     /// Whether the claim is usable, and the one of the current import. The data in it need not be complete.
     pub(super) fn claim_is_known(&self) -> bool {
-        let stored = self.world.image.status.claim.as_ref();
+        let stored = stored_claim(self.world);
         let claim = self.world.backing.usable_claim();
         claim.is_some_and(|claim| stored.is_none_or(|stored| *stored == claim.uid))
     }
@@ -69,6 +80,13 @@ impl<'a> Pass<'a> {
     /// The DataVolume, if all data is in its claim, and the claim is that of the import.
     pub(super) fn complete(&self) -> Option<&'a DataVolume> {
         self.world.backing.complete().filter(|_| self.claim_is_known())
+    }
+
+    /// Whether all data of the image is in its claim. The DataVolume of an image that was ready may be gone: CDI can remove it after
+    /// its success, and the claim stays.
+    pub(super) fn has_data(&self) -> bool {
+        let was_ready = self.status.ready_at.is_some() && self.world.backing.data_volume.is_missing();
+        self.complete().is_some() || (was_ready && self.claim_is_known())
     }
 
     /// Time since a moment. A moment in the future counts as now.

@@ -111,6 +111,15 @@ fn an_image_that_is_deleted_during_its_import_keeps_its_place() {
     assert!(queue(&[waiting]).is_empty());
 }
 
+#[test]
+fn an_image_with_a_conflict_during_its_import_keeps_its_place() {
+    let mut conflict = image("a", ImagePhase::Syncing, Reason::NameConflict, 1);
+    conflict.status.sync_started_at = Some(Timestamp::from_second(2).unwrap());
+    assert_eq!(queue(&[conflict.clone()]).transferring(), 1);
+    conflict.status.sync_started_at = None;
+    assert_eq!(queue(&[conflict]).transferring(), 0);
+}
+
 fn at_version(version: &str, image: Image) -> Image {
     Image { resource_version: version.to_owned(), ..image }
 }

@@ -40,7 +40,7 @@ pub(super) fn fail(pass: &mut Pass<'_>, reason: Reason, message: &str) {
     let limit = pass.world.settings.max_sync_duration;
     let late = pass.since(queued) >= limit;
     // Only the snapshot of complete data is tried again, from the same claim.
-    let claim = pass.status.claim.take().filter(|_| pass.complete().is_some());
+    let claim = pass.status.claim.take().filter(|_| pass.has_data());
     end_attempt(&mut pass.status);
     pass.status.claim = claim;
     if late {

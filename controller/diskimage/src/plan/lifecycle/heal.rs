@@ -74,7 +74,12 @@ fn claim_is_complete(pass: &Pass<'_>) -> bool {
 /// Whether machines can clone the snapshot, and if not, how long it may still recover.
 fn snapshot_state(pass: &Pass<'_>) -> (bool, Option<Duration>) {
     let Some(snapshot) = pass.world.backing.snapshot.ours() else { return (false, None) };
-    if snapshot.deleting || snapshot.content_lost || snapshot.error.is_some() {
+    if snapshot.deleting || snapshot.content_lost {
+        return (false, None);
+    }
+    // The snapshot controller also reports passing problems of a snapshot that can be cloned. Another one that has an error may
+    // recover, but is taken again at once if the claim has the data.
+    if snapshot.error.is_some() && !snapshot.ready && claim_is_complete(pass) {
         return (false, None);
     }
     let unready = pass.since(snapshot.unready_since.unwrap_or(pass.now()));
@@ -110,23 +115,31 @@ pub(super) fn give_up(pass: &mut Pass<'_>) {
 }
 
 /// Whether the image has never had a snapshot, because the cluster serves snapshots only since its import.
-fn has_only_its_claim(pass: &Pass<'_>) -> bool {
+pub(super) fn has_only_its_claim(pass: &Pass<'_>) -> bool {
     let source = pass.world.backing.data_source.ours().and_then(|source| source.target);
     source == Some(DataTarget::Claim) && pass.world.image.status.snapshot.is_none()
 }
 
-fn heal(pass: &mut Pass<'_>, claim_is_complete: bool) {
+/// Counts a restoration. Returns false if there were too many, so that nothing is restored.
+pub(super) fn count(pass: &mut Pass<'_>) -> bool {
     let now = pass.now();
     let mut times = std::mem::take(&mut pass.status.heal_times);
     times.retain(|time| pass.since(*time) < PERIOD);
-    if times.len() >= MAX_HEALS {
-        pass.status.heal_times = times;
+    let is_first = times.len() < MAX_HEALS;
+    if is_first {
+        times.push(now);
+        pass.status.heal_count = pass.status.heal_count.saturating_add(1);
+        pass.status.source_volume_lost = None;
+    }
+    pass.status.heal_times = times;
+    is_first
+}
+
+fn heal(pass: &mut Pass<'_>, claim_is_complete: bool) {
+    let now = pass.now();
+    if !count(pass) {
         return give_up(pass);
     }
-    times.push(now);
-    pass.status.heal_times = times;
-    pass.status.heal_count = pass.status.heal_count.saturating_add(1);
-    pass.status.source_volume_lost = None;
     let backing = pass.world.backing;
     let snapshot = backing.snapshot.ours();
     if let Some(snapshot) = snapshot.filter(|snapshot| !snapshot.deleting) {

@@ -27,7 +27,7 @@ pub(super) fn queued(pass: &mut Pass<'_>) {
         pass.set(ImagePhase::Queued, Reason::ResourceCreationFailed, message);
         return pass.again(RECHECK);
     }
-    if pass.complete().is_some() {
+    if pass.has_data() {
         // The controller exited after the import, or a failed image with its data is tried again: no further transfer.
         pass.status.sync_started_at = Some(pass.now());
         return snapshot::take(pass);
@@ -70,7 +70,9 @@ fn leftovers(pass: &mut Pass<'_>) -> Option<&'static str> {
     let left = match (volume, snapshot) {
         (Some(_), _) => "the DataVolume",
         (None, Some(_)) => "the VolumeSnapshot",
-        (None, None) if backing.claim.ours().is_some() => "the PersistentVolumeClaim",
+        (None, None) if backing.claim_is_leaving() => "the PersistentVolumeClaim",
+        // The controller has no right to delete claims.
+        (None, None) if backing.claim.ours().is_some() => "the PersistentVolumeClaim, which you must delete,",
         (None, None) => return None,
     };
     if !pass.world.backing_is_live {
@@ -90,9 +92,7 @@ fn leftovers(pass: &mut Pass<'_>) -> Option<&'static str> {
 /// The image is imported, or its snapshot is taken.
 pub(super) fn syncing(pass: &mut Pass<'_>) {
     let backing = pass.world.backing;
-    // The DataVolume of a ready image may be gone: CDI can remove it after its success, and its claim stays.
-    let was_ready = pass.status.ready_at.is_some() && backing.data_volume.is_missing();
-    if pass.complete().is_some() || (was_ready && pass.claim_is_known()) {
+    if pass.has_data() {
         return snapshot::take(pass);
     }
     match backing.data_volume.ours().filter(|volume| !volume.deleting) {
@@ -128,21 +128,35 @@ fn transferring(pass: &mut Pass<'_>, volume: &DataVolume) {
             "the PersistentVolumeClaim was lost during the import",
         );
     }
-    if volume.restarts >= settings.max_attempt_restarts {
-        let text = format!("the import was restarted {} times. {message}", volume.restarts);
-        return fail(pass, Reason::RetryLimitExceeded, text.trim_end());
+    if exceeds_limits(pass, volume) {
+        return;
     }
     let message = volume.not_running.as_ref().or(volume.over_quota.as_ref()).map_or("", String::as_str);
-    if elapsed >= settings.max_attempt_duration {
-        let minutes = settings.max_attempt_duration.as_secs() / 60;
-        let text = format!("the attempt took longer than {minutes} minutes. {message}");
-        return fail(pass, Reason::SyncAttemptDurationExceeded, text.trim_end());
-    }
     pass.status.sync_started_at = Some(started);
     pass.status.progress.clone_from(&volume.progress);
     let text = if message.is_empty() { "the data is imported".to_owned() } else { without_queries(message) };
     pass.set(ImagePhase::Syncing, Reason::Syncing, text);
     pass.again(settings.max_attempt_duration.saturating_sub(elapsed));
+}
+
+/// Ends an attempt that takes too long, or whose transfer was restarted too often. Returns whether it did.
+pub(super) fn exceeds_limits(pass: &mut Pass<'_>, volume: &DataVolume) -> bool {
+    let settings = pass.world.settings;
+    let message = volume.not_running.as_deref().unwrap_or_default();
+    if volume.restarts >= settings.max_attempt_restarts {
+        let text = format!("the import was restarted {} times. {message}", volume.restarts);
+        fail(pass, Reason::RetryLimitExceeded, text.trim_end());
+        return true;
+    }
+    let started = pass.status.sync_started_at.unwrap_or(volume.created);
+    if pass.since(started) < settings.max_attempt_duration {
+        return false;
+    }
+    let message = volume.not_running.as_ref().or(volume.over_quota.as_ref()).map_or("", String::as_str);
+    let minutes = settings.max_attempt_duration.as_secs() / 60;
+    let text = format!("the attempt took longer than {minutes} minutes. {message}");
+    fail(pass, Reason::SyncAttemptDurationExceeded, text.trim_end());
+    true
 }
 
 /// The image waits after a failure.
@@ -154,7 +168,7 @@ pub(super) fn waiting(pass: &mut Pass<'_>) {
     if left > Duration::ZERO {
         return pass.again(left);
     }
-    if pass.complete().is_some() {
+    if pass.has_data() {
         pass.status.sync_started_at = Some(pass.now());
         return snapshot::take(pass);
     }

@@ -37,7 +37,7 @@ fn unready(snapshot: &mut Snapshot) {
 #[rstest]
 #[case::gone(Found::Missing, vec![Action::CreateSnapshot])]
 #[case::content_gone(broken(|snapshot| snapshot.content_lost = true), vec![delete_snapshot()])]
-#[case::error(broken(|snapshot| snapshot.error = Some("driver".to_owned())), vec![delete_snapshot()])]
+#[case::error(broken(|snapshot| (snapshot.ready, snapshot.error) = (false, Some("driver".to_owned()))), vec![delete_snapshot()])]
 #[case::not_ready(broken(unready), vec![delete_snapshot()])]
 fn a_lost_snapshot_is_taken_again_without_a_transfer(
     #[case] found: Found<Snapshot>,
@@ -75,6 +75,29 @@ fn a_snapshot_is_taken_again_from_a_claim_whose_data_volume_is_gone() {
     case.image.status = plan.status;
     case.backing.snapshot = Found::Ours(snapshot(true));
     assert!(case.plan().status.is_ready());
+}
+
+/// The snapshot controller reports passing problems, too, and removes them later.
+#[rstest]
+#[case::that_can_be_cloned(true)]
+#[case::that_may_recover(false)]
+fn an_error_does_not_delete_the_last_copy_of_the_data(#[case] ready: bool) {
+    let mut case = Case::ready();
+    case.live = true;
+    case.backing.claim = Found::Missing;
+    case.backing.snapshot = broken(|snapshot| {
+        snapshot.error = Some("driver".to_owned());
+        snapshot.ready = ready;
+        snapshot.unready_since = (!ready).then_some(at(40));
+    });
+    let plan = case.plan();
+    assert_eq!(plan.actions, []);
+    assert!(plan.status.is_ready());
+    if !ready {
+        assert_eq!(plan.again, Some(4 * MINUTE));
+        let plan = case.after(4 * MINUTE).plan();
+        assert_eq!(plan.actions, [delete_snapshot(), delete_volume()]);
+    }
 }
 
 #[test]

@@ -324,6 +324,27 @@ fn a_failed_write_is_a_failed_attempt(#[case] action: Action, #[case] reason: Op
 }
 
 #[test]
+fn an_image_whose_lost_snapshot_cannot_be_taken_again_is_not_ready() {
+    let mut case = Case::ready();
+    case.live = true;
+    case.backing.snapshot = Found::Missing;
+    assert_eq!(case.plan().actions, [Action::CreateSnapshot]);
+    let plan = write_failed(&case.world(), &Action::CreateSnapshot, "exceeded quota");
+    assert_eq!(state(&plan), (ImagePhase::RetryableFailure, Reason::ResourceCreationFailed));
+    assert_eq!((plan.status.failures, plan.status.message.as_str()), (1, "exceeded quota"));
+    assert_eq!((plan.status.heal_count, plan.status.heal_times.len()), (1, 1));
+    case.image.status = plan.status;
+    let mut case = case.after(3 * MINUTE);
+    let plan = case.plan();
+    assert_eq!(plan.actions, [Action::CreateSnapshot]);
+    case.image.status = plan.status;
+    case.backing.snapshot = Found::Ours(snapshot(true));
+    let plan = case.plan();
+    assert!(plan.status.is_ready());
+    assert_eq!(plan.status.heal_count, 1);
+}
+
+#[test]
 fn a_failed_write_to_a_ready_image_leaves_it_ready() {
     let case = Case::ready();
     let action = Action::ApplyDataSource { target: DataTarget::Snapshot };
@@ -343,6 +364,36 @@ fn nothing_is_touched_while_a_foreign_object_has_the_name(#[case] mut case: Case
     assert_eq!(events(&plan), ["NameConflict"]);
     case.image.status = plan.status;
     assert_eq!(events(&case.plan()), Vec::<&str>::new(), "one event for each conflict");
+}
+
+#[rstest]
+#[case::too_long(running(|_| ()), HOUR, true)]
+#[case::restarts(running(|volume| volume.restarts = 3), MINUTE, true)]
+#[case::in_time(running(|_| ()), MINUTE, false)]
+fn the_limits_of_an_attempt_hold_during_a_conflict(
+    #[case] volume: DataVolume,
+    #[case] after: Duration,
+    #[case] ends: bool,
+) {
+    let mut case = Case::syncing(volume);
+    case.backing.data_source = Found::Foreign;
+    case.plan_into_status();
+    if case.image.status.reason == Some(Reason::NameConflict) {
+        assert!(case.image.status.sync_started_at.is_some(), "it keeps its place in the queue");
+        case = case.after(after);
+        case.plan_into_status();
+    }
+    assert_eq!(case.image.status.failures, u32::from(ends));
+    let plan = case.plan();
+    assert_eq!(state(&plan).1, Reason::NameConflict);
+    assert_eq!(state(&plan).0, if ends { ImagePhase::RetryableFailure } else { ImagePhase::Syncing });
+}
+
+#[test]
+fn a_conflict_after_the_transfer_takes_no_place_among_the_imports() {
+    let mut case = Case::syncing(volume(Transfer::Succeeded));
+    case.backing.data_source = Found::Foreign;
+    assert_eq!(case.plan().status.sync_started_at, None);
 }
 
 #[test]
@@ -407,6 +458,61 @@ fn a_failed_image_whose_data_is_there_again_is_ready_after_a_request() {
     assert_eq!(plan.actions, []);
     assert!(plan.status.is_ready(), "{:?}", plan.status);
     assert_eq!(plan.status.heal_times, []);
+}
+
+#[test]
+fn a_request_during_a_conflict_keeps_the_last_copy_of_the_data() {
+    let mut case = Case::in_phase(ImagePhase::Failed, Reason::HealLimitExceeded);
+    case.live = true;
+    case.image.status.ready_at = Some(at(20));
+    case.backing = complete();
+    // Given a user who has made a claim of this name, and asks for another import,
+    case.backing.claim = Found::Foreign;
+    case.plan_into_status();
+    assert_eq!(case.image.status.reason, Some(Reason::NameConflict));
+    case.image.retry = Some("2".to_owned());
+    case.plan_into_status();
+    // when the claim is gone again, then the image is ready from its snapshot.
+    case.backing.claim = Found::Missing;
+    let plan = case.plan();
+    assert_eq!(plan.actions, []);
+    assert!(plan.status.is_ready(), "{:?}", plan.status);
+}
+
+/// CDI can remove a DataVolume after its success.
+#[rstest]
+#[case::after_a_failed_snapshot(true)]
+#[case::after_a_request(false)]
+fn a_snapshot_is_tried_again_from_a_claim_whose_data_volume_is_gone(#[case] fails: bool) {
+    let mut case = Case::ready();
+    case.live = true;
+    case.backing.data_volume = Found::Missing;
+    case.backing.snapshot = Found::Missing;
+    if fails {
+        case.plan_into_status();
+        assert_eq!(case.image.status.reason, Some(Reason::SnapshotLost));
+        case.backing.snapshot = broken_snapshot();
+        let plan = case.plan();
+        assert_eq!(state(&plan), (ImagePhase::RetryableFailure, Reason::SnapshotFailed));
+        case.image.status = plan.status;
+        case.backing.snapshot = Found::Missing;
+    } else {
+        case.image.status.phase = Some(ImagePhase::Failed);
+        case.image.status.reason = Some(Reason::HealLimitExceeded);
+        case.image.retry = Some("2".to_owned());
+    }
+    case.turn = false;
+    let mut case = case.after(4 * MINUTE);
+    let plan = case.plan();
+    assert_eq!(plan.actions, [Action::CreateSnapshot]);
+    assert_eq!(state(&plan), (ImagePhase::Syncing, Reason::SnapshotPending), "{}", plan.status.message);
+    case.image.status = plan.status;
+    case.backing.snapshot = Found::Ours(snapshot(true));
+    assert!(case.plan().status.is_ready());
+}
+
+fn broken_snapshot() -> Found<Snapshot> {
+    Found::Ours(Snapshot { error: Some("driver".to_owned()), ..snapshot(false) })
 }
 
 #[test]
@@ -480,6 +586,41 @@ fn an_import_that_its_controller_left_is_continued() {
     case.turn = false;
     let plan = case.plan();
     assert_eq!((plan.actions.clone(), state(&plan)), (vec![], (ImagePhase::Syncing, Reason::Syncing)));
+}
+
+/// The status of the pass that began the import was not written. That of an earlier pass has the UID of the former claim.
+#[rstest]
+#[case::in_progress(Transfer::InProgress, Reason::Syncing)]
+#[case::succeeded(Transfer::Succeeded, Reason::SnapshotPending)]
+fn an_import_that_its_controller_left_has_a_claim_of_its_own(
+    #[case] transfer: Transfer,
+    #[case] reason: Reason,
+) {
+    let mut case = Case::in_phase(ImagePhase::Queued, Reason::BackingDataLost);
+    case.image.status.claim = Some("uid-old".to_owned());
+    case.image.status.data_volume = Some("uid-old-volume".to_owned());
+    case.backing.data_volume = Found::Ours(volume(transfer));
+    case.backing.claim = Found::Ours(claim());
+    (case.turn, case.live) = (false, true);
+    for _ in 0..2 {
+        let plan = case.plan();
+        assert!(!plan.actions.contains(&delete_volume()), "{:?}", plan.actions);
+        assert_eq!(state(&plan), (ImagePhase::Syncing, reason), "{}", plan.status.message);
+        case.image.status = plan.status;
+    }
+    assert_eq!(case.image.status.claim.as_deref(), Some("uid-claim"));
+}
+
+/// A claim of the former DataVolume says nothing about the new one.
+#[test]
+fn the_former_claim_is_not_that_of_an_import_that_its_controller_left() {
+    let mut case = Case::in_phase(ImagePhase::Queued, Reason::BackingDataLost);
+    case.image.status.claim = Some("uid-claim".to_owned());
+    case.image.status.data_volume = Some("uid-volume".to_owned());
+    case.backing.data_volume = Found::Ours(DataVolume { prepopulated: true, ..volume(Transfer::Succeeded) });
+    case.backing.claim = Found::Ours(Claim { uid: "uid-other".to_owned(), ..claim() });
+    case.live = true;
+    assert_eq!(case.plan().actions, [delete_volume()], "the content of a later claim is unknown");
 }
 
 #[rstest]
