@@ -166,10 +166,15 @@ async fn run_stage<P: Platform>(
 /// an order of their own.
 fn retries_refused_last(stage: Stage, naming: Naming) -> bool {
     match stage {
-        Stage::Relabel | Stage::Repair | Stage::Remove | Stage::CollectDisks | Stage::ExpandDisks => true,
+        Stage::Relabel
+        | Stage::Repair
+        | Stage::Remove
+        | Stage::Restart
+        | Stage::CollectDisks
+        | Stage::ExpandDisks => true,
         // Ordinals return.
         Stage::Create => naming == Naming::Ordinal,
-        Stage::Prepare | Stage::Update | Stage::Restart | Stage::RecordRevision | Stage::CleanUp => false,
+        Stage::Prepare | Stage::Update | Stage::RecordRevision | Stage::CleanUp => false,
     }
 }
 

@@ -283,6 +283,8 @@ impl Action {
             | Self::CreateDisk { .. }
             | Self::Repoint { .. }
             | Self::Detach { .. } => Stage::Repair,
+            // The rollout plans it, instead of a restart, and with the same backoff.
+            Self::Delete { reason: DeleteReason::StorageChanged { .. }, .. } => Stage::Restart,
             Self::Delete { .. } => Stage::Remove,
             Self::OpenNameBlock { .. }
             | Self::StoreRevision { .. }

@@ -76,7 +76,8 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     waiting.sort_by(|(a, one, _), (b, other, _)| {
         // A lost request is repeated before another machine uses the budget.
         let marked = b.is_restarting().cmp(&a.is_restarting());
-        one.ready.cmp(&other.ready).then(marked).then_with(|| order(observed, a, b))
+        let refused = memory.was_refused(&a.id.name).cmp(&memory.was_refused(&b.id.name));
+        one.ready.cmp(&other.ready).then(marked).then(refused).then_with(|| order(observed, a, b))
     });
     let mut chosen = Vec::new();
     for (machine, instance, transition) in waiting {

@@ -12,7 +12,7 @@ use crate::model::{
 use crate::plan::Blocker;
 use crate::revision::{Fingerprint, LiveParts, RevisionId};
 use crate::selector::Selector;
-use crate::testing::{World, name, target};
+use crate::testing::{World, deleted, name, target};
 
 /// The parts of a template whose instance and storage have these versions.
 fn parts(instance: u64, storage: u64) -> TemplateParts {
@@ -467,4 +467,25 @@ fn a_tolerated_surplus_does_not_block_the_rollout() {
         pool.scale_down_policy = crate::model::ScaleDownPolicy::Explicit;
     });
     assert_eq!(restarted(&world.plan()), [name(0)]);
+}
+
+/// Each pass resets the backoffs of what it does not want.
+#[test]
+fn a_rejected_deletion_for_changed_storage_is_repeated_with_a_backoff_and_after_the_others() {
+    let mut world = world(2, Budget::Machines(1), parts(2, 2));
+    let planned = |world: &World| deleted(&world.plan()).into_iter().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(planned(&world), [name(0)]);
+    let plan = world.plan();
+    let action = plan.actions.iter().find(|action| matches!(action, Action::Delete { .. })).unwrap();
+    let failure = Failure { reason: FailureReason::FailedDelete, message: "denied".into() };
+    let uptime = world.uptime;
+    world.memory.backoff_mut(action.stage()).failed(failure, uptime, None, 0.0);
+    world.memory.record_result(action.object(), true);
+    let waiting = world.plan();
+    assert_eq!(deleted(&waiting), [""; 0]);
+    world.memory.reset_unwanted(waiting.wants);
+    let left = waiting.requeue_after.expect("it is repeated");
+    assert_eq!(planned(&world), [""; 0], "the backoff stays");
+    world.uptime += left;
+    assert_eq!(planned(&world), [name(1)]);
 }
