@@ -10,7 +10,8 @@ use crate::recorder::History;
 
 /// DataVolumes that were deleted after their machine, although the pool preserved them whenever it could be read.
 ///
-/// Machines that may be replaced get new storage, and the storage of a deleted pool goes with it.
+/// Machines that may be replaced get new storage, and the storage of a deleted pool goes with it. A client that has claimed a
+/// machine may have it replaced with its storage.
 pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
     let mut timeline = Timeline::default();
     let mut replacements = Replacements::default();
@@ -36,6 +37,7 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
                 if !former.is_terminating()
                     && preserving.get(pool).is_some_and(|always| *always)
                     && !replacements.allows(former, &states)
+                    && !is_released_with_its_storage(former, object)
                 {
                     removed.insert(object.uid().to_owned(), pool.to_owned());
                 }
@@ -57,6 +59,17 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
         }
     });
     found
+}
+
+/// The annotation of a claimed machine.
+const CLAIM: &str = "vmpool.dev/claim";
+
+/// Whether a claimed machine is deleted after its storage. The controller deletes no claimed machine, and its storage goes only
+/// with a deletion in the foreground.
+fn is_released_with_its_storage(former: &Object, object: &Object) -> bool {
+    let finalizers = object.at("/metadata/finalizers").as_array();
+    let mut finalizers = finalizers.into_iter().flatten();
+    former.annotation(CLAIM).is_some() && finalizers.any(|finalizer| finalizer == "foregroundDeletion")
 }
 
 /// Whether the pool preserves the storage of machines that are removed.

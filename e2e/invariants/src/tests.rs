@@ -672,3 +672,32 @@ fn an_accepted_target_may_be_protected() {
         .terminating("a");
     assert!(!history.found(&UserActions::default(), &[]).contains(&"I12"));
 }
+
+#[rstest]
+#[case::of_a_machine_that_leaves(false, false, &["I4"])]
+#[case::of_a_claimed_machine(true, false, &["I4"])]
+#[case::of_a_machine_that_a_user_or_the_controller_deletes_in_the_foreground(false, true, &["I4"])]
+#[case::of_a_claimed_machine_that_its_holder_has_replaced(true, true, &[])]
+fn preserved_storage_is_not_deleted(
+    #[case] claimed: bool,
+    #[case] foreground: bool,
+    #[case] expected: &[&str],
+) {
+    let pool = json!({ "apiVersion": "pool.kubevirt.io/v1beta1", "metadata": { "name": "pool" },
+        "spec": { "replicas": 1, "scaleInStrategy": { "proactive": { "statePreservation": "Offline" } } } });
+    let mut live = machine("a");
+    live["apiVersion"] = json!("kubevirt.io/v1");
+    if claimed {
+        live["metadata"]["annotations"] = json!({ "vmpool.dev/claim": "{}" });
+    }
+    let mut leaving = live.clone();
+    leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    if foreground {
+        leaving["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+    }
+    let history = TestHistory::new().write(Kind::Pool, pool, false).write(Kind::Machine, live, false);
+    let history = history.disk("a-root", "a", false).write(Kind::Machine, leaving, false);
+    let found = history.disk("a-root", "a", true).found(&UserActions::default(), &[]);
+    let of_storage: Vec<_> = found.into_iter().filter(|invariant| *invariant == "I4").collect();
+    assert_eq!(of_storage, expected);
+}

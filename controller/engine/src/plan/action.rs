@@ -283,8 +283,10 @@ impl Action {
             | Self::CreateDisk { .. }
             | Self::Repoint { .. }
             | Self::Detach { .. } => Stage::Repair,
-            // The rollout plans it, instead of a restart, and with the same backoff.
-            Self::Delete { reason: DeleteReason::StorageChanged { .. }, .. } => Stage::Restart,
+            // The rollout plans such a deletion instead of a restart, and with the same backoff.
+            Self::Restart { .. } | Self::Delete { reason: DeleteReason::StorageChanged { .. }, .. } => {
+                Stage::Restart
+            }
             Self::Delete { .. } => Stage::Remove,
             Self::OpenNameBlock { .. }
             | Self::StoreRevision { .. }
@@ -292,7 +294,6 @@ impl Action {
             | Self::AddPoolFinalizer => Stage::Prepare,
             Self::Create { .. } => Stage::Create,
             Self::Update { .. } => Stage::Update,
-            Self::Restart { .. } => Stage::Restart,
             Self::RecordRevision { .. } | Self::EndRestart { .. } => Stage::RecordRevision,
             Self::AnnotateDisk { .. } | Self::DeleteDisk { .. } => Stage::CollectDisks,
             Self::ExpandDisk { .. } => Stage::ExpandDisks,
