@@ -25,8 +25,8 @@ pub const MAX_LENGTH: usize = 8 << 20;
 /// The message for an object that exceeds [`MAX_OBJECT_MEMORY`] or the maximum nesting.
 pub(crate) fn too_large(kind: &Kind) -> String {
     format!(
-        "the pool has too many fields and list entries, or more than 100 levels of nesting: the webhook uses at most \
-         8 MiB of memory for a pool; shorten {}",
+        "the object has too many fields and list entries, or more than 100 levels of nesting: the webhook uses at most \
+         8 MiB of memory for an object; shorten {}",
         kind.templates
     )
 }

@@ -384,10 +384,12 @@ impl Status {
         times.filter(|time| **time > now).for_each(|time| *time = now);
     }
 
-    /// Whether the data is there. During a deletion that waits for references, they keep working.
+    /// Whether the data is there. During a deletion that waits for references, they keep working. When the data is being
+    /// deleted, nothing new may use it.
     pub fn is_usable(&self) -> bool {
         self.phase == Some(ImagePhase::Ready)
             && matches!(self.reason, Some(Reason::Synced | Reason::Terminating))
+            && self.deletion != Some(DeletionBlocked::CleanupPending)
     }
 
     /// Whether the image takes one of the concurrent imports. An image that only waits for a snapshot transfers nothing.

@@ -39,6 +39,9 @@ pub(super) struct Wanted<'a> {
     pub(super) disruption: Disruption,
 }
 
+/// Why a machine does not get the template although the API server would accept it.
+const NO_TEMPLATE: &str = "the controller cannot make its spec from the template, because its name does not end in the ordinal of a machine of the pool; remove the pool from its owners";
+
 /// The disks that the machine does not refer to yet. Only one of these can be the reason for a rejection.
 fn added(disks: &[DiskDraft], machine: &Machine) -> Vec<DiskDraft> {
     let refers = |disk: &DiskDraft| machine.disks.iter().any(|device| device.disk == disk.name);
@@ -128,7 +131,14 @@ async fn write<P: Platform>(
             let events = applied(pool, machine, to, &before, &after.facts);
             written(after).reporting(events).reporting(disk::reused(&context.metrics, disks, machine))
         }
-        Patched::Nothing(machine) => written(machine),
+        Patched::Nothing(after) if after.facts.written.as_ref().is_none_or(|written| written != to) => {
+            // It would be planned again in each pass.
+            let error = WriteError::Invalid(NO_TEMPLATE.into());
+            Outcome::failed(failure(machine, to, &error), error)
+                .with(attempt(UpdateOutcome::Refused))
+                .with(Effect::Machine(after))
+        }
+        Patched::Nothing(after) => written(after),
         Patched::Unfit(Unfit::Changed, machine) => Outcome::changed(machine),
         Patched::Unfit(Unfit::Differs, machine) => {
             Outcome::changed(machine).with(attempt(UpdateOutcome::Differs))

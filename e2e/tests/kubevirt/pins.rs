@@ -250,13 +250,13 @@ fn the_machines_own_their_copies_when_pools_are_handed_back() {
 }
 
 /// Replaces a copy by one as a backup of an old cluster has it, while the controller stands still.
-async fn restore_backup(world: &World<'_>, copy: &Value, vcpus: u64) -> Result<()> {
+async fn restore_backup(world: &World<'_>, copy: &Value, vcpus: u64, is_owned: bool) -> Result<()> {
     let path = format!("/apis/apps/v1/namespaces/{}/controllerrevisions", world.place.namespace);
     let mut old = copy.clone();
     old["metadata"] = json!({
         "name": copy["metadata"]["name"],
         "labels": copy["metadata"]["labels"],
-        "ownerReferences": copy["metadata"]["ownerReferences"],
+        "ownerReferences": if is_owned { copy["metadata"]["ownerReferences"].clone() } else { json!([]) },
     });
     old["metadata"]["labels"][VERSION] = json!("v1alpha2");
     old["data"]["apiVersion"] = json!("instancetype.kubevirt.io/v1alpha2");
@@ -273,7 +273,7 @@ async fn restore_backup(world: &World<'_>, copy: &Value, vcpus: u64) -> Result<(
 const VERSION: &str = "instancetype.kubevirt.io/object-version";
 
 #[test]
-fn a_copy_of_an_old_cluster_is_replaced_and_one_with_another_content_is_reported() {
+fn a_copy_of_an_old_cluster_is_replaced_and_an_object_that_is_not_the_pools_is_reported() {
     with_world("kubevirt-pins-old", async |world| {
         small(&world, "2048Mi").await?;
         write(&world, "VirtualMachinePreference", "linux", json!({})).await?;
@@ -292,7 +292,7 @@ fn a_copy_of_an_old_cluster_is_replaced_and_one_with_another_content_is_reported
             Ok(found.filter(is))
         };
         // When a backup of an old cluster is restored, then the copy is replaced by the same in the current version.
-        restore_backup(&world, &stored, 2).await?;
+        restore_backup(&world, &stored, 2, true).await?;
         let replaced = world.until("the copy has the current version", &is_current).await?;
         ensure!(replaced["data"] == stored["data"], "{replaced}");
         ensure!(
@@ -310,8 +310,14 @@ fn a_copy_of_an_old_cluster_is_replaced_and_one_with_another_content_is_reported
         let labeled = world.until("the copy has its label", &is_current).await?;
         ensure!(labeled["metadata"]["uid"] == replaced["metadata"]["uid"], "{labeled}");
         world.is_settled().await?;
-        // When the backup has another content, then it stays, and the pool names it.
-        restore_backup(&world, &stored, 9).await?;
+        // When the backup has another content, then it is replaced, too: no other data was made for this revision.
+        restore_backup(&world, &stored, 9, true).await?;
+        let repaired = world.until("the copy has the current version", &is_current).await?;
+        ensure!(repaired["data"] == stored["data"], "{repaired}");
+        world.is_settled().await?;
+        ensure!(world.instances().await?["p-0"]["metadata"]["uid"] == instance, "nothing was restarted");
+        // When an object with another content does not belong to the pool, then it stays, and the pool names it.
+        restore_backup(&world, &stored, 9, false).await?;
         world
             .until("the pool reports the copy", async || {
                 let pool = world.pool("p").await?;

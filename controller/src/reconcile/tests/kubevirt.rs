@@ -249,3 +249,29 @@ async fn a_machine_that_outlives_its_pool_is_not_marked_as_restarting() {
     assert_eq!(machine["metadata"]["annotations"]["vmpool.dev/restarting"], Value::Null, "{machine}");
     assert_eq!(machine["metadata"]["finalizers"], Value::Null);
 }
+
+/// A machine that a user gave to the pool.
+#[tokio::test]
+async fn a_machine_without_an_ordinal_is_reported_and_not_tried_again_in_each_pass() {
+    let world = world().await;
+    let pool = world.server.get(POOLS, "web").unwrap();
+    let mut machine = world.server.get(MACHINES, "web-0").unwrap();
+    machine["metadata"] = json!({
+        "name": "main", "namespace": NAMESPACE, "labels": { "farm": "web" },
+        "ownerReferences": [{
+            "apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "name": "web",
+            "uid": pool["metadata"]["uid"], "controller": true,
+        }],
+    });
+    world.server.edit(POOLS, "web", |pool| pool["spec"]["replicas"] = json!(2));
+    world.server.create(MACHINES, machine);
+    world.advance(SECOND * 30).await;
+    let pool = world.server.get(POOLS, "web").unwrap();
+    let conditions = pool["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let failure = conditions.iter().find(|condition| condition["type"] == "ReplicaFailure");
+    assert!(failure.is_some_and(|failure| failure["message"].to_string().contains("ordinal")), "{pool}");
+    world.server.take_log();
+    world.advance(SECOND * 300).await;
+    let reads = count(&world.server.take_log(), Verb::Get, "virtualmachines");
+    assert!(reads < 10, "{reads} reads");
+}

@@ -145,6 +145,7 @@ fn the_annotation_releases_an_image_that_is_in_use() {
     assert_eq!(plan.actions.len(), 3);
     assert_eq!(events(&plan), ["ForcedRelease"]);
     assert!(!plan.events[0].warning, "the user asked for it");
+    assert!(!plan.status.is_usable(), "no new machine uses data that is being deleted");
     case.image.status = plan.status;
     assert_eq!(events(&case.plan()), Vec::<&str>::new());
 }
