@@ -133,9 +133,10 @@ impl<'a> Observed<'a> {
     }
 
     /// The machines of the pool: those whose controller owner reference names the pool, without those that the pool releases
-    /// because their labels do not match its selector any more.
+    /// because their labels do not match its selector any more. A machine that is being deleted is not released.
     pub fn pool_machines(&self) -> impl Iterator<Item = &'a Arc<Machine>> {
         let pool = self.pool;
-        self.machines.iter().filter(move |machine| pool.includes(machine))
+        let leaves = |machine: &Machine| machine.terminating && machine.owner.as_ref() == Some(&pool.id.uid);
+        self.machines.iter().filter(move |machine| pool.includes(machine) || leaves(machine))
     }
 }

@@ -191,6 +191,8 @@ fn a_machine_that_a_user_detaches_does_not_count_while_it_is_released() {
     assert!(!deleted(&plan).contains(&&*name(0)), "{:?}", plan.actions);
     let plan = with_one_detached(3).plan();
     assert_eq!(created(&plan), ["web-0"], "it is replaced");
+    let leaving = with_one_detached(3).edit(&name(0), |machine| machine.terminating = true);
+    assert_eq!(created(&leaving.plan()), [""; 0], "it is replaced when it is gone");
 }
 
 #[test]
