@@ -56,6 +56,14 @@ pub(super) async fn observe_and_plan<P: Platform>(
         let shown = at_shown_revision(&cached, state);
         return Err(unread(context, shown, state, &error, "resolving pending writes with live reads"));
     }
+    // The watch can be behind a live read of an earlier pass. What that pass wrote must not be undone with an older spec.
+    let is_behind = cached.facts.generation < state.memory.generation;
+    let cached = if is_behind {
+        let shown = at_shown_revision(&cached, state);
+        read_live(context, &shown, state).await?
+    } else {
+        cached
+    };
     let mut pool = observe_pool(context, cached, state).await?;
     timer.record(&context.env, PassStep::Observe);
 
@@ -69,7 +77,7 @@ pub(super) async fn observe_and_plan<P: Platform>(
     state.memory.forget_healed(snapshot.machines.iter());
     state.effort += timer.record(&context.env, PassStep::Observe);
 
-    let mut is_live = false;
+    let mut is_live = is_behind;
     let mut is_counted = false;
     loop {
         let plan = plan_with(context, &pool, &snapshot, state);

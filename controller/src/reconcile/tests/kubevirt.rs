@@ -275,3 +275,30 @@ async fn a_machine_without_an_ordinal_is_reported_and_not_tried_again_in_each_pa
     let reads = count(&world.server.take_log(), Verb::Get, "virtualmachines");
     assert!(reads < 10, "{reads} reads");
 }
+
+/// The pass that creates a machine reads the pool live. Later passes see an older one in the cache.
+#[tokio::test]
+async fn a_machine_keeps_its_template_while_the_cache_shows_an_older_pool() {
+    let mut world = World::new();
+    lead(&mut world, 1);
+    world.calm().await;
+    world.server.hold(POOLS);
+    world.server.edit(POOLS, "web", |pool| {
+        pool["spec"]["virtualMachineTemplate"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] =
+            json!(7);
+    });
+    world.server.delete(MACHINES, "web-0");
+    world.calm().await;
+    let grace = |world: &World| {
+        let machine = world.server.get(MACHINES, "web-0").unwrap();
+        machine["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].clone()
+    };
+    assert_eq!(grace(&world), 7);
+    world
+        .server
+        .edit(MACHINES, "web-0", |machine| machine["status"] = json!({ "printableStatus": "Starting" }));
+    world.advance(SECOND * 30).await;
+    assert_eq!(grace(&world), 7);
+    let pool = world.server.get(POOLS, "web").unwrap();
+    assert_eq!(pool["status"]["observedGeneration"], pool["metadata"]["generation"]);
+}
