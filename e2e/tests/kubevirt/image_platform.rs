@@ -45,7 +45,7 @@ impl Place<'_> {
         name: &str,
         wanted: impl Fn(&Value) -> bool,
     ) -> Result<Value> {
-        let deadline = Deadline::after(Duration::from_mins(1));
+        let deadline = Deadline::after(Duration::from_mins(2));
         loop {
             let found = self.object(api_version, kind, name).await?;
             match found {
