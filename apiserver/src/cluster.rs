@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use k8s_openapi::api::authorization::v1::{SubjectAccessReview, SubjectAccessReviewStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::Client;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::core::request::Request as Path;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -123,15 +123,6 @@ impl Meta {
 /// The text in the message of the API server if it cannot call an admission webhook. It calls webhooks before it stores
 /// anything.
 const WEBHOOK_FAILURE: &str = "failed calling webhook";
-
-/// In which order a machine and what it owns are deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Propagation {
-    /// The machine first. A pool can preserve its storage.
-    Background,
-    /// What it owns first, including its storage.
-    Foreground,
-}
 
 /// The maximum number of attempts of a read.
 const READ_ATTEMPTS: u32 = 3;
@@ -291,15 +282,12 @@ impl Cluster {
         namespace: &str,
         machine: &ObjectId,
         version: Option<&str>,
-        propagation: Propagation,
+        propagation: PropagationPolicy,
     ) -> Result<(), CallError> {
         let uid = Some(machine.uid.as_str().to_owned());
         let resource_version = version.map(str::to_owned);
-        let params = match propagation {
-            Propagation::Background => DeleteParams::background(),
-            Propagation::Foreground => DeleteParams::foreground(),
-        };
-        let params = params.preconditions(Preconditions { uid, resource_version });
+        let params = DeleteParams { propagation_policy: Some(propagation), ..DeleteParams::default() }
+            .preconditions(Preconditions { uid, resource_version });
         let request = Path::new(path(&stored.machines, namespace)).delete(&machine.name, &params);
         self.send::<IgnoredAny>(request).await.map(|_| ())
     }

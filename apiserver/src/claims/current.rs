@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::cluster::{CallError, Cluster};
-use crate::removal::PoolName;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, ParsedPool, Uid};
 use vmpool_platforms::removal::{StoredInstance, StoredMachine};
+
+use crate::cluster::{CallError, Cluster};
+use crate::removal::PoolName;
 
 /// The maximum number of revisions that are read to find those with the current template. A pool whose guests have more of
 /// them is in the middle of several updates, and the newest ones matter.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::api::PropagationPolicy;
 use serde_json::json;
 use vmpool_engine::protection::{BY, CLAIM, REASON, UNTIL};
 use vmpool_platforms::removal::StoredMachine;
@@ -12,7 +13,6 @@ use super::observe;
 use super::take::Writer;
 use crate::audit::AuditInfo;
 use crate::body::{RemovalRequest, RequestedTarget};
-use crate::cluster::Propagation;
 use crate::error::Error;
 use crate::removal::{DEADLINE, Remover};
 
@@ -101,18 +101,17 @@ fn check(
 }
 
 /// Deletes a machine at the version that was read, with its own storage. The number of machines stays, so the controller
-/// creates another one.
-/// Returns whether the machine is deleted; otherwise it has changed.
+/// creates another one. Returns whether the machine is deleted; otherwise it has changed.
 async fn replace(writer: &Writer<'_>, machine: &StoredMachine, deadline: Duration) -> Result<bool, Error> {
     let (stored, namespace) = (writer.pool.stored, &*writer.pool.namespace);
     let id = &machine.machine.id;
-    // The next user must not get the data of this one.
+    // The next user must not get the data of this one. The storage is deleted before the machine, so no pool preserves it.
     let propagation =
-        if stored.preserves_storage { Propagation::Foreground } else { Propagation::Background };
+        if stored.preserves_storage { PropagationPolicy::Foreground } else { PropagationPolicy::Background };
     let mut unconfirmed = false;
     loop {
         let version = Some(machine.version.as_str());
-        match writer.cluster.delete_machine(stored, namespace, id, version, propagation).await {
+        match writer.cluster.delete_machine(stored, namespace, id, version, propagation.clone()).await {
             Ok(()) => return Ok(true),
             Err(error) if error.is_not_found() => return Ok(true),
             Err(error) if error.is_conflict() && unconfirmed => {

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
+use kube::api::PropagationPolicy;
 use vmpool_engine::ObjectId;
 use vmpool_runtime::Env;
 
 use super::model::{PoolName, Target};
-use crate::cluster::{Cluster, Propagation};
+use crate::cluster::Cluster;
 use crate::error::Error;
 
 /// Delete requests that one removal has in flight.
@@ -57,7 +58,7 @@ async fn delete_one(
 ) -> Result<(), String> {
     loop {
         match cluster
-            .delete_machine(pool.stored, &pool.namespace, machine, None, Propagation::Background)
+            .delete_machine(pool.stored, &pool.namespace, machine, None, PropagationPolicy::Background)
             .await
         {
             Ok(()) => return Ok(()),

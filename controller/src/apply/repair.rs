@@ -104,8 +104,19 @@ pub(super) async fn add_finalizer<P: Platform>(
     of_machine(edit(context, pool, &repair, operations).await)
 }
 
-/// Sends a merge patch for a machine at the version of a live read, if the live machine still fits. The plan used the
-/// machine that the cache showed.
+/// Reads a machine live, if it still fits the plan, which used the machine that the cache showed.
+async fn fitting<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    repair: &Repair<'_>,
+    fits: impl Fn(&Machine) -> bool,
+) -> Result<P::Machine, Outcome> {
+    let live = live(context, pool, repair).await?;
+    let facts = seen(&live, P::read_machine);
+    if fits(&facts.facts) { Ok(live) } else { Err(Outcome::changed(facts)) }
+}
+
+/// Sends a merge patch for a machine at the version of a live read, if the live machine still fits.
 async fn patch<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -113,11 +124,7 @@ async fn patch<P: Platform>(
     fits: impl Fn(&Machine) -> bool,
     mut patch: Value,
 ) -> Written {
-    let live = live(context, pool, repair).await?;
-    let facts = seen(&live, P::read_machine);
-    if !fits(&facts.facts) {
-        return Err(Outcome::changed(facts));
-    }
+    let live = fitting(context, pool, repair, fits).await?;
     patch["metadata"]["uid"] = json!(repair.machine.uid.as_str());
     patch["metadata"]["resourceVersion"] = json!(live.meta().resource_version);
     send(context, pool, repair, Patch::Merge(patch)).await
@@ -248,11 +255,7 @@ async fn edit_if<P: Platform>(
     fits: impl Fn(&Machine) -> bool,
     operations: impl Fn(&P::Machine) -> Value,
 ) -> Written {
-    let live = live(context, pool, repair).await?;
-    let facts = seen(&live, P::read_machine);
-    if !fits(&facts.facts) {
-        return Err(Outcome::changed(facts));
-    }
+    let live = fitting(context, pool, repair, fits).await?;
     let operations = serde_json::from_value(operations(&live))
         .map_err(|error| repair.failed(WriteError::Invalid(error.into())))?;
     match send(context, pool, repair, Patch::<()>::Json(operations)).await {

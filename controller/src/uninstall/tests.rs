@@ -8,6 +8,7 @@ const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
 const MACHINES: &str = "virtualmachines.kubevirt.io";
 const FINALIZER: &str = "pool.kubevirt.io/finalizer";
 const LEASES: &str = "leases.coordination.k8s.io";
+const IMAGES: &str = "vmdiskimages.vmpool.dev";
 
 /// A world with a pool of KubeVirt and a machine, both with the finalizer of the controller and that of another client.
 fn world() -> World {
@@ -150,7 +151,6 @@ async fn the_finalizers_stay_for_another_controller_that_serves_the_pools() {
 
 #[tokio::test]
 async fn disk_images_and_grants_lose_the_protection_that_no_controller_would_remove() {
-    const IMAGES: &str = "vmdiskimages.vmpool.dev";
     const GRANTS: &str = "vmdiskimagegrants.vmpool.dev";
     let world = world();
     let metadata = json!({ "name": "web", "namespace": NAMESPACE,
@@ -167,9 +167,16 @@ async fn disk_images_and_grants_lose_the_protection_that_no_controller_would_rem
     }
 }
 
+/// A disk image with the finalizer.
+fn create_image(world: &World, name: &str) -> Value {
+    let metadata = json!({ "name": name, "namespace": NAMESPACE,
+        "finalizers": ["vmpool.dev/vmdiskimage-protection"] });
+    let spec = json!({ "sourceType": "blank", "diskSize": "1Gi" });
+    world.server.create(IMAGES, json!({ "metadata": metadata, "spec": spec }))
+}
+
 #[tokio::test]
 async fn the_data_of_disk_images_is_deleted_with_images_that_are_deleted_later() {
-    const IMAGES: &str = "vmdiskimages.vmpool.dev";
     const DATA: [&str; 3] = [
         "datavolumes.cdi.kubevirt.io",
         "volumesnapshots.snapshot.storage.k8s.io",
@@ -177,10 +184,7 @@ async fn the_data_of_disk_images_is_deleted_with_images_that_are_deleted_later()
     ];
     let world = world();
     for name in ["debian", "terminating"] {
-        let metadata = json!({ "name": name, "namespace": NAMESPACE,
-            "finalizers": ["vmpool.dev/vmdiskimage-protection"] });
-        let spec = json!({ "sourceType": "blank", "diskSize": "1Gi" });
-        let image = world.server.create(IMAGES, json!({ "metadata": metadata, "spec": spec }));
+        let image = create_image(&world, name);
         let labels = json!({ "vmpool.dev/vmdiskimage-uid": image["metadata"]["uid"] });
         for resource in DATA {
             for name in [name, "other"] {
@@ -207,15 +211,11 @@ async fn the_data_of_disk_images_is_deleted_with_images_that_are_deleted_later()
 /// No controller would withdraw it.
 #[tokio::test]
 async fn permissions_to_clone_are_deleted_with_their_images_that_are_deleted_now_or_later() {
-    const IMAGES: &str = "vmdiskimages.vmpool.dev";
     const PERMISSION: [&str; 2] =
         ["rolebindings.rbac.authorization.k8s.io", "roles.rbac.authorization.k8s.io"];
     let world = world();
     for name in ["debian", "terminating"] {
-        let metadata = json!({ "name": name, "namespace": NAMESPACE,
-            "finalizers": ["vmpool.dev/vmdiskimage-protection"] });
-        let spec = json!({ "sourceType": "blank", "diskSize": "1Gi" });
-        let image = world.server.create(IMAGES, json!({ "metadata": metadata, "spec": spec }));
+        let image = create_image(&world, name);
         let uid = image["metadata"]["uid"].as_str().unwrap();
         let labels = json!({ "vmpool.dev/vmdiskimage-uid": uid });
         for name in [vmpool_diskimage::clone_permission::name(uid), format!("of-a-user-{name}")] {

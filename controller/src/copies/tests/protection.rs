@@ -91,9 +91,9 @@ async fn a_type_is_released_when_another_controller_takes_over_the_pool_that_kee
     assert_eq!(world.small(), None);
 }
 
-#[tokio::test]
-async fn a_machine_that_can_never_use_its_preference_copies_its_instance_type() {
-    let world = world(Some(Policy::Reference)).await;
+/// A world whose machine `db` names a missing preference, 5 seconds after a user deleted its instance type `small`.
+async fn after_the_deletion_of_small(policy: Policy) -> World {
+    let world = world(Some(policy)).await;
     world.create_machine("db");
     world.server.edit(MACHINES, "db", |machine| {
         machine["spec"]["preference"] = json!({ "name": "missing", "kind": "VirtualMachinePreference" });
@@ -101,6 +101,12 @@ async fn a_machine_that_can_never_use_its_preference_copies_its_instance_type() 
     world.calm().await;
     world.delete_small();
     world.advance(5 * SECOND).await;
+    world
+}
+
+#[tokio::test]
+async fn a_machine_that_can_never_use_its_preference_copies_its_instance_type() {
+    let world = after_the_deletion_of_small(Policy::Reference).await;
     assert_eq!(world.small(), None, "the machine has a copy of it");
     let machine = world.server.get(MACHINES, "db").unwrap();
     assert_eq!(machine["status"]["conditions"][0]["reason"], "FailedFindPreference");
@@ -286,13 +292,6 @@ async fn a_lost_copy_is_restored_from_a_type_that_is_being_deleted_or_does_not_k
 
 #[tokio::test]
 async fn a_machine_that_cannot_be_written_out_does_not_keep_its_type() {
-    let world = world(Some(Policy::Expand)).await;
-    world.create_machine("db");
-    world.server.edit(MACHINES, "db", |machine| {
-        machine["spec"]["preference"] = json!({ "name": "missing", "kind": "VirtualMachinePreference" });
-    });
-    world.calm().await;
-    world.delete_small();
-    world.advance(5 * SECOND).await;
+    let world = after_the_deletion_of_small(Policy::Expand).await;
     assert_eq!(world.small(), None);
 }

@@ -42,13 +42,18 @@ async fn world() -> World {
 }
 
 impl World {
-    /// KubeVirt starts the machine `web-0`, from a revision that is not stored.
-    fn start_outdated_instance(&self) {
+    /// The reference to the machine `web-0` as the controller of an object.
+    fn owner(&self) -> Value {
         let machine = self.server.get(MACHINES, "web-0").unwrap();
-        let owner = json!({
+        json!({
             "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "web-0", "controller": true,
             "uid": machine["metadata"]["uid"],
-        });
+        })
+    }
+
+    /// KubeVirt starts the machine `web-0`, from a revision that is not stored.
+    fn start_outdated_instance(&self) {
+        let owner = self.owner();
         let labels = json!({ "kubevirt.io/vm-pool-revision-name": "web-0" });
         let metadata = json!({
             "name": "web-0", "namespace": NAMESPACE, "labels": labels, "ownerReferences": [owner],
@@ -126,11 +131,7 @@ async fn storage_stays_if_a_user_requires_it_before_deleting_a_machine_and_the_c
     let mut world = World::new();
     lead(&mut world, 1);
     world.calm().await;
-    let machine = world.server.get(MACHINES, "web-0").unwrap();
-    let owner = json!({
-        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "web-0", "controller": true,
-        "uid": machine["metadata"]["uid"],
-    });
+    let owner = world.owner();
     let metadata = json!({ "name": "root-0", "namespace": NAMESPACE, "ownerReferences": [owner] });
     world.server.create(VOLUMES, json!({ "metadata": metadata, "spec": {} }));
     world.server.edit(MACHINES, "web-0", |machine| {
