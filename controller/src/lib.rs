@@ -30,6 +30,7 @@ mod apply;
 mod cache;
 mod context;
 mod copies;
+mod decode;
 mod definitions;
 mod events;
 mod images;

@@ -7,7 +7,7 @@ use kube::Client;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::rejection;
+use crate::{decode, rejection};
 
 /// Number of objects in one page of a list.
 pub(crate) const PAGE: u32 = 500;
@@ -38,7 +38,7 @@ pub(crate) async fn page<T: DeserializeOwned>(
             break;
         }
         splitter
-            .feed(chunk, |item| serde_json::from_slice(item).map(&mut visit))
+            .feed(chunk, |item| decode::from_slice(item).map(&mut visit))
             .map_err(kube::Error::SerdeError)?;
         let read = chunk.len();
         body.consume_unpin(read);

@@ -14,9 +14,9 @@ use vmpool_platforms::{ApiObject, Platform, Reference, slim_metadata};
 use crate::context::Context;
 use crate::list::{self, PAGE};
 use crate::object::collection;
-use crate::rejection;
 use crate::response_body::ResponseBody;
 use crate::write::WriteError;
+use crate::{decode, rejection};
 
 /// The name of a list in errors of reads.
 const ALL: &str = "(all)";
@@ -98,7 +98,7 @@ impl<P: Platform> Context<P> {
     ) -> Result<Option<K>, ReadError> {
         let object = async {
             let body = self.fetch::<K>(namespace, name).await?;
-            body.map(|body| serde_json::from_slice(body.bytes())).transpose().map_err(kube::Error::SerdeError)
+            body.map(|body| decode::from_slice(body.bytes())).transpose().map_err(kube::Error::SerdeError)
         };
         self.in_time(&K::kind(&()), name, object).await
     }
@@ -120,7 +120,7 @@ impl<P: Platform> Context<P> {
                 Err(kube::Error::Api(status)) if status.code == 404 => None,
                 body => body?,
             };
-            body.map(|body| serde_json::from_slice(body.bytes())).transpose().map_err(kube::Error::SerdeError)
+            body.map(|body| decode::from_slice(body.bytes())).transpose().map_err(kube::Error::SerdeError)
         };
         self.in_time(reference.kind, &reference.name, object).await
     }

@@ -11,6 +11,8 @@ use kube::core::Status;
 use kube::core::response::StatusDetails;
 use serde::de::DeserializeOwned;
 
+use crate::decode;
+
 /// Size up to which the body of a rejection is read, in bytes.
 const LONGEST: usize = 64 * 1024;
 
@@ -60,7 +62,7 @@ pub(crate) async fn get<T: DeserializeOwned>(
     };
     let mut text = Vec::new();
     body.read_to_end(&mut text).await.map_err(kube::Error::ReadEvents)?;
-    serde_json::from_slice(&text).map(Some).map_err(kube::Error::SerdeError)
+    decode::from_slice(&text).map(Some).map_err(kube::Error::SerdeError)
 }
 
 /// Sends a read, and returns the body of the response. In contrast to the method of the client, an error contains the

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{AsyncBufRead, AsyncBufReadExt};
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use kube::core::{Request, Status};
 use kube::{Api, Resource};
@@ -19,6 +19,7 @@ use crate::cache::{Cache, Cached, Concerned, Located};
 use crate::list::{self, PAGE};
 use crate::metrics::{Metrics, WatchResource};
 use crate::object::version;
+use crate::{decode, rejection};
 
 /// Duration of one watch request, in seconds.
 const WATCH_SECONDS: u32 = 45;
@@ -33,6 +34,9 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
 /// A watch that ends sooner without an event counts as a failure. Otherwise the controller would restart watches
 /// without a delay while the API server or a proxy ends them.
 const SHORTEST_WATCH: Duration = Duration::from_secs(1);
+
+/// Memory that a watch keeps between two events, in bytes.
+const MAX_IDLE_LINE: usize = 64 * 1024;
 
 /// Why a list or a watch failed.
 #[derive(Debug, thiserror::Error)]
@@ -275,10 +279,11 @@ async fn follow<K: Watched>(
     request.extensions_mut().insert("watch");
     let begin = env.uptime();
     let mut is_silent = true;
-    let mut events =
-        std::pin::pin!(api.clone().into_client().request_events::<K>(request).await.map_err(Broken::Begin)?);
-    while let Ok(Some(event)) = env.timeout(LONGEST_SILENCE, events.next()).await {
-        let event = event.map_err(Broken::Read)?;
+    let client = api.clone().into_client();
+    let mut body = std::pin::pin!(rejection::read(&client, request).await.map_err(Broken::Begin)?);
+    let mut line = Vec::new();
+    while let Ok(event) = env.timeout(LONGEST_SILENCE, next_event::<K>(&mut body, &mut line)).await {
+        let Some(event) = event.map_err(Broken::Read)? else { break };
         is_silent = false;
         let change = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => Change::Applied(object),
@@ -299,6 +304,21 @@ async fn follow<K: Watched>(
         return Err(Broken::TooShort);
     }
     Ok(())
+}
+
+/// The next event of a watch, which is one line. `None` if the watch ends, also in the middle of an event.
+async fn next_event<K: DeserializeOwned>(
+    body: &mut (impl AsyncBufRead + Unpin),
+    line: &mut Vec<u8>,
+) -> kube::Result<Option<WatchEvent<K>>> {
+    line.clear();
+    // One large object of a user does not occupy its memory for ever.
+    line.shrink_to(MAX_IDLE_LINE);
+    body.read_until(b'\n', line).await.map_err(kube::Error::ReadEvents)?;
+    if line.last() != Some(&b'\n') {
+        return Ok(None);
+    }
+    decode::from_slice(line).map(Some).map_err(kube::Error::SerdeError)
 }
 
 /// The facts and the namespace of an object.

@@ -21,8 +21,8 @@ use vmpool_runtime::Env;
 use vmpool_runtime::lease::Fence;
 
 use crate::metrics::{WriteKind, WriteMetrics, WriteOutcome};
-use crate::rejection;
 use crate::response_body::ResponseBodies;
+use crate::{decode, rejection};
 
 /// Why a write failed.
 #[derive(Debug, thiserror::Error)]
@@ -268,7 +268,7 @@ fn unconfirmed(error: &(dyn std::error::Error + 'static)) -> WriteError {
 
 fn answer<T: DeserializeOwned>(parts: &http::response::Parts, body: &[u8]) -> Result<T, WriteError> {
     if parts.status.is_success() {
-        return serde_json::from_slice(body).map_err(|error| unconfirmed(&error));
+        return decode::from_slice(body).map_err(|error| unconfirmed(&error));
     }
     let status = rejection::status(parts, body);
     // The API server may have stored the object before the error.

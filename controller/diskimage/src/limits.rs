@@ -1,4 +1,4 @@
-//! Limits of what a status contains. The schemas refuse longer texts, and a status that is refused would never show the end of an
+//! Limits of templates, and of what a status contains. The schemas refuse longer texts, and a status that is refused would never show the end of an
 //! import, so that the import would keep its place among the concurrent ones.
 
 use sha2::{Digest, Sha256};
@@ -9,6 +9,9 @@ const MESSAGE: usize = 4096;
 const PROGRESS: usize = 64;
 /// Bytes of the value of the annotation that requests another import.
 const TOKEN: usize = 1024;
+
+/// Maximum nesting of lists and maps in the template of a machine, as in a pool. Decoders fail at 128 levels.
+pub const NESTING: usize = 100;
 
 /// A message of this text.
 pub fn message(text: &str) -> String {

@@ -10,6 +10,7 @@ use vmpool_api::diskimage::{API_VERSION, VirtualMachine, WRAPPER_KIND};
 use vmpool_api::kubevirt;
 
 use crate::clone_permission::Account;
+use crate::limits::NESTING;
 use crate::read::referrer::account;
 
 #[cfg(test)]
@@ -52,9 +53,24 @@ pub fn image(wrapper: &VirtualMachine) -> Option<Value> {
     Some(json!({ "apiVersion": API_VERSION, "kind": "VMDiskImage", "metadata": metadata, "spec": spec }))
 }
 
+/// Whether lists and maps are nested in more than this number of levels.
+fn exceeds(value: &Value, levels: usize) -> bool {
+    let deeper = |inner: &Value| levels.checked_sub(1).is_none_or(|levels| exceeds(inner, levels));
+    match value {
+        Value::Array(items) => levels == 0 || items.iter().any(deeper),
+        Value::Object(fields) => levels == 0 || fields.values().any(deeper),
+        _ => false,
+    }
+}
+
 /// Why no machine can be made from the template of a wrapper. The schema refuses most such templates.
 pub fn unusable(wrapper: &VirtualMachine) -> Option<String> {
     let spec = &wrapper.spec.virtual_machine_template.spec;
+    if exceeds(spec, NESTING) {
+        return Some(format!(
+            "virtualMachineTemplate.spec is nested more than {NESTING} levels deep; remove the innermost lists and maps"
+        ));
+    }
     let instance = &spec["template"]["spec"];
     let (disk, volume) = (disk_name(wrapper), data_volume_name(wrapper));
     let lists = [

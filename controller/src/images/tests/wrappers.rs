@@ -66,6 +66,81 @@ async fn no_machine_is_created_over_the_data_of_a_user(#[case] resource: &str) {
     assert_eq!(world.wrapper_reason("web", "VirtualMachineReady"), "DiskNotReady");
 }
 
+/// A field with this many levels of lists.
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(json!(1), |inner, _| json!([inner]))
+}
+
+#[rstest]
+#[case::that_the_first_list_shows(true)]
+#[case::that_the_watch_shows(false)]
+#[tokio::test]
+async fn a_template_that_no_decoder_reads_stops_only_its_wrapper(#[case] is_listed: bool) {
+    let mut world = with_wrappers();
+    let deep = |world: &World| {
+        world.create_wrapper("deep", "debian", "root");
+        world.server.edit(WRAPPERS, "deep", |wrapper| {
+            wrapper["spec"]["virtualMachineTemplate"]["spec"]["unknown"] = nested(150);
+        });
+    };
+    if is_listed {
+        deep(&world);
+    }
+    world.lead_with_image("debian").await;
+    if !is_listed {
+        deep(&world);
+    }
+    world.create_wrapper("web", "debian", "root");
+    world.advance(10 * SECOND).await;
+    assert!(world.has_machine("web") && !world.has_machine("deep"));
+    let status = world.wrapper_status("deep");
+    assert_eq!(status["phase"], "Failed");
+    assert!(status["message"].as_str().unwrap().contains("nested more than"), "{status}");
+    let page = world.metrics.page();
+    let unconfirmed = page.lines().find(|line| line.contains("outcome=\"lost\"") && !line.ends_with(" 0"));
+    assert_eq!(unconfirmed, None, "the responses are read, too");
+    // It refers to the image, so a deletion waits for it.
+    world.server.delete(WRAPPERS, "web");
+    world.server.delete(MACHINES, "web");
+    world.server.delete(IMAGES, "debian");
+    world.advance(10 * SECOND).await;
+    assert_eq!(world.server.get(IMAGES, "debian").unwrap()["status"]["referenceCount"], 1);
+    world.server.delete(WRAPPERS, "deep");
+    for _ in 0..5 {
+        world.advance(SECOND).await;
+        world.server.collect_garbage();
+    }
+    assert_eq!(world.server.get(IMAGES, "debian"), None);
+}
+
+#[rstest]
+#[case::a_machine(MACHINES, machine("deep", "debian"), "/spec/template/spec", "referenceCount")]
+#[case::a_pool(POOLS, pool("deep", "debian"), "/spec/virtualMachineTemplate/spec", "poolReferenceCount")]
+#[tokio::test]
+async fn a_reference_counts_although_no_decoder_reads_its_object(
+    #[case] resource: &str,
+    #[case] mut object: Value,
+    #[case] place: &str,
+    #[case] count: &str,
+) {
+    object.pointer_mut(place).unwrap()["unknown"] = nested(150);
+    let mut world = with_wrappers();
+    world.server.create(resource, object);
+    world.lead_with_image("debian").await;
+    world.advance(10 * SECOND).await;
+    let status = || world.server.get(IMAGES, "debian").unwrap()["status"].clone();
+    assert_eq!((&status()["phase"], &status()[count]), (&json!("Ready"), &json!(1)));
+    world.server.delete(IMAGES, "debian");
+    world.advance(10 * SECOND).await;
+    assert_eq!(status()[count], 1, "the deletion waits");
+    world.server.delete(resource, "deep");
+    for _ in 0..5 {
+        world.advance(SECOND).await;
+        world.server.collect_garbage();
+    }
+    assert_eq!(world.server.get(IMAGES, "debian"), None);
+}
+
 #[tokio::test]
 async fn an_object_that_the_cache_does_not_show_is_not_used_either() {
     let mut world = with_wrappers();

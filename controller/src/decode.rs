@@ -1,0 +1,114 @@
+//! Decodes what the API server sends.
+//!
+//! The decoder fails at 128 levels of nesting, the API server at 10,000. Templates can contain any fields, so users can store
+//! objects that the decoder refuses, and one of these would end each list and each watch of its kind. Such an object is read
+//! without its innermost values. No controller can confuse it with a complete one: what is left exceeds
+//! [`vmpool_engine::limits::NESTING`], above which no template of a pool or a wrapper is used.
+
+use std::borrow::Cow;
+
+use serde::de::DeserializeOwned;
+
+/// The number of levels that are kept. The event of a watch adds a level to its object.
+const KEPT: usize = 120;
+
+const _: () = assert!(KEPT < 128 && KEPT > vmpool_engine::limits::NESTING + 10);
+const _: () = assert!(vmpool_engine::limits::NESTING == vmpool_diskimage::limits::NESTING);
+
+/// Decodes JSON. Lists and maps below the maximum number of levels are read as `null`.
+///
+/// # Errors
+/// If the text is not JSON, or not that of a `T`.
+pub(crate) fn from_slice<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
+    serde_json::from_slice(text).or_else(|error| match cut(text) {
+        Cow::Borrowed(_) => Err(error),
+        Cow::Owned(cut) => serde_json::from_slice(&cut),
+    })
+}
+
+/// Replaces lists and maps below the maximum number of levels by `null`.
+fn cut(text: &[u8]) -> Cow<'_, [u8]> {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    let mut kept = Vec::new();
+    // The end of what was copied or left out.
+    let mut done = 0;
+    for (at, byte) in text.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'[' | b'{' => {
+                if depth == KEPT {
+                    kept.extend_from_slice(&text[done..at]);
+                    kept.extend_from_slice(b"null");
+                }
+                depth += 1;
+            }
+            b']' | b'}' => {
+                depth = depth.saturating_sub(1);
+                if depth == KEPT {
+                    done = at + 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    if done == 0 {
+        return Cow::Borrowed(text);
+    }
+    kept.extend_from_slice(&text[done..]);
+    Cow::Owned(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+    use vmpool_engine::limits::{NESTING, nesting};
+
+    use super::*;
+
+    /// An object with a field of this many levels, which contains texts with brackets.
+    fn nested(levels: usize) -> String {
+        let (open, close) = (r#"{"a":[{"b":"]}\"[\\"},"#.repeat(levels / 2), "]}".repeat(levels / 2));
+        format!(r#"{{"metadata":{{"name":"a"}},"spec":{open}1{close},"status":{{"phase":"Ready"}}}}"#)
+    }
+
+    #[rstest]
+    #[case::shallow(10, 12)]
+    #[case::the_most_that_the_decoder_reads(124, 126)]
+    #[case::one_more(128, KEPT)]
+    #[case::the_most_that_the_api_server_accepts(10_000, KEPT)]
+    fn an_object_is_read_at_any_depth(#[case] levels: usize, #[case] kept: usize) {
+        let object: Value = from_slice(nested(levels).as_bytes()).unwrap();
+        assert_eq!(
+            (&object["metadata"], &object["status"]),
+            (&json!({ "name": "a" }), &json!({ "phase": "Ready" }))
+        );
+        assert_eq!(nesting(&object.to_string()), kept);
+        let inner = levels > NESTING;
+        assert_eq!(
+            nesting(&object["spec"].to_string()) > NESTING,
+            inner,
+            "a cut template counts as too deep"
+        );
+    }
+
+    #[test]
+    fn siblings_of_what_is_left_out_are_kept() {
+        let (open, close) = ("[".repeat(KEPT), "]".repeat(KEPT));
+        let text = format!(r#"{open}1,[[2],{{"a":[3]}}],"[",{{"b":{{}}}},4{close}"#);
+        let expected = format!(r#"{open}1,null,"[",null,4{close}"#);
+        assert_eq!(String::from_utf8_lossy(&cut(text.as_bytes())), expected);
+    }
+
+    #[test]
+    fn what_is_not_json_is_an_error_of_the_complete_text() {
+        let text = format!("{}x", "[".repeat(KEPT + 10));
+        assert!(from_slice::<Value>(text.as_bytes()).is_err());
+        let error = from_slice::<Value>(b"{\"a\":").unwrap_err();
+        assert!(error.is_eof(), "{error}");
+        assert!(from_slice::<String>(nested(200).as_bytes()).is_err());
+    }
+}
