@@ -27,7 +27,7 @@ use vmpool_engine::limits::shorten;
 use vmpool_engine::model::Naming;
 use vmpool_engine::plan::{DeleteReason, Snapshot, Stage};
 use vmpool_engine::{Action, Memory};
-use vmpool_platforms::{Instances, Platform};
+use vmpool_platforms::Platform;
 
 use crate::context::Context;
 use crate::events::PoolEvent;
@@ -235,10 +235,12 @@ async fn perform<P: Platform>(
             let wanted = update::Wanted { machine, base: base.as_ref(), to, disks, disruption: *disruption };
             update::update(context, pool, basis, &wanted).await
         }
-        Action::RecordRevision { machine, to } if P::Instances::EXIST => {
-            restart::record_revision(context, pool, machine, to).await
+        Action::RecordRevision { machine, instance: Some(instance), to } => {
+            restart::record_revision(context, pool, machine, instance, to).await
         }
-        Action::RecordRevision { machine, to } => update::record_revision(context, pool, machine, to).await,
+        Action::RecordRevision { machine, instance: None, to } => {
+            update::record_revision(context, pool, machine, to).await
+        }
         Action::StoreRevision { revision } => revision::store(context, pool, basis, revision).await,
         Action::RestoreCopies { revision } => revision::restore(context, pool, basis, revision).await,
         Action::PruneRevision { revision } => revision::prune(context, pool, basis, revision).await,

@@ -80,9 +80,7 @@ fn join_instances<P: Platform>(context: &Context<P>, namespace: &str, machines: 
         let instance = context.instances.get(namespace, &machine.id.name).map(|seen| seen.facts);
         let instance = instance.filter(|instance| instance.machine.as_ref() == Some(&machine.id.uid));
         if let Some(instance) = instance {
-            let machine = Arc::make_mut(machine);
-            machine.revision.clone_from(&instance.revision);
-            machine.instance = Some(instance);
+            Arc::make_mut(machine).instance = Some(instance);
         }
     }
 }

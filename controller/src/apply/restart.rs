@@ -81,9 +81,7 @@ pub(super) async fn restart<P: Platform>(
                 note,
             });
         }
-        Err(error) if error.is_gone() || error.is_conflict() || error.is_unprocessable() => {
-            outcome.outdated = true;
-        }
+        Err(error) if error.is_gone() || error.is_conflict() => outcome.outdated = true,
         Err(error) => outcome.fail(failure(machine, &error), error),
     }
     outcome
@@ -112,17 +110,17 @@ async fn mark<P: Platform>(
     }
 }
 
-/// Records on the instance of a machine that it has the template of `revision`.
+/// Records on the instance of a machine that it has the template of `revision`. Another instance was started with another
+/// template.
 pub(super) async fn record_revision<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     machine: &ObjectId,
+    instance: &Uid,
     revision: &RevisionId,
 ) -> Outcome {
     let namespace = &*pool.facts.namespace;
-    let known = context.instances.get(namespace, &machine.name).map(|seen| seen.facts.id.uid.clone());
-    let Some(instance) = known else { return Outcome::outdated() };
-    let (_, live) = match live::<P>(context, pool, machine, &instance).await {
+    let (_, live) = match live::<P>(context, pool, machine, instance).await {
         Ok(live) => live,
         Err(outcome) => return outcome,
     };
@@ -137,9 +135,7 @@ pub(super) async fn record_revision<P: Platform>(
     };
     match written {
         Ok(_) => Outcome::done(),
-        Err(error) if error.is_gone() || error.is_conflict() || error.is_unprocessable() => {
-            Outcome::outdated()
-        }
+        Err(error) if error.is_gone() || context.is_outdated(&error, &live).await => Outcome::outdated(),
         Err(error) => {
             let note = format!("recording revision {revision} on the instance of machine {machine}: {error}");
             let event = PoolEvent { reason: Reason::FailedRepair, name: machine.name.to_string(), note };

@@ -131,7 +131,7 @@ pub struct Machine {
     pub pool_uid_label: Option<Uid>,
     /// The managed label that holds a pool's name.
     pub pool_label: Option<Arc<str>>,
-    /// The revision that is in effect in it.
+    /// The revision that its label names. On a platform where instances are no objects, it is in effect.
     pub revision: Option<RevisionId>,
     /// The revision that the controller last wrote to it.
     pub written: Option<RevisionId>,
@@ -181,6 +181,19 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// The revision in effect: that of its instance, if it has one.
+    pub fn effective_revision(&self) -> Option<&RevisionId> {
+        match &self.instance {
+            Some(instance) => instance.revision.as_ref(),
+            None => self.revision.as_ref(),
+        }
+    }
+
+    /// All revisions that it or its instance names.
+    pub fn revisions(&self) -> impl Iterator<Item = &RevisionId> {
+        [self.effective_revision(), self.written.as_ref(), self.revision.as_ref()].into_iter().flatten()
+    }
+
     /// A machine without owner, labels, revision and disks that does not run. Its creation time is the Unix epoch.
     pub fn blank(id: ObjectId) -> Self {
         Self {

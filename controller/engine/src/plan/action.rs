@@ -106,10 +106,13 @@ pub enum Action {
         /// Which effect on the machine the plan allows.
         disruption: Disruption,
     },
-    /// Record on a machine that the revision which was last written to it is in effect.
+    /// Record that the revision which was last written to a machine is in effect: on its instance, if it has one, otherwise
+    /// on the machine.
     RecordRevision {
         /// The machine.
         machine: ObjectId,
+        /// The instance in which it is in effect.
+        instance: Option<Uid>,
         /// The revision.
         to: RevisionId,
     },

@@ -136,6 +136,15 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_that_is_being_deleted_is_not_deleted_again() {
+        let leaving =
+            world(&starts(3), Budget::Machines(3)).edit(&name(1), |machine| machine.terminating = true);
+        let mut expected = [name(2), name(3)];
+        expected.sort();
+        assert_eq!(deleted(&leaving.plan()), expected);
+    }
+
+    #[test]
     fn no_machine_is_replaced_without_the_setting_or_in_a_paused_pool() {
         let off = world(&starts(3), Budget::Machines(2)).pool(|pool| pool.autohealing = None);
         assert_eq!(deleted(&off.plan()), [""; 0]);

@@ -74,9 +74,10 @@ pub(crate) fn transition(pool: &Pool, machine: &Machine, written: &RevisionId) -
             let live = |id: &RevisionId| pool.revision.template_parts.get(id).map(|parts| &parts.live);
             // Parts that the change leaves as they were may have other values, because users can hot-plug, too.
             let started = instance.revision.as_ref().and_then(live);
-            let is_applied = started
-                .zip(live(written))
-                .is_some_and(|(started, wanted)| instance.live.include(&wanted.without(started)));
+            let is_applied = started.zip(live(written)).is_some_and(|(started, wanted)| {
+                let (added, removed) = (wanted.without(started), started.without(wanted));
+                instance.live.include(&added) && instance.live.exclude(&removed)
+            });
             if is_applied { Transition::Record } else { Transition::LiveUpdate }
         }
         other => other,

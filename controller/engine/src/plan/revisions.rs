@@ -46,9 +46,7 @@ fn store(observed: &Observed<'_>, plan: &mut Plan) {
 /// Restores the copies of objects that machines with other templates use. The current template need not be known for this.
 fn restore(observed: &Observed<'_>, plan: &mut Plan) {
     let is_used = |id: &RevisionId| {
-        observed.pool_machines().any(|machine| {
-            [&machine.written, &machine.revision].into_iter().flatten().any(|written| written == id)
-        })
+        observed.pool_machines().any(|machine| machine.revisions().any(|named| named == id))
     };
     let lost: Vec<&RevisionId> = observed.pool.revision.others_lost.iter().filter(|id| is_used(id)).collect();
     if lost.is_empty() {
@@ -117,7 +115,7 @@ pub(super) fn plan_deletion(observed: &Observed<'_>, plan: &mut Plan) {
 
 /// The stored revisions, oldest first, except `current` and those that a machine refers to.
 fn unneeded<'a>(observed: &Observed<'a>, current: Option<&RevisionId>) -> Vec<&'a RevisionId> {
-    let ids = observed.machines.iter().flat_map(|machine| [&machine.revision, &machine.written]).flatten();
+    let ids = observed.machines.iter().flat_map(|machine| machine.revisions());
     let named: BTreeSet<&RevisionId> = ids.chain(current).collect();
     observed.stored.iter().filter(|id| !named.contains(id)).collect()
 }

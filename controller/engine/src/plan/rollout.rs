@@ -86,7 +86,11 @@ fn advance(observed: &Observed<'_>, mut unrecorded: Vec<&Arc<Machine>>, plan: &m
         // The name of the current revision also changes with settings that machines do not have. The instance gets the name
         // that its machine has.
         let written = machine.written.as_ref().filter(|_| !by_platform);
-        Action::RecordRevision { machine: machine.id.clone(), to: written.unwrap_or(current).clone() }
+        Action::RecordRevision {
+            machine: machine.id.clone(),
+            instance: machine.instance.as_ref().map(|instance| instance.id.uid.clone()),
+            to: written.unwrap_or(current).clone(),
+        }
     }));
 }
 
@@ -217,7 +221,12 @@ fn write(
 
 /// The merge base of a machine: the revision that was last written to it, or else the one in effect.
 fn base(observed: &Observed<'_>, machine: &Machine) -> Option<RevisionId> {
-    machine.written.as_ref().or(machine.revision.as_ref()).filter(|id| observed.stored.contains(id)).cloned()
+    machine
+        .written
+        .as_ref()
+        .or(machine.effective_revision())
+        .filter(|id| observed.stored.contains(id))
+        .cloned()
 }
 
 /// Whether an update of the machine uses no budget, because it does not run, or because only a later restart disrupts it.

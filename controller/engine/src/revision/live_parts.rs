@@ -25,6 +25,11 @@ impl LiveParts {
         wanted.0.is_subset(&self.0)
     }
 
+    /// Whether none of `unwanted` is among these.
+    pub fn exclude(&self, unwanted: &Self) -> bool {
+        unwanted.0.is_disjoint(&self.0)
+    }
+
     /// The parts that are not among those of `other`.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {

@@ -286,7 +286,7 @@ impl Controller {
                 }
                 answer.map(|seen| self.memory.machines.written(seen, now))
             }
-            Action::RecordRevision { machine, to } => {
+            Action::RecordRevision { machine, to, .. } => {
                 api.advance(machine, to, None).map(|seen| machines.written(seen, now))
             }
             Action::StoreRevision { revision } => {

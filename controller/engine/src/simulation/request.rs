@@ -100,7 +100,7 @@ pub(super) fn commit(
         Action::Update { machine, base, to, disks, disruption } => api
             .update(machine, &Written { base: base.as_ref(), to, disks, disruption: *disruption }, read)?
             .is_ok(),
-        Action::RecordRevision { machine, to } => api.advance(machine, to, read).is_ok(),
+        Action::RecordRevision { machine, to, .. } => api.advance(machine, to, read).is_ok(),
         Action::StoreRevision { revision } => api.store(revision),
         Action::RestoreCopies { .. } | Action::DeleteCopy { .. } => false,
         Action::PruneRevision { revision } => api.prune(revision, late)?,

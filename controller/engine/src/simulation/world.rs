@@ -347,7 +347,7 @@ fn action_text(action: &Action) -> String {
         Action::Detach { machine, disk, .. } => format!("take {disk} away from {machine}"),
         Action::Delete { machine, .. } => format!("delete {machine}"),
         Action::Update { machine, to, .. } => format!("write {to} to {machine}"),
-        Action::RecordRevision { machine, to } => format!("{to} is in effect in {machine}"),
+        Action::RecordRevision { machine, to, .. } => format!("{to} is in effect in {machine}"),
         Action::AnnotateDisk { disk, annotations, absent } => {
             annotation_text(disk, annotations, absent.as_deref())
         }

@@ -97,7 +97,7 @@ impl Pass<'_> {
 
     fn outdated(&self) -> Option<&RevisionId> {
         let live = self.observed.pool_machines().filter(|machine| !machine.terminating);
-        let mut outdated = live.filter_map(|machine| machine.revision.as_ref());
+        let mut outdated = live.filter_map(|machine| machine.effective_revision());
         outdated.find(|revision| !self.observed.pool.is_current(revision))
     }
 

@@ -60,7 +60,10 @@ impl Wording for Words {
             conditions.iter().find(|condition| condition.kind == kind && condition.status == "True").cloned()
         };
         let mut transitions = Vec::new();
-        if let (None, Some(failure)) = (find(before, REPLICA_FAILURE), find(after, REPLICA_FAILURE)) {
+        if let (None, Some(failure)) = (find(before, REPLICA_FAILURE), find(after, REPLICA_FAILURE))
+            // The rejected deletion has an event with this reason and text.
+            && failure.reason != FAILED_REVISION_PRUNING
+        {
             let Condition { reason, message, .. } = failure;
             transitions.push(Transition { reason, is_warning: true, note: message });
         }
@@ -78,12 +81,14 @@ impl Wording for Words {
     }
 }
 
+const FAILED_REVISION_PRUNING: &str = "FailedRevisionPruning";
+
 /// KubeVirt's word for the step of a pass that failed, in the condition `ReplicaFailure`.
 pub(super) fn failed_step(failure: &str) -> &'static str {
     match failure {
         "FailedCreate" => "FailedScaleOut",
         "FailedDelete" => "FailedScaleIn",
-        "FailedRevisionPruning" => "FailedRevisionPruning",
+        FAILED_REVISION_PRUNING => FAILED_REVISION_PRUNING,
         _ => "FailedUpdate",
     }
 }

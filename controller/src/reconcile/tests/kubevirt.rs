@@ -303,3 +303,119 @@ async fn a_machine_keeps_its_template_while_the_cache_shows_an_older_pool() {
     let pool = world.server.get(POOLS, "web").unwrap();
     assert_eq!(pool["status"]["observedGeneration"], pool["metadata"]["generation"]);
 }
+
+#[tokio::test]
+async fn a_machine_that_a_user_returns_to_its_pool_is_a_member_again() {
+    let mut world = World::new();
+    lead(&mut world, 1);
+    world.calm().await;
+    let member = world.server.get(MACHINES, "web-0").unwrap();
+    world.server.edit(MACHINES, "web-0", |machine| machine["metadata"]["ownerReferences"] = json!([]));
+    world.calm().await;
+    assert_eq!(machine_names(&world.server.all(MACHINES)), ["web-0", "web-1"]);
+    let detached = world.server.get(MACHINES, "web-0").unwrap();
+    assert_eq!(detached["metadata"]["finalizers"], Value::Null, "{detached}");
+
+    world.take_writes();
+    let owners = &member["metadata"]["ownerReferences"];
+    world.server.edit(MACHINES, "web-0", |machine| machine["metadata"]["ownerReferences"] = owners.clone());
+    world.server.edit(POOLS, "web", |pool| pool["spec"]["replicas"] = json!(2));
+    world.calm().await;
+    let returned = world.server.get(MACHINES, "web-0").unwrap();
+    assert_eq!(returned["metadata"]["finalizers"], member["metadata"]["finalizers"]);
+    assert_eq!(machine_names(&world.server.all(MACHINES)), ["web-0", "web-1"]);
+    assert_eq!(count(&world.take_writes(), Verb::Create, "virtualmachines"), 0, "it counts as a member");
+
+    world.server.edit(POOLS, "web", |pool| pool["spec"]["replicas"] = json!(1));
+    world.advance(SECOND * 5).await;
+    assert_eq!(world.server.all(MACHINES).len(), 1, "one machine is surplus");
+}
+
+/// CDI deletes DataVolumes that are complete, and KubeVirt makes the machine the owner of the claim.
+#[tokio::test]
+async fn a_claim_whose_data_volume_was_collected_is_preserved() {
+    const CLAIMS: &str = "persistentvolumeclaims";
+    let mut world = World::new();
+    lead(&mut world, 1);
+    world.server.edit(POOLS, "web", |pool| {
+        pool["spec"]["scaleInStrategy"] = json!({ "proactive": { "statePreservation": "Offline" } });
+        let spec = &mut pool["spec"]["virtualMachineTemplate"]["spec"];
+        spec["dataVolumeTemplates"] = json!([{ "metadata": { "name": "root" }, "spec": {} }]);
+        spec["template"]["spec"]["volumes"] = json!([{ "name": "root", "dataVolume": { "name": "root" } }]);
+    });
+    world.calm().await;
+    let metadata = json!({ "name": "root-0", "namespace": NAMESPACE, "ownerReferences": [world.owner()] });
+    world.server.create(CLAIMS, json!({ "metadata": metadata, "spec": {} }));
+    world.server.edit(POOLS, "web", |pool| pool["spec"]["replicas"] = json!(0));
+    world.advance(SECOND * 5).await;
+    world.server.collect_garbage();
+    assert_eq!(world.server.all(MACHINES), [Value::Null; 0]);
+    let claim = world.server.get(CLAIMS, "root-0").expect("the claim is preserved");
+    assert_eq!(claim["metadata"]["ownerReferences"], Value::Null, "{claim}");
+}
+
+impl World {
+    /// The condition of the pool `web` with this type.
+    fn pool_condition(&self, kind: &str) -> Option<Value> {
+        let pool = self.server.get(POOLS, "web").unwrap();
+        let conditions = pool["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.into_iter().find(|condition| condition["type"] == kind)
+    }
+
+    /// The reasons among `wanted` of the events about the pool `web`, sorted.
+    fn events_of_pool(&self, wanted: &[&str]) -> Vec<String> {
+        let events = self.server.all("events.events.k8s.io").into_iter();
+        let of_pool = events.filter(|event| event["regarding"]["kind"] == "VirtualMachinePool");
+        let reasons = of_pool.filter_map(|event| event["reason"].as_str().map(str::to_owned));
+        let mut reasons: Vec<String> = reasons.filter(|reason| wanted.contains(&&**reason)).collect();
+        reasons.sort_unstable();
+        reasons
+    }
+}
+
+#[tokio::test]
+async fn a_revision_that_the_api_server_does_not_delete_is_reported_until_it_is_gone() {
+    const REVISIONS: &str = "controllerrevisions.apps";
+    let world = world().await;
+    world.server.intercept(|call| {
+        if call.is(Verb::Delete, "controllerrevisions") {
+            return Fate::Refuse(Refusal::new(403, "Forbidden", "denied by a policy"));
+        }
+        Fate::Serve
+    });
+    world.server.edit(POOLS, "web", |pool| {
+        pool["spec"]["virtualMachineTemplate"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] =
+            json!(7);
+    });
+    world.calm().await;
+    let failure = world.pool_condition("ReplicaFailure").expect("the failure is shown");
+    assert_eq!(failure["reason"], "FailedRevisionPruning", "{failure}");
+    assert!(failure["message"].to_string().contains("denied by a policy"), "{failure}");
+    assert_eq!(failure["lastProbeTime"], Value::Null);
+    assert!(failure["lastTransitionTime"].is_string(), "{failure}");
+    assert_eq!(world.events_of_pool(&["FailedRevisionPruning"]).len(), 1);
+    world.server.behave();
+    world.advance(SECOND * 60).await;
+    assert_eq!(world.server.all(REVISIONS).len(), 1);
+    assert_eq!(world.pool_condition("ReplicaFailure"), None);
+}
+
+#[tokio::test]
+async fn each_pause_has_one_event_also_after_a_change_of_leaders() {
+    let mut world = world().await;
+    world.server.edit(POOLS, "web", |pool| pool["spec"]["paused"] = json!(true));
+    world.calm().await;
+    assert_eq!(world.pool_condition("ReplicaPaused").unwrap()["reason"], "SuccessfulPaused");
+    assert_eq!(world.events_of_pool(&["SuccessfulPaused", "SuccessfulResume"]), ["SuccessfulPaused"]);
+    world.kill_leader().await;
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    assert_eq!(world.events_of_pool(&["SuccessfulPaused", "SuccessfulResume"]), ["SuccessfulPaused"]);
+    world.server.edit(POOLS, "web", |pool| pool["spec"]["paused"] = json!(false));
+    world.calm().await;
+    assert_eq!(world.pool_condition("ReplicaPaused"), None);
+    assert_eq!(
+        world.events_of_pool(&["SuccessfulPaused", "SuccessfulResume"]),
+        ["SuccessfulPaused", "SuccessfulResume"]
+    );
+}

@@ -365,6 +365,13 @@ fn live_world() -> World {
     [0, 1].into_iter().fold(world, |world, number| has_sockets(world, number, 1))
 }
 
+/// The record of the current revision on the instance of a machine.
+fn recorded(machine: u64) -> Action {
+    let name = name(machine);
+    let instance = Some(Uid::from(&*format!("instance-of-{name}")));
+    Action::RecordRevision { machine: target(&name), instance, to: "new".into() }
+}
+
 fn has_sockets(world: World, machine: u64, number: u64) -> World {
     world.edit(&name(machine), |machine| {
         let instance = machine.instance.as_mut().unwrap();
@@ -376,8 +383,29 @@ fn has_sockets(world: World, machine: u64, number: u64) -> World {
 fn a_live_update_is_awaited_and_recorded_when_the_instance_has_it() {
     assert_eq!(live_world().plan().actions, []);
     let plan = has_sockets(live_world(), 0, 2).plan();
-    let expected = Action::RecordRevision { machine: target(&name(0)), to: "new".into() };
+    let expected = recorded(0);
     assert_eq!(plan.actions, [expected]);
+}
+
+#[test]
+fn a_removed_live_part_is_awaited_as_an_added_one() {
+    let tolerations = |kept: &[&str]| LiveParts::of(kept.iter().map(|key| ("tolerations", json!(key))));
+    let parts = |kept: &[&str]| TemplateParts { live: tolerations(kept), ..parts(1, 1) };
+    let world = |has: &[&str]| {
+        let world = live_world().pool(|pool| {
+            pool.revision.template_parts.insert("r1".into(), parts(&["gpu", "spot"]));
+            pool.revision.template_parts.insert("new".into(), parts(&["gpu"]));
+        });
+        [0, 1].into_iter().fold(world, |world, number| {
+            world.edit(&name(number), |machine| {
+                Arc::make_mut(machine.instance.as_mut().unwrap()).live = tolerations(has);
+            })
+        })
+    };
+    assert_eq!(world(&["gpu", "spot"]).plan().actions, [], "the platform has not removed it yet");
+    assert_eq!(world(&["gpu"]).plan().actions.len(), 2);
+    let refused = world(&["gpu", "spot"]).edit(&name(0), |machine| machine.restart_pending = true);
+    assert_eq!(restarted(&refused.plan()), [name(0)]);
 }
 
 #[test]
@@ -399,8 +427,7 @@ fn a_live_update_is_recorded_although_a_user_changed_another_live_part() {
         })
     };
     assert_eq!(world(1).plan().actions, [], "the platform applies the change");
-    let record = |number| Action::RecordRevision { machine: target(&name(number)), to: "new".into() };
-    assert_eq!(world(2).plan().actions, [record(0), record(1)]);
+    assert_eq!(world(2).plan().actions, [recorded(0), recorded(1)]);
 }
 
 #[test]
@@ -417,13 +444,13 @@ fn an_instance_gets_the_revision_of_its_machine_also_after_a_change_of_the_count
         })
     };
     for stored in [false, true] {
-        let expected = Action::RecordRevision { machine: target(&name(0)), to: "new".into() };
+        let expected = recorded(0);
         assert_eq!(scaled(stored).plan().actions, [expected], "stored: {stored}");
         // An instance with the name of the current revision has that template, too.
         let other = scaled(stored).edit(&name(0), |machine| {
             Arc::make_mut(machine.instance.as_mut().unwrap()).revision = Some("newer".into());
         });
-        let expected = Action::RecordRevision { machine: target(&name(0)), to: "new".into() };
+        let expected = recorded(0);
         assert_eq!(other.plan().actions, [expected], "stored: {stored}");
     }
 }

@@ -1,9 +1,12 @@
+use std::sync::Arc;
+
 use rstest::rstest;
 
 use super::*;
 use crate::failure::{Failure, FailureReason};
 use crate::ledger::REQUEST_TIMEOUT;
-use crate::model::{Budget, Rollout};
+use crate::model::{Budget, Instance, ObjectId, Rollout};
+use crate::revision::LiveParts;
 use crate::testing::{World, name};
 
 const UPTIME: std::time::Duration = std::time::Duration::from_secs(100);
@@ -18,6 +21,13 @@ fn unstored(desired: usize, machines: u64) -> World {
 
 fn history(limit: usize) -> Rollout {
     Rollout { history: limit, ..Rollout::default() }
+}
+
+fn started_with(revision: &str) -> Arc<Instance> {
+    let id = ObjectId::new("web-0", "instance");
+    let revision = Some(revision.into());
+    let live = LiveParts::default();
+    Arc::new(Instance { id, machine: None, terminating: false, revision, live, ready: true })
 }
 
 fn pruned(world: &World) -> Vec<String> {
@@ -106,6 +116,13 @@ fn of_those_not_needed(#[case] limit: usize, #[case] stored: &[&str], #[case] ex
 #[case::written_to_a_machine(|machine: &mut crate::Machine| machine.written = Some("a".into()), true)]
 #[case::in_effect_in_one_that_leaves(
     |machine: &mut crate::Machine| (machine.revision, machine.terminating) = (Some("a".into()), true), true
+)]
+#[case::in_effect_in_its_instance(|machine: &mut crate::Machine| machine.instance = Some(started_with("a")), true)]
+#[case::named_by_its_label_only(
+    |machine: &mut crate::Machine| {
+        (machine.revision, machine.instance) = (Some("a".into()), Some(started_with("r1")));
+    },
+    true
 )]
 #[case::no_machine_refers_to_it(|_: &mut crate::Machine| {}, false)]
 fn a_revision_that_a_machine_refers_to_is_never_deleted(

@@ -1,7 +1,7 @@
 //! What a machine's run strategy and the requests in its status ask for.
 
 use crate::kubevirt::objects::{
-    InstanceView, MachineStatus, Phase, RunStrategy, StartFailure, StateChangeRequest,
+    InstanceView, MachineStatus, Phase, RunStrategy, StartFailure, StateChangeRequest, condition,
 };
 
 /// What happens to a machine's instance.
@@ -34,6 +34,8 @@ impl Rerun {
                 Self::First
             }
             Some("CrashLoopBackOff") => Self::Again,
+            // Its instance was refused.
+            Some("Stopped") if condition(&status.conditions, "Failure").is_some() => Self::First,
             Some(_) => Self::Not,
         }
     }

@@ -231,7 +231,6 @@ pub(super) fn printable(facts: &Facts, start_failed: bool) -> &'static str {
         condition(&active.status.conditions, "Paused").is_some_and(|paused| paused.status == "True")
     });
     let stops = active.is_some_and(|active| active.meta.deleting()) || facts.decision == Decision::Stop;
-    let starts = facts.decision == Decision::Start && facts.may_start();
     let early = phase.is_some_and(|phase| phase != Phase::WaitingForSync && phase < Phase::Running);
     let table = [
         (facts.machine.meta.deleting(), "Terminating"),
@@ -246,7 +245,7 @@ pub(super) fn printable(facts: &Facts, start_failed: bool) -> &'static str {
         (facts.disks.binding && facts.is_to_run(), "WaitingForVolumeBinding"),
         (says("Synchronized", "False", "ErrImagePull"), "ErrImagePull"),
         (says("Synchronized", "False", "ImagePullBackOff"), "ImagePullBackOff"),
-        (early || starts, "Starting"),
+        (early, "Starting"),
         (active.is_none() && start_failed, "CrashLoopBackOff"),
         (active.is_none(), "Stopped"),
         (phase == Some(Phase::WaitingForSync), "WaitingForReceiver"),

@@ -58,11 +58,11 @@ fn the_condition_ready_is_replaced_only_if_its_status_or_reason_changes() {
 fn the_usual_states_follow_one_another() {
     let mut stage = running(&["root"]);
     let shown = stage.values(Kind::Machine, "a", "/status/printableStatus");
-    assert_eq!(shown, ["Provisioning", "Starting", "Running"]);
+    assert_eq!(shown, ["Provisioning", "Stopped", "Starting", "Running"]);
     stage.delete(Kind::Machine, "a");
     stage.settle();
     let shown = stage.values(Kind::Machine, "a", "/status/printableStatus");
-    assert_eq!(shown, ["Provisioning", "Starting", "Running", "Terminating"]);
+    assert_eq!(shown, ["Provisioning", "Stopped", "Starting", "Running", "Terminating"]);
 }
 
 #[rstest]

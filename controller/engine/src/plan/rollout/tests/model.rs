@@ -206,7 +206,7 @@ impl Model {
             self.machines.iter().position(|known| known.facts.id == *machine).expect("it exists")
         };
         match action {
-            Action::RecordRevision { machine, to } => {
+            Action::RecordRevision { machine, to, .. } => {
                 let index = index(machine);
                 let known = &self.machines[index];
                 // The write includes a live read.

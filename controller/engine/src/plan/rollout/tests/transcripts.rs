@@ -19,7 +19,7 @@ fn round(model: &mut Model, transcript: &mut Vec<String>) -> bool {
     };
     let acts = plan.actions.iter().map(|action| match action {
         Action::Update { machine, to, .. } => format!("{to} to {}", number(machine)),
-        Action::RecordRevision { machine, to } => format!("{} is at {to}", number(machine)),
+        Action::RecordRevision { machine, to, .. } => format!("{} is at {to}", number(machine)),
         other => panic!("{other:?}"),
     });
     let acts: Vec<_> = acts.collect();
