@@ -102,7 +102,9 @@ pub(crate) fn named_image(namespace: &str, spec: &Value) -> Option<Key> {
         .find(|each| each.is_object())?;
     let kind = reference["kind"].as_str().unwrap_or("DataSource");
     let name = reference["name"].as_str().filter(|_| kind == "DataSource")?;
-    Some(Key::new(reference["namespace"].as_str().unwrap_or(namespace), name))
+    // CDI takes an empty namespace for an omitted one.
+    let named = reference["namespace"].as_str().filter(|named| !named.is_empty());
+    Some(Key::new(named.unwrap_or(namespace), name))
 }
 
 #[cfg(test)]
@@ -149,6 +151,10 @@ mod tests {
     #[rstest]
     #[case::a_data_source(json!({"sourceRef": {"kind": "DataSource", "name": "d", "namespace": "i"}}), Some(("i", "d")))]
     #[case::of_the_own_namespace(json!({"sourceRef": {"kind": "DataSource", "name": "d"}}), Some(("n", "d")))]
+    #[case::of_an_empty_namespace(
+        json!({"sourceRef": {"kind": "DataSource", "name": "d", "namespace": ""}}), Some(("n", "d")))]
+    #[case::a_snapshot_of_an_empty_namespace(
+        json!({"source": {"snapshot": {"name": "d", "namespace": ""}}}), Some(("n", "d")))]
     #[case::a_snapshot(json!({"source": {"snapshot": {"name": "d", "namespace": "i"}}}), Some(("i", "d")))]
     #[case::a_claim(json!({"source": {"pvc": {"name": "d"}}}), Some(("n", "d")))]
     #[case::another_kind(json!({"sourceRef": {"kind": "Image", "name": "d"}}), None)]

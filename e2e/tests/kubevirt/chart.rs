@@ -93,6 +93,12 @@ async fn admission(place: &Place<'_>) -> Result<()> {
             json!({ "metadata": { "annotations": { "vmpool.pool.kubevirt.io/scale-in-targets": "[]" } } });
         let text = refused(place, EDITOR, Method::PATCH, &path, &patch).await?;
         ensure!(text.starts_with("403"), "{text}");
+        // The webhook judges settings in annotations also if the spec stays.
+        for annotation in ["vmpool.dev/instancetype-policy", "vmpool.dev/max-protection"] {
+            let patch = json!({ "metadata": { "annotations": { annotation: "sometimes" } } });
+            let text = refused(place, EDITOR, Method::PATCH, &path, &patch).await?;
+            ensure!(text.contains(annotation), "{text}");
+        }
     }
     Ok(())
 }
