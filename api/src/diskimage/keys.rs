@@ -19,6 +19,8 @@ pub mod annotations {
     pub const FORCE_RELEASE: &str = "vmpool.dev/force-release";
     /// On machines of a wrapper: the template that the controller wrote last, as JSON. An update removes what it set.
     pub const APPLIED_TEMPLATE: &str = "vmpool.dev/applied-template";
+    /// On DataVolumes, snapshots and DataSources of an image: the names of the labels that they got from it, separated by commas.
+    pub const COPIED_LABELS: &str = "vmpool.dev/copied-labels";
 }
 
 /// Finalizers.

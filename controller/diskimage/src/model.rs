@@ -207,6 +207,8 @@ pub struct Backing {
     /// Those that have an owner reference to the image, with their UIDs: a leader has created them and exited before it removed the
     /// reference, or an earlier version of the controller has created them.
     pub owned: Vec<(DataKind, String)>,
+    /// Those that lack labels of the image, with their UIDs: a user has changed the labels of the object or of the image.
+    pub mislabeled: Vec<(DataKind, String)>,
 }
 
 impl Backing {
@@ -220,6 +222,7 @@ impl Backing {
             snapshot: Found::Missing,
             data_source: Found::Missing,
             owned: Vec::new(),
+            mislabeled: Vec::new(),
         }
     }
 
@@ -369,6 +372,16 @@ impl Status {
     /// Whether machines can clone the image.
     pub fn is_ready(&self) -> bool {
         self.phase == Some(ImagePhase::Ready) && self.reason == Some(Reason::Synced)
+    }
+
+    /// UID of the object of this kind.
+    pub fn recorded(&self, kind: DataKind) -> Option<&String> {
+        let recorded = match kind {
+            DataKind::DataVolume => &self.data_volume,
+            DataKind::Snapshot => &self.snapshot,
+            DataKind::DataSource => &self.data_source,
+        };
+        recorded.as_ref()
     }
 
     /// Times in the future become `now`. They come from a leader whose clock ran ahead, and would delay what they begin.

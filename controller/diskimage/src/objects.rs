@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
+use vmpool_api::diskimage::annotations::COPIED_LABELS;
 use vmpool_api::diskimage::labels::IMAGE_UID;
 use vmpool_api::diskimage::values::SourceType;
 use vmpool_api::diskimage::{API_VERSION, VmDiskImage};
@@ -34,19 +35,75 @@ pub const INSTANCETYPE_LABELS: &str = "instancetype.kubevirt.io/";
 const IMPORTER_GROUP: &str = "cdi.kubevirt.io";
 const RBAC_API_VERSION: &str = "rbac.authorization.k8s.io/v1";
 
-fn metadata(image: &VmDiskImage, name: &str, copied: &[String]) -> Value {
-    let uid = image.metadata.uid.clone().unwrap_or_default();
+/// The labels that the objects of an image get from it.
+fn copied_labels(image: &VmDiskImage, prefixes: &[String]) -> BTreeMap<String, String> {
     let labels = image.metadata.labels.iter().flatten();
-    let is_copied = |label: &&String| copied.iter().any(|prefix| label.starts_with(prefix.as_str()));
-    let mut labels: BTreeMap<String, String> = labels
+    let is_copied = |label: &str| prefixes.iter().any(|prefix| label.starts_with(prefix.as_str()));
+    labels
         .filter(|(label, _)| is_copied(label))
         .map(|(label, value)| (label.clone(), value.clone()))
-        .collect();
+        .collect()
+}
+
+/// The annotation with the names of the copied labels. The controller removes such a label with that of the image, and no label
+/// that a user has added to the object.
+fn names_of(copied: &BTreeMap<String, String>) -> Option<String> {
+    let names: Vec<&str> = copied.keys().map(String::as_str).collect();
+    (!names.is_empty()).then(|| names.join(","))
+}
+
+/// What an object has of the labels of its image.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels {
+    /// All labels of the object.
+    labels: BTreeMap<String, String>,
+    /// The names of those that were copied.
+    copied: Option<String>,
+}
+
+impl Labels {
+    /// `None` for an object that has nothing of an image.
+    pub fn read(object: &ObjectMeta) -> Option<Box<Self>> {
+        let copied = object.annotations.as_ref().and_then(|all| all.get(COPIED_LABELS)).cloned();
+        let labels = object.labels.as_ref();
+        let is_marked = copied.is_some() || labels.is_some_and(|labels| labels.contains_key(IMAGE_UID));
+        is_marked.then(|| Box::new(Self { labels: labels.cloned().unwrap_or_default(), copied }))
+    }
+}
+
+/// A merge patch that gives an object the labels of its image again: the UID, and those with these prefixes. `None` if it has them.
+pub fn relabel(image: &VmDiskImage, prefixes: &[String], stored: Option<&Labels>) -> Option<Value> {
+    let none = Labels::default();
+    let stored = stored.unwrap_or(&none);
+    let mut wanted = copied_labels(image, prefixes);
+    let names = names_of(&wanted);
+    wanted.insert(IMAGE_UID.to_owned(), image.metadata.uid.clone().unwrap_or_default());
+    let changed = wanted.iter().filter(|(label, value)| stored.labels.get(*label) != Some(*value));
+    let mut labels: Map<String, Value> =
+        changed.map(|(label, value)| (label.clone(), json!(value))).collect();
+    let former = stored.copied.iter().flat_map(|names| names.split(','));
+    let removed = former.filter(|label| !wanted.contains_key(*label) && stored.labels.contains_key(*label));
+    labels.extend(removed.map(|label| (label.to_owned(), Value::Null)));
+    if labels.is_empty() && names == stored.copied {
+        return None;
+    }
+    Some(json!({ "metadata": { "labels": labels, "annotations": { COPIED_LABELS: names } } }))
+}
+
+fn metadata(image: &VmDiskImage, name: &str, prefixes: &[String]) -> Value {
+    let uid = image.metadata.uid.clone().unwrap_or_default();
+    let mut labels = copied_labels(image, prefixes);
+    let names = names_of(&labels);
     labels.insert(IMAGE_UID.to_owned(), uid.clone());
     // Neither controller nor blocking: it is there only until [`disown`].
     let owner =
         json!({ "apiVersion": API_VERSION, "kind": "VMDiskImage", "name": image.metadata.name, "uid": uid });
-    json!({ "name": name, "namespace": image.metadata.namespace, "labels": labels, "ownerReferences": [owner] })
+    let mut metadata = json!({ "name": name, "namespace": image.metadata.namespace, "labels": labels,
+        "ownerReferences": [owner] });
+    if let Some(names) = names {
+        metadata["annotations"] = json!({ COPIED_LABELS: names });
+    }
+    metadata
 }
 
 /// Whether an object belongs to the image: it has the label with the UID, and no other controller.
@@ -108,7 +165,7 @@ pub fn data_volume(image: &VmDiskImage, copied: &[String]) -> Value {
         storage["storageClassName"] = json!(class);
     }
     let mut metadata = metadata(image, name(image), copied);
-    metadata["annotations"] = json!({ BIND_IMMEDIATELY: "true" });
+    metadata["annotations"][BIND_IMMEDIATELY] = json!("true");
     json!({
         "apiVersion": DATA_VOLUME_API_VERSION,
         "kind": "DataVolume",

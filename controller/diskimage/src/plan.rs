@@ -39,6 +39,7 @@ pub fn plan(world: &World<'_>) -> Plan {
         }
         lifecycle::plan(&mut pass);
         expiry::plan(&mut pass);
+        label(&mut pass);
     }
     disown(&mut pass);
     pass.end()
@@ -53,6 +54,15 @@ fn disown(pass: &mut pass::Pass<'_>) {
     }
     for (kind, uid) in &pass.world.backing.owned {
         pass.act(Action::Disown { kind: *kind, uid: uid.clone() });
+    }
+}
+
+/// Writes the labels of the objects that stay.
+fn label(pass: &mut pass::Pass<'_>) {
+    for (kind, uid) in &pass.world.backing.mislabeled {
+        if !pass.deletes(uid) {
+            pass.act(Action::Label { kind: *kind, uid: uid.clone() });
+        }
     }
 }
 

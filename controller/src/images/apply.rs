@@ -1,9 +1,10 @@
 //! The actions of a plan.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use vmpool_api::diskimage::{VmDiskImage, finalizers::IMAGE_PROTECTION};
 use vmpool_api::kubevirt;
-use vmpool_diskimage::model::{DataKind, Image};
+use vmpool_diskimage::model::{DataKind, Image, Key};
 use vmpool_diskimage::objects;
 use vmpool_diskimage::plan::Action;
 use vmpool_diskimage::read::backing;
@@ -12,8 +13,9 @@ use vmpool_platforms::ApiObject;
 
 use super::context::{Context, Facts};
 use super::permission;
-use super::store::Store;
+use super::store::{Changed, Store};
 use super::table::Origin;
+use super::writes::Disowned;
 use crate::metrics::WriteKind;
 use crate::object::collection;
 use crate::write::WriteError;
@@ -74,17 +76,23 @@ async fn carry_out(context: &Context, facts: &Facts, action: &Action) -> Result<
                 Err(error) => return Err(error),
             }
         }
-        Action::Disown { kind, uid } => return disown_data(context, facts, *kind, uid).await,
+        Action::Disown { kind, uid } => {
+            return match kind {
+                DataKind::DataVolume => disown::<kubevirt::DataVolume>(context, facts, uid).await,
+                DataKind::Snapshot => disown::<kubevirt::VolumeSnapshot>(context, facts, uid).await,
+                DataKind::DataSource => disown::<kubevirt::DataSource>(context, facts, uid).await,
+            };
+        }
+        Action::Label { kind, uid } => {
+            return match kind {
+                DataKind::DataVolume => label::<kubevirt::DataVolume>(context, facts, uid).await,
+                DataKind::Snapshot => label::<kubevirt::VolumeSnapshot>(context, facts, uid).await,
+                DataKind::DataSource => label::<kubevirt::DataSource>(context, facts, uid).await,
+            };
+        }
         Action::CreateDataVolume => {
             let object = objects::data_volume(&facts.object, copied);
-            return create::<kubevirt::DataVolume>(
-                context,
-                facts,
-                object,
-                |volume| backing::data_volume(volume).is_of(&image.uid),
-                |store, volume, now| store.set_volume(volume, now, Origin::Written),
-            )
-            .await;
+            return create::<kubevirt::DataVolume>(context, facts, object).await;
         }
         Action::MarkPrepopulated { uid } => {
             let patch = json!({ "metadata": { "annotations": { objects::PREPOPULATED: name } } });
@@ -100,14 +108,7 @@ async fn carry_out(context: &Context, facts: &Facts, action: &Action) -> Result<
         }
         Action::CreateSnapshot => {
             let object = objects::snapshot(&facts.object, copied);
-            return create::<kubevirt::VolumeSnapshot>(
-                context,
-                facts,
-                object,
-                |snapshot| backing::snapshot(snapshot).0.is_of(&image.uid),
-                |store, snapshot, now| store.set_snapshot(snapshot, now, Origin::Written),
-            )
-            .await;
+            return create::<kubevirt::VolumeSnapshot>(context, facts, object).await;
         }
         Action::DeleteSnapshot { uid } => {
             context.delete::<kubevirt::VolumeSnapshot>(namespace, name, uid).await?;
@@ -129,14 +130,7 @@ async fn carry_out(context: &Context, facts: &Facts, action: &Action) -> Result<
                 return Ok(Applied::Done);
             }
             let object = objects::data_source(&facts.object, *target, copied);
-            return create::<kubevirt::DataSource>(
-                context,
-                facts,
-                object,
-                |source| backing::data_source(source).is_of(&image.uid),
-                |store, source, _| store.set_source(source, Origin::Written),
-            )
-            .await;
+            return create::<kubevirt::DataSource>(context, facts, object).await;
         }
         Action::DeleteDataSource { uid } => {
             context.delete::<kubevirt::DataSource>(namespace, name, uid).await?;
@@ -152,44 +146,55 @@ async fn carry_out(context: &Context, facts: &Facts, action: &Action) -> Result<
     Ok(Applied::Done)
 }
 
-/// Removes the owner reference to the image from one of the objects with its data.
-async fn disown_data(
-    context: &Context,
-    facts: &Facts,
-    kind: DataKind,
-    uid: &str,
-) -> Result<Applied, WriteError> {
-    match kind {
-        DataKind::DataVolume => {
-            disown::<kubevirt::DataVolume>(context, facts, uid, |store, volume, now| {
-                store.set_volume(volume, now, Origin::Written)
-            })
-            .await
-        }
-        DataKind::Snapshot => {
-            disown::<kubevirt::VolumeSnapshot>(context, facts, uid, |store, snapshot, now| {
-                store.set_snapshot(snapshot, now, Origin::Written)
-            })
-            .await
-        }
-        DataKind::DataSource => {
-            disown::<kubevirt::DataSource>(context, facts, uid, |store, source, _| {
-                store.set_source(source, Origin::Written)
-            })
-            .await
-        }
+/// A kind of object with the data of an image.
+trait Data: ApiObject {
+    /// Shows the object to the store.
+    fn show(&self, store: &mut Store, now: Timestamp) -> Changed;
+    /// Whether the object says that it belongs to this image.
+    fn is_of(&self, image_uid: &str) -> bool;
+    /// A merge patch that gives the object the labels of its image again. `None` if it has them.
+    fn relabel(&self, image: &VmDiskImage, prefixes: &[String]) -> Option<Value>;
+}
+
+impl Data for kubevirt::DataVolume {
+    fn show(&self, store: &mut Store, now: Timestamp) -> Changed {
+        store.set_volume(self, now, Origin::Written)
+    }
+    fn is_of(&self, image_uid: &str) -> bool {
+        backing::data_volume(self).is_of(image_uid)
+    }
+    fn relabel(&self, image: &VmDiskImage, prefixes: &[String]) -> Option<Value> {
+        backing::data_volume(self).relabel(image, prefixes)
+    }
+}
+
+impl Data for kubevirt::VolumeSnapshot {
+    fn show(&self, store: &mut Store, now: Timestamp) -> Changed {
+        store.set_snapshot(self, now, Origin::Written)
+    }
+    fn is_of(&self, image_uid: &str) -> bool {
+        backing::snapshot(self).0.is_of(image_uid)
+    }
+    fn relabel(&self, image: &VmDiskImage, prefixes: &[String]) -> Option<Value> {
+        backing::snapshot(self).0.relabel(image, prefixes)
+    }
+}
+
+impl Data for kubevirt::DataSource {
+    fn show(&self, store: &mut Store, _: Timestamp) -> Changed {
+        store.set_source(self, Origin::Written)
+    }
+    fn is_of(&self, image_uid: &str) -> bool {
+        backing::data_source(self).is_of(image_uid)
+    }
+    fn relabel(&self, image: &VmDiskImage, prefixes: &[String]) -> Option<Value> {
+        backing::data_source(self).relabel(image, prefixes)
     }
 }
 
 /// Creates an object, and removes the owner reference that it has from its creation. If it exists already and belongs to the
 /// image, an earlier request has created it.
-async fn create<K: ApiObject>(
-    context: &Context,
-    facts: &Facts,
-    object: Value,
-    is_of_image: impl Fn(&K) -> bool,
-    store: impl Fn(&mut Store, &K, jiff::Timestamp) -> super::store::Changed,
-) -> Result<Applied, WriteError> {
+async fn create<K: Data>(context: &Context, facts: &Facts, object: Value) -> Result<Applied, WriteError> {
     let stored = match context.create::<K>(&facts.image.key, object).await {
         Ok(stored) => stored,
         Err(error) if error.is_already_exists() => match context.get::<K>(&facts.image.key).await {
@@ -199,44 +204,57 @@ async fn create<K: ApiObject>(
         },
         Err(error) => return Err(error),
     };
-    let is_ours = is_of_image(&stored);
-    context.update(|known, now| store(known, &stored, now));
-    if !is_ours {
+    context.update(|known, now| stored.show(known, now));
+    if !stored.is_of(&facts.image.uid) {
         return Ok(Applied::Outdated);
     }
-    remove_owner(context, facts, &stored, store).await
+    remove_owner(context, facts, &stored).await
 }
 
 /// Removes the owner reference to the image from an object that a former leader, or an earlier version, has created.
-async fn disown<K: ApiObject>(
-    context: &Context,
-    facts: &Facts,
-    uid: &str,
-    store: impl FnOnce(&mut Store, &K, jiff::Timestamp) -> super::store::Changed,
-) -> Result<Applied, WriteError> {
-    match context.get::<K>(&facts.image.key).await {
-        Ok(Some(found)) if found.meta().uid.as_deref() == Some(uid) => {
-            remove_owner(context, facts, &found, store).await
-        }
-        Ok(_) => Ok(Applied::Outdated),
-        Err(failed) => Ok(Applied::Unknown(WriteError::Unconfirmed(failed.to_string()))),
+async fn disown<K: Data>(context: &Context, facts: &Facts, uid: &str) -> Result<Applied, WriteError> {
+    match live::<K>(context, facts, uid).await {
+        Ok(found) => remove_owner(context, facts, &found).await,
+        Err(other) => Ok(other),
     }
 }
 
 /// Removes the owner reference to the image, if the object has it. The label says from then on that the object belongs to it.
-async fn remove_owner<K: ApiObject>(
-    context: &Context,
-    facts: &Facts,
-    object: &K,
-    store: impl FnOnce(&mut Store, &K, jiff::Timestamp) -> super::store::Changed,
-) -> Result<Applied, WriteError> {
+async fn remove_owner<K: Data>(context: &Context, facts: &Facts, object: &K) -> Result<Applied, WriteError> {
     let Image { key, uid, .. } = &facts.image;
-    let Some(operations) = objects::disown(object.meta(), uid) else { return Ok(Applied::Done) };
-    match context.patch::<K>(key, operations).await {
-        Ok(stored) => context.update(|known, now| store(known, &stored, now)),
-        // The object is gone, or its owners have changed.
-        Err(error) if error.is_gone() || error.is_unprocessable() => return Ok(Applied::Outdated),
+    match context.disown(key, object, uid).await? {
+        Disowned::NotOwned => {}
+        Disowned::Patched(stored) => context.update(|known, now| stored.show(known, now)),
+        Disowned::Changed => return Ok(Applied::Outdated),
+    }
+    Ok(Applied::Done)
+}
+
+/// Gives an object the labels of the image again.
+async fn label<K: Data>(context: &Context, facts: &Facts, uid: &str) -> Result<Applied, WriteError> {
+    let found = match live::<K>(context, facts, uid).await {
+        Ok(found) => found,
+        Err(other) => return Ok(other),
+    };
+    let Key { namespace, name } = &facts.image.key;
+    let prefixes = &context.settings.copied_label_prefixes;
+    let stored = match found.relabel(&facts.object, prefixes) {
+        Some(patch) => context.merge::<K>(namespace, name, uid, patch).await,
+        None => Ok(found),
+    };
+    match stored {
+        Ok(stored) => context.update(|known, now| stored.show(known, now)),
+        Err(error) if error.is_gone() => return Ok(Applied::Outdated),
         Err(error) => return Err(error),
     }
     Ok(Applied::Done)
+}
+
+/// The object with the name of the image and this UID, as the API server has it now.
+async fn live<K: Data>(context: &Context, facts: &Facts, uid: &str) -> Result<K, Applied> {
+    match context.get::<K>(&facts.image.key).await {
+        Ok(Some(found)) if found.meta().uid.as_deref() == Some(uid) => Ok(found),
+        Ok(_) => Err(Applied::Outdated),
+        Err(failed) => Err(Applied::Unknown(WriteError::Unconfirmed(failed.to_string()))),
+    }
 }

@@ -222,7 +222,7 @@ impl Context {
         let store = self.store.lock();
         let object = store.images.get(key)?.clone();
         let image = read::image::image(&object, &self.settings.allowed_urls);
-        let backing = store.backing(&image);
+        let backing = store.backing(&image, &object, &self.settings.copied_label_prefixes);
         let counted = store.count(&image);
         Some(Facts { object, image, backing, counted })
     }

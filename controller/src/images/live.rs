@@ -11,7 +11,7 @@ use serde_json::Value;
 use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImageGrant};
 use vmpool_api::kubevirt;
 use vmpool_diskimage::grants::Grant;
-use vmpool_diskimage::model::{Backing, Image, Key};
+use vmpool_diskimage::model::{Backing, DataKind, Image, Key};
 use vmpool_diskimage::read::{self, backing, backing::Owned, referrer};
 use vmpool_diskimage::references::{Counted, Index, Referrer};
 use vmpool_platforms::ApiObject;
@@ -61,7 +61,7 @@ impl Context {
         let snapshot = self.get::<kubevirt::VolumeSnapshot>(&image.key).await?;
         let source = self.get::<kubevirt::DataSource>(&image.key).await?;
         let volume = volume.as_ref().map(backing::data_volume);
-        let data_volume = Owned::found(volume.as_ref(), &image.uid);
+        let data_volume = Owned::found(volume.as_ref(), image, DataKind::DataVolume);
         let snapshot = match snapshot.as_ref().map(backing::snapshot) {
             None => None,
             Some((mut owned, content)) => {
@@ -80,13 +80,18 @@ impl Context {
             }
         };
         Ok(Backing {
-            claim: Owned::found_claim(claim.as_ref().map(backing::claim).as_ref(), &image.uid, &data_volume),
+            claim: Owned::found_claim(claim.as_ref().map(backing::claim).as_ref(), image, &data_volume),
             data_volume,
-            snapshot: Owned::found(snapshot.as_ref(), &image.uid),
-            data_source: Owned::found(source.as_ref().map(backing::data_source).as_ref(), &image.uid),
+            snapshot: Owned::found(snapshot.as_ref(), image, DataKind::Snapshot),
+            data_source: Owned::found(
+                source.as_ref().map(backing::data_source).as_ref(),
+                image,
+                DataKind::DataSource,
+            ),
             importer_served: cached.importer_served,
             snapshots_served: cached.snapshots_served,
             owned: cached.owned.clone(),
+            mislabeled: cached.mislabeled.clone(),
         })
     }
 

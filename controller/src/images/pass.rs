@@ -139,8 +139,8 @@ async fn carry_out(context: &Context, facts: &Facts, mut plan: Plan, is_live: bo
         pass_on(context, image);
     }
     let mut refused = None;
-    for action in &plan.actions {
-        match apply(context, facts, action).await {
+    for action in std::mem::take(&mut plan.actions) {
+        match apply(context, facts, &action).await {
             Applied::Done => {}
             Applied::Gone => {
                 if matches!(action, Action::Expire { .. })
@@ -158,8 +158,14 @@ async fn carry_out(context: &Context, facts: &Facts, mut plan: Plan, is_live: bo
                 tracing::warn!(image = %image.key, %error, "a write is not confirmed");
                 return Requeue::After(error.retry_after().unwrap_or(AGAIN));
             }
+            // Labels prevent no import, and no other write waits for them.
+            Applied::Failed(error) if matches!(action, Action::Label { .. }) => {
+                let message = without_queries(&error.to_string());
+                tracing::warn!(image = %image.key, ?action, message, "a write was refused");
+                plan.again = Some(plan.again.unwrap_or(AFTER_REFUSAL).min(AFTER_REFUSAL));
+            }
             Applied::Failed(error) => {
-                refused = Some((action.clone(), error));
+                refused = Some((action, error));
                 break;
             }
         }

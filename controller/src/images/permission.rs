@@ -129,10 +129,11 @@ where
             },
             Err(error) => return Err(error),
         };
-        disown(context, facts, key, &created).await?;
+        context.disown(key, &created, &facts.image.uid).await?;
         return Ok(true);
     };
-    disown(context, facts, key, found).await?;
+    // If the object has changed, its next event repeats this.
+    context.disown(key, found, &facts.image.uid).await?;
     // The API server fills in absent fields, so the typed forms are compared.
     let now = json(found);
     let mut corrected = now.clone();
@@ -147,21 +148,6 @@ where
     match context.merge::<K>(&key.namespace, &key.name, &uid, patch).await {
         Ok(_) => Ok(true),
         Err(error) if error.is_gone() || error.is_conflict() => Ok(true),
-        Err(error) => Err(error),
-    }
-}
-
-/// Removes the owner reference to the image, if the object has it. If the object has changed, its next event repeats this.
-async fn disown<K: Permission>(
-    context: &Context,
-    facts: &Facts,
-    key: &Key,
-    object: &K,
-) -> Result<(), WriteError> {
-    let Some(operations) = objects::disown(object.meta(), &facts.image.uid) else { return Ok(()) };
-    match context.patch::<K>(key, operations).await {
-        Ok(_) => Ok(()),
-        Err(error) if error.is_gone() || error.is_unprocessable() => Ok(()),
         Err(error) => Err(error),
     }
 }

@@ -85,9 +85,12 @@ impl Store {
     }
 
     /// The objects with the data of an image.
-    pub(super) fn backing(&self, image: &Image) -> Backing {
-        let (key, uid) = (&image.key, image.uid.as_str());
-        let data_volume = Owned::found(self.volumes.get(key), uid);
+    /// `prefixes` are those of the labels that the objects get from the image.
+    pub(super) fn backing(&self, image: &Image, object: &VmDiskImage, prefixes: &[String]) -> Backing {
+        use DataKind::{DataSource, DataVolume, Snapshot};
+        let key = &image.key;
+        let (volume, source) = (self.volumes.get(key), self.sources.get(key));
+        let data_volume = Owned::found(volume, image, DataVolume);
         let snapshot = self.snapshots.get(key).map(|entry| {
             let mut snapshot = entry.snapshot.clone();
             let content = entry.content.as_ref().zip(self.contents.as_ref());
@@ -95,19 +98,27 @@ impl Store {
                 content.is_some_and(|(name, contents)| contents.get(&Key::new("", name)).is_none());
             snapshot
         });
+        let snapshot = snapshot.as_ref();
         let owned = [
-            Owned::owned(self.volumes.get(key), uid, DataKind::DataVolume),
-            Owned::owned(snapshot.as_ref(), uid, DataKind::Snapshot),
-            Owned::owned(self.sources.get(key), uid, DataKind::DataSource),
+            Owned::owned(volume, image, DataVolume),
+            Owned::owned(snapshot, image, Snapshot),
+            Owned::owned(source, image, DataSource),
+        ];
+        let both = (image, object);
+        let mislabeled = [
+            Owned::mislabeled(volume, both, prefixes, DataVolume),
+            Owned::mislabeled(snapshot, both, prefixes, Snapshot),
+            Owned::mislabeled(source, both, prefixes, DataSource),
         ];
         Backing {
             importer_served: self.served.importer,
             snapshots_served: self.served.snapshots,
-            claim: Owned::found_claim(self.claims.get(key), uid, &data_volume),
+            claim: Owned::found_claim(self.claims.get(key), image, &data_volume),
             data_volume,
-            snapshot: Owned::found(snapshot.as_ref(), uid),
-            data_source: Owned::found(self.sources.get(key), uid),
+            snapshot: Owned::found(snapshot, image, Snapshot),
+            data_source: Owned::found(source, image, DataSource),
             owned: owned.into_iter().flatten().collect(),
+            mislabeled: mislabeled.into_iter().flatten().collect(),
         }
     }
 

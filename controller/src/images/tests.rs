@@ -1,6 +1,7 @@
 //! Images and pools with one leader, on a model of the API server.
 
 mod imports;
+mod labels;
 mod wrappers;
 
 use std::time::Duration;

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use vmpool_api::diskimage::VmDiskImage;
 use vmpool_diskimage::model::Key;
+use vmpool_diskimage::objects;
 use vmpool_engine::ObjectId;
 use vmpool_platforms::ApiObject;
 
@@ -14,6 +15,16 @@ use super::table::Origin;
 use crate::metrics::WriteKind;
 use crate::object::collection;
 use crate::write::WriteError;
+
+/// What became of the owner reference to an image.
+pub(super) enum Disowned<K> {
+    /// The object has none.
+    NotOwned,
+    /// It was removed from the object, which is now like this.
+    Patched(K),
+    /// The object is gone, or its owners have changed.
+    Changed,
+}
 
 impl Context {
     /// Creates an object in the namespace of the image.
@@ -28,6 +39,23 @@ impl Context {
         let path = collection::<K>(&key.namespace);
         let patch = Patch::Json::<()>(operations);
         self.writer.patch(WriteKind::PatchImageObject, path, &key.name, None, patch).await
+    }
+
+    /// Removes the owner reference to an image from an object. The label says from then on that the object belongs to the image.
+    pub(super) async fn disown<K: ApiObject>(
+        &self,
+        key: &Key,
+        object: &K,
+        image_uid: &str,
+    ) -> Result<Disowned<K>, WriteError> {
+        let Some(operations) = objects::disown(object.meta(), image_uid) else {
+            return Ok(Disowned::NotOwned);
+        };
+        match self.patch::<K>(key, operations).await {
+            Ok(stored) => Ok(Disowned::Patched(stored)),
+            Err(error) if error.is_gone() || error.is_unprocessable() => Ok(Disowned::Changed),
+            Err(error) => Err(error),
+        }
     }
 
     /// Merges a patch into the object with this name and UID.

@@ -248,6 +248,7 @@ fn writes(actions: &[Action], cached: &ImageObject) -> Vec<Write> {
         Action::Protect
         | Action::CreateDataVolume
         | Action::Disown { .. }
+        | Action::Label { .. }
         | Action::MarkPrepopulated { .. }
         | Action::CreateSnapshot
         | Action::ApplyDataSource { .. } => None,

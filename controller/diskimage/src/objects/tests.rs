@@ -88,6 +88,24 @@ fn what_is_created_is_recognized() {
 #[case::of_another_image(json!({ IMAGE_UID: "uid-other" }), json!([]), None)]
 #[case::without_a_label(json!({}), json!([]), None)]
 fn an_object_belongs_to_an_image(#[case] labels: Value, #[case] owners: Value, #[case] owned: Option<bool>) {
+    let (found, is_owned) = found(labels, &owners, "uid-former");
+    assert_eq!((found, is_owned), (owned.is_some(), owned == Some(true)));
+}
+
+#[rstest]
+#[case::without_its_label(json!({}), json!([]), true)]
+#[case::with_the_label_of_another_image(json!({ IMAGE_UID: "uid-other" }), json!([]), true)]
+#[case::that_another_object_controls(json!({ IMAGE_UID: "uid-image" }), json!([("uid-other", true)]), false)]
+fn the_object_that_the_status_names_belongs_to_the_image(
+    #[case] labels: Value,
+    #[case] owners: Value,
+    #[case] expected: bool,
+) {
+    assert_eq!(found(labels, &owners, "uid-volume").0, expected);
+}
+
+/// Whether a DataVolume belongs to the image, whose status has this UID, and whether the image owns it.
+fn found(labels: Value, owners: &Value, recorded: &str) -> (bool, bool) {
     let mut object = data_volume(&http(), &[]);
     object["metadata"]["labels"] = labels;
     object["metadata"]["uid"] = json!("uid-volume");
@@ -97,10 +115,70 @@ fn an_object_belongs_to_an_image(#[case] labels: Value, #[case] owners: Value, #
     });
     object["metadata"]["ownerReferences"] = owners.collect();
     let stored = backing::data_volume(&serde_json::from_value(object).unwrap());
-    let found = Owned::found(Some(&stored), "uid-image");
-    assert_eq!(found.ours().is_some(), owned.is_some());
-    let expected = (owned == Some(true)).then(|| (DataKind::DataVolume, "uid-volume".to_owned()));
-    assert_eq!(Owned::owned(Some(&stored), "uid-image", DataKind::DataVolume), expected);
+    let mut image = crate::read::image::image(&http(), &[]);
+    image.status.data_volume = Some(recorded.to_owned());
+    let found = Owned::found(Some(&stored), &image, DataKind::DataVolume);
+    let owned = Owned::owned(Some(&stored), &image, DataKind::DataVolume);
+    assert!(owned.as_ref().is_none_or(|(_, uid)| uid == "uid-volume"), "{owned:?}");
+    (found.ours().is_some(), owned.is_some())
+}
+
+#[rstest]
+#[case::as_they_were_created(|_: &mut VmDiskImage, _: &mut Value| {}, None)]
+#[case::after_a_label_of_the_image_changed(
+    |image: &mut VmDiskImage, _: &mut Value| set(image, PREFERENCE, "windows"),
+    Some(json!({ "labels": { PREFERENCE: "windows" }, "annotations": { COPIED_LABELS: PREFERENCE } }))
+)]
+#[case::after_the_image_got_another_one(
+    |image: &mut VmDiskImage, _: &mut Value| set(image, "instancetype.kubevirt.io/a", "b"),
+    Some(json!({ "labels": { "instancetype.kubevirt.io/a": "b" },
+        "annotations": { COPIED_LABELS: format!("instancetype.kubevirt.io/a,{PREFERENCE}") } }))
+)]
+#[case::after_the_image_lost_its_label(
+    |image: &mut VmDiskImage, _: &mut Value| image.metadata.labels = None,
+    Some(json!({ "labels": { PREFERENCE: null }, "annotations": { COPIED_LABELS: null } }))
+)]
+#[case::after_the_object_lost_a_label(
+    |_: &mut VmDiskImage, object: &mut Value| drop(object["labels"].as_object_mut().unwrap().remove(PREFERENCE)),
+    Some(json!({ "labels": { PREFERENCE: "linux" }, "annotations": { COPIED_LABELS: PREFERENCE } }))
+)]
+#[case::after_the_object_lost_all(
+    |_: &mut VmDiskImage, object: &mut Value| object["labels"] = Value::Null,
+    Some(json!({ "labels": { PREFERENCE: "linux", IMAGE_UID: "uid-image" },
+        "annotations": { COPIED_LABELS: PREFERENCE } }))
+)]
+#[case::with_a_label_of_a_user(
+    |_: &mut VmDiskImage, object: &mut Value| object["labels"]["instancetype.kubevirt.io/mine"] = json!("a"),
+    None
+)]
+#[case::of_an_earlier_version_without_the_annotation(
+    |image: &mut VmDiskImage, object: &mut Value| {
+        image.metadata.labels = None;
+        object["annotations"] = Value::Null;
+    },
+    None
+)]
+fn objects_keep_the_labels_of_the_image(
+    #[case] change: fn(&mut VmDiskImage, &mut Value),
+    #[case] expected: Option<Value>,
+) {
+    let mut image = http();
+    let mut object = data_source(&image, DataTarget::Snapshot, &copied())["metadata"].take();
+    change(&mut image, &mut object);
+    let stored: ObjectMeta = serde_json::from_value(object.clone()).unwrap();
+    let patch = relabel(&image, &copied(), Labels::read(&stored).as_deref());
+    assert_eq!(patch, expected.map(|metadata| json!({ "metadata": metadata })));
+    if let Some(patch) = patch {
+        json_patch::merge(&mut object, &patch["metadata"]);
+        let stored: ObjectMeta = serde_json::from_value(object).unwrap();
+        assert_eq!(relabel(&image, &copied(), Labels::read(&stored).as_deref()), None, "it writes once");
+    }
+}
+
+const PREFERENCE: &str = "instancetype.kubevirt.io/default-preference";
+
+fn set(image: &mut VmDiskImage, label: &str, value: &str) {
+    image.metadata.labels.get_or_insert_default().insert(label.to_owned(), value.to_owned());
 }
 
 #[rstest]

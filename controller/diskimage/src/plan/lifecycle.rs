@@ -115,6 +115,7 @@ pub(super) fn write_failed(pass: &mut Pass<'_>, action: &Action, message: &str) 
         Action::Protect
         | Action::Unprotect
         | Action::Disown { .. }
+        | Action::Label { .. }
         | Action::DeleteDataVolume { .. }
         | Action::DeleteSnapshot { .. }
         | Action::DeleteDataSource { .. }

@@ -51,6 +51,16 @@ impl<'a> Pass<'a> {
         self.actions.push(action);
     }
 
+    /// Whether the plan deletes the object with this UID.
+    pub(super) fn deletes(&self, object: &str) -> bool {
+        self.actions.iter().any(|action| match action {
+            Action::DeleteDataVolume { uid }
+            | Action::DeleteSnapshot { uid }
+            | Action::DeleteDataSource { uid } => uid == object,
+            _ => false,
+        })
+    }
+
     /// Looks again after this time at the latest.
     pub(super) fn again(&mut self, after: Duration) {
         // A time of zero would be a pass without a pause.

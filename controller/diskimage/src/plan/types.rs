@@ -40,6 +40,13 @@ pub enum Action {
         /// Its UID.
         uid: String,
     },
+    /// Gives an object with the data of the image the labels of the image again.
+    Label {
+        /// Its kind.
+        kind: DataKind,
+        /// Its UID.
+        uid: String,
+    },
     /// Creates the DataVolume, which starts the import. An existing one that belongs to the image is a success.
     CreateDataVolume,
     /// Tells CDI not to fill a new claim of the DataVolume on its own.

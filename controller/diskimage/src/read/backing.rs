@@ -1,18 +1,23 @@
 //! Reads the objects with the data of an image.
 //!
 //! An object belongs to an image if it has the label with the UID and no controller, or if the image is its controller, as in
-//! earlier versions. A claim belongs to it if its controller is the DataVolume of the image, or if it has the label: CDI
+//! earlier versions. An object without a controller also belongs to the image if the status of the image has its UID: a user or a
+//! tool has removed the label, and the controller writes it again. A claim belongs to it if its controller is the DataVolume of the image, or if it has the label: CDI
 //! copies the labels of a DataVolume to its claim, and may remove the DataVolume after its success.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
+use vmpool_api::diskimage::VmDiskImage;
 use vmpool_api::diskimage::labels::{IMAGE_UID, WRAPPER_UID};
 use vmpool_api::kubevirt;
 
 use super::controller;
-use crate::model::{Claim, DataKind, DataSource, DataTarget, DataVolume, Found, Key, Snapshot, Transfer};
-use crate::objects::PREPOPULATED;
+use crate::model::{
+    Claim, DataKind, DataSource, DataTarget, DataVolume, Found, Image, Key, Snapshot, Transfer,
+};
+use crate::objects::{self, Labels, PREPOPULATED};
 use crate::wrapper::DiskName;
 
 /// Reason of the condition `Bound` of a DataVolume whose claim a quota refuses.
@@ -33,6 +38,8 @@ pub struct Owned<T> {
     uid: String,
     /// UID of an image, as its label names it.
     pub label: Option<String>,
+    /// What it has of the labels of an image.
+    labels: Option<Box<Labels>>,
     /// The object.
     pub object: T,
 }
@@ -46,29 +53,56 @@ impl<T: Clone> Owned<T> {
             owners: metadata.owner_references.iter().flatten().map(|owner| owner.uid.clone()).collect(),
             uid: uid(metadata),
             label: metadata.labels.as_ref().and_then(|labels| labels.get(IMAGE_UID)).cloned(),
+            labels: Labels::read(metadata),
             object,
         }
     }
 
-    /// The object of this image, if it belongs to it.
-    pub fn found(stored: Option<&Self>, image_uid: &str) -> Found<T> {
+    /// The object of this kind with the name of the image, if it belongs to the image.
+    pub fn found(stored: Option<&Self>, image: &Image, kind: DataKind) -> Found<T> {
         match stored {
             None => Found::Missing,
-            Some(stored) if stored.is_of(image_uid) => Found::Ours(stored.object.clone()),
+            Some(stored) if stored.belongs(image, kind) => Found::Ours(stored.object.clone()),
             Some(_) => Found::Foreign,
         }
     }
 
-    /// Whether the object belongs to the image. One that another object controls does not, whatever its label says.
+    /// Whether the object says that it belongs to the image. One that another object controls does not, whatever its label says.
     pub fn is_of(&self, image_uid: &str) -> bool {
         self.owner.as_deref().or(self.label.as_deref()) == Some(image_uid)
     }
 
+    fn belongs(&self, image: &Image, kind: DataKind) -> bool {
+        self.is_of(&image.uid) || self.is_recorded(image.status.recorded(kind))
+    }
+
+    /// Whether the object is the one with this UID. A controller of its own has taken it since.
+    fn is_recorded(&self, recorded: Option<&String>) -> bool {
+        self.owner.is_none() && recorded == Some(&self.uid)
+    }
+
     /// Kind and UID of the object, if it belongs to the image and has an owner reference to it.
-    pub fn owned(stored: Option<&Self>, image_uid: &str, kind: DataKind) -> Option<(DataKind, String)> {
-        let owned = stored.filter(|stored| stored.is_of(image_uid));
-        let owned = owned.filter(|stored| stored.owners.iter().any(|owner| owner == image_uid));
+    pub fn owned(stored: Option<&Self>, image: &Image, kind: DataKind) -> Option<(DataKind, String)> {
+        let owned = stored.filter(|stored| stored.belongs(image, kind));
+        let owned = owned.filter(|stored| stored.owners.contains(&image.uid));
         owned.map(|stored| (kind, stored.uid.clone()))
+    }
+
+    /// Kind and UID of the object, if it belongs to the image and lacks labels of it. `prefixes` are those of the labels that the
+    /// objects get from the image.
+    pub fn mislabeled(
+        stored: Option<&Self>,
+        (image, object): (&Image, &VmDiskImage),
+        prefixes: &[String],
+        kind: DataKind,
+    ) -> Option<(DataKind, String)> {
+        let stored = stored.filter(|stored| stored.belongs(image, kind))?;
+        stored.relabel(object, prefixes).map(|_| (kind, stored.uid.clone()))
+    }
+
+    /// A merge patch that gives the object the labels of its image again. `None` if it has them.
+    pub fn relabel(&self, image: &VmDiskImage, prefixes: &[String]) -> Option<Value> {
+        objects::relabel(image, prefixes, self.labels.as_deref())
     }
 }
 
@@ -76,12 +110,13 @@ impl Owned<Claim> {
     /// The claim of this image, which has this DataVolume.
     pub fn found_claim(
         stored: Option<&Self>,
-        image_uid: &str,
+        image: &Image,
         data_volume: &Found<DataVolume>,
     ) -> Found<Claim> {
         let Some(claim) = stored else { return Found::Missing };
         let by_owner = data_volume.ours().is_some_and(|volume| claim.owner.as_ref() == Some(&volume.uid));
-        if by_owner || claim.label.as_deref() == Some(image_uid) {
+        let by_label = claim.label.as_deref() == Some(&*image.uid);
+        if by_owner || by_label || claim.is_recorded(image.status.claim.as_ref()) {
             return Found::Ours(claim.object.clone());
         }
         Found::Foreign
@@ -210,7 +245,7 @@ pub fn data_source(stored: &kubevirt::DataSource) -> Owned<DataSource> {
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 use rstest::rstest;
 
 use super::*;
-use crate::model::{DataSource, Snapshot};
+use crate::model::{DataKind, DataSource, Snapshot};
 
 #[test]
 fn a_settled_image_writes_nothing() {
@@ -21,6 +21,26 @@ fn a_lost_data_source_is_written_again_and_the_image_stays_ready(#[case] found: 
     assert_eq!(plan.actions, [Action::ApplyDataSource { target: DataTarget::Snapshot }]);
     assert!(plan.status.is_ready());
     assert_eq!(plan.status.heal_count, 0, "it costs no download, so it does not count");
+}
+
+#[test]
+fn objects_that_stay_get_their_labels_again() {
+    let label = |kind, uid: &str| Action::Label { kind, uid: uid.to_owned() };
+    let mut case = Case::ready();
+    case.backing.mislabeled = vec![
+        (DataKind::Snapshot, "uid-snapshot".to_owned()),
+        (DataKind::DataSource, "uid-source".to_owned()),
+    ];
+    let plan = case.plan();
+    assert!(plan.status.is_ready());
+    let both = [label(DataKind::Snapshot, "uid-snapshot"), label(DataKind::DataSource, "uid-source")];
+    assert_eq!(plan.actions, both);
+    case.backing.snapshot = broken(|snapshot| snapshot.content_lost = true);
+    case.live = true;
+    assert_eq!(case.plan().actions, [delete_snapshot(), label(DataKind::DataSource, "uid-source")]);
+    case.image.deleting = true;
+    let writes = case.plan().actions;
+    assert!(!writes.iter().any(|action| matches!(action, Action::Label { .. })), "{writes:?}");
 }
 
 fn broken(change: impl FnOnce(&mut Snapshot)) -> Found<Snapshot> {
