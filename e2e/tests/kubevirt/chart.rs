@@ -105,7 +105,8 @@ async fn admission(place: &Place<'_>) -> Result<()> {
 
 async fn targeted_removal(world: &World<'_>) -> Result<()> {
     let place = &world.place;
-    world.until_ready(&["p-0", "p-1", "p-2"]).await?;
+    let machines = world.until_ready(&["p-0", "p-1", "p-2"]).await?;
+    let target = text(&machines["p-0"], "/metadata/uid").to_owned();
     let first = json!({ "targets": ["p-0"] });
     let text = refused(place, VIEWER, Method::POST, &removal(""), &first).await?;
     ensure!(text.starts_with("403"), "{text}");
@@ -117,7 +118,9 @@ async fn targeted_removal(world: &World<'_>) -> Result<()> {
         "a dry run or a refused removal scales the pool"
     );
 
+    world.checks.actions().request_removal(std::slice::from_ref(&target));
     accepted(place, EDITOR, Method::POST, &removal(""), &first).await?;
+    world.checks.actions().completed_removals.insert(target, "p-0".to_owned());
     ensure!(world.pool("p").await?["spec"]["replicas"] == 2);
     world.until_ready(&["p-1", "p-2"]).await?;
     world.is_settled().await?;

@@ -436,12 +436,14 @@ fn a_machine_that_does_not_meet_its_preference_is_not_started_and_a_name_is_infe
             "instancetype.kubevirt.io/default-instancetype": "small",
             "instancetype.kubevirt.io/default-instancetype-kind": "VirtualMachineInstancetype",
         });
-        let claim = json!({
-            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "debian", "labels": labels },
-            "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
-        });
         let claims = format!("/api/v1/namespaces/{}/persistentvolumeclaims", world.place.namespace);
-        world.place.ask(Method::POST, &claims, &claim).await?;
+        for name in ["debian", "ubuntu"] {
+            let claim = json!({
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": name, "labels": labels },
+                "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
+            });
+            world.place.ask(Method::POST, &claims, &claim).await?;
+        }
         let mut inferring = machine("web", "Always");
         inferring["spec"]["instancetype"] = json!({ "inferFromVolume": "root" });
         inferring["spec"]["template"]["spec"]["volumes"] =
@@ -450,6 +452,8 @@ fn a_machine_that_does_not_meet_its_preference_is_not_started_and_a_name_is_infe
         // A volume that names nothing is ignored, and the machine starts without a preference.
         let mut ignoring = inferring.clone();
         ignoring["metadata"]["name"] = json!("ignoring");
+        ignoring["spec"]["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] =
+            json!("ubuntu");
         ignoring["spec"]["preference"] =
             json!({ "inferFromVolume": "root", "inferFromVolumeFailurePolicy": "Ignore" });
         create(&world, &ignoring).await?;

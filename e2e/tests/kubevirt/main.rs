@@ -3,6 +3,7 @@
 //! Most tests run without a controller. The cluster also has the CRDs of the other platform, because one cluster can have both.
 
 mod chart;
+mod checks;
 mod copies;
 mod crashes;
 mod definitions;
@@ -109,6 +110,7 @@ async fn install(cluster: &ControlPlane) -> Result<()> {
 }
 
 /// A namespace on the control plane.
+#[derive(Clone, Copy)]
 struct Place<'c> {
     cluster: &'c ControlPlane,
     namespace: &'c str,

@@ -88,7 +88,11 @@ async fn with_pruned(
     let accounts = Accounts::of(&chart, &cluster).await?;
     cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
     prune(&Place { cluster: &cluster, namespace: NAMESPACE }, removed).await?;
-    run_with(&accounts, Place { cluster: &cluster, namespace: NAMESPACE }, "kubevirt", test).await
+    run_with(&accounts, Place { cluster: &cluster, namespace: NAMESPACE }, "kubevirt", async |world| {
+        world.checks.expect_without(removed);
+        test(world).await
+    })
+    .await
 }
 
 /// Creates a pool with an instance type, scales it, and checks that the controller writes nothing afterwards. Returns the pool.

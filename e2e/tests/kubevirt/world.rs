@@ -12,7 +12,9 @@ use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION};
 use vmpool_installation::programs::{Accounts, Chart, Controller, ControllerOptions, Simulator};
 use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark, ControlPlane};
 use vmpool_test_cluster::deadline::Deadline;
+use vmpool_test_cluster::error::chain;
 
+use crate::checks::Checks;
 use crate::{Place, Unknown, with_namespace};
 
 /// How long a step may take.
@@ -22,7 +24,8 @@ const STEP: Duration = Duration::from_mins(1);
 pub(crate) struct World<'p> {
     pub(crate) place: Place<'p>,
     pub(crate) controller: Arc<Controller>,
-    _simulator: Simulator,
+    pub(crate) checks: Arc<Checks>,
+    _simulator: Arc<Simulator>,
     since: AuditMark,
 }
 
@@ -88,7 +91,8 @@ pub(crate) async fn run_with(
     run_with_options(accounts, place, options, test).await
 }
 
-/// Runs a test with the accounts of a chart and a controller with these options.
+/// Runs a test with the accounts of a chart and a controller with these options, and then [checks](Checks) what holds after every
+/// test.
 pub(crate) async fn run_with_options(
     accounts: &Accounts,
     place: Place<'_>,
@@ -99,10 +103,17 @@ pub(crate) async fn run_with_options(
     let namespace = place.namespace;
     let flags = ["--platform=kubevirt".to_owned(), format!("--namespace={namespace}")];
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let simulator = Simulator::start_with(place.cluster, &flags).await?;
+    let checks = Arc::new(Checks::start(place.cluster, place.namespace).await?);
+    let simulator = Arc::new(Simulator::start_with(place.cluster, &flags).await?);
     let controller = Arc::new(Controller::start(place.cluster, options).await?);
     let since = place.cluster.audit_mark();
-    test(World { place, controller, _simulator: simulator, since }).await
+    let programs = (controller.clone(), simulator.clone());
+    let world = World { place, controller, checks: checks.clone(), _simulator: simulator, since };
+    test(world).await?;
+    // The programs continue until the world is at rest.
+    let checked = checks.end(&place).await;
+    drop(programs);
+    checked
 }
 
 impl World<'_> {
@@ -154,6 +165,84 @@ impl World<'_> {
             Ok((found == names && ready == names.len()).then_some(machines))
         })
         .await
+    }
+
+    /// The machines whose names begin with that of this pool.
+    pub(crate) async fn machines_of(&self, pool: &str) -> Result<BTreeMap<String, Value>> {
+        let mut machines = self.machines().await?;
+        machines.retain(|name, _| is_of(pool, name));
+        Ok(machines)
+    }
+
+    /// As [`Self::until_ready`], for the machines of one pool, with these ordinals.
+    pub(crate) async fn until_ordinals(
+        &self,
+        pool: &str,
+        ordinals: &[usize],
+    ) -> Result<BTreeMap<String, Value>> {
+        let names: Vec<String> = ordinals.iter().map(|ordinal| format!("{pool}-{ordinal}")).collect();
+        self.until(&format!("{names:?} are the machines of {pool} and ready"), async || {
+            let machines = self.machines_of(pool).await?;
+            let is_ready = |machine: &Value| {
+                machine["status"]["ready"] == true && machine["metadata"]["deletionTimestamp"].is_null()
+            };
+            let complete =
+                machines.len() == names.len() && names.iter().all(|name| machines.contains_key(name));
+            Ok((complete && machines.values().all(is_ready)).then_some(machines))
+        })
+        .await
+    }
+
+    /// Waits until all machines of a pool but this one are ready.
+    pub(crate) async fn until_ordinals_but(&self, pool: &str, but: &str) -> Result<BTreeMap<String, Value>> {
+        self.until(&format!("the machines of {pool} but {but} are ready"), async || {
+            let machines = self.machines_of(pool).await?;
+            let ready =
+                machines.iter().all(|(name, machine)| name == but || machine["status"]["ready"] == true);
+            Ok(ready.then_some(machines))
+        })
+        .await
+    }
+
+    /// Waits until the instances of these machines have this memory, and are ready. Returns all instances.
+    pub(crate) async fn until_memory(&self, names: &[&str], guest: &str) -> Result<BTreeMap<String, Value>> {
+        self.until(&format!("{names:?} run with {guest}"), async || {
+            let (instances, machines) = (self.instances().await?, self.machines().await?);
+            let done = names.iter().all(|name| {
+                let memory =
+                    &instances.get(*name).unwrap_or(&Value::Null)["spec"]["domain"]["memory"]["guest"];
+                let ready = &machines.get(*name).unwrap_or(&Value::Null)["status"]["ready"];
+                memory == guest && ready == true
+            });
+            Ok(done.then_some(instances))
+        })
+        .await
+    }
+
+    /// Waits until the pool has a condition of this type whose message contains this text.
+    pub(crate) async fn until_condition(&self, name: &str, kind: &str, part: &str) -> Result<Value> {
+        self.until(&format!("condition {kind} of {name} contains {part:?}"), async || {
+            let pool = self.pool(name).await?;
+            let found = condition(&pool, kind).filter(|found| text(found, "/message").contains(part));
+            Ok(found.cloned())
+        })
+        .await
+    }
+
+    /// Waits until the pool has no condition of this type.
+    pub(crate) async fn until_no_condition(&self, name: &str, kind: &str) -> Result<()> {
+        self.until(&format!("{name} has no condition {kind}"), async || {
+            Ok(condition(&self.pool(name).await?, kind).is_none().then_some(()))
+        })
+        .await
+    }
+
+    /// The names of the machines of a pool in the accepted requests of the controller with this verb and resource, in their order.
+    pub(crate) fn requested(&self, pool: &str, verb: &str, resource: &str) -> Result<Vec<String>> {
+        let of = |entry: &AuditEntry| {
+            entry.code < 300 && entry.verb == verb && entry.resource == resource && is_of(pool, &entry.name)
+        };
+        Ok(self.writes()?.into_iter().filter(of).map(|entry| entry.name).collect())
     }
 
     /// Waits until the pool shows this number of machines, all ready, and no condition.
@@ -256,6 +345,19 @@ impl World<'_> {
         let options = json!({ "propagationPolicy": policy });
         self.place.ask(Method::DELETE, &self.place.pool(name)?, &options).await.map(drop).context("deleting")
     }
+}
+
+/// The result of situations that share a world: all of their errors.
+pub(crate) fn all_of(results: impl IntoIterator<Item = Result<()>>) -> Result<()> {
+    let failed = results.into_iter().filter_map(Result::err);
+    let errors: Vec<String> = failed.map(|error| chain(error.as_ref())).collect();
+    ensure!(errors.is_empty(), "{} situations failed:\n{}", errors.len(), errors.join("\n"));
+    Ok(())
+}
+
+/// Whether a machine has the name of this pool and an ordinal.
+fn is_of(pool: &str, name: &str) -> bool {
+    name.rsplit_once('-').is_some_and(|(prefix, ordinal)| prefix == pool && ordinal.parse::<u32>().is_ok())
 }
 
 /// The condition of a pool with this type.
