@@ -10,7 +10,7 @@ use crate::world::{World, has_finalizer, with_world};
 
 /// Waits until the garbage collector watches the kinds of KubeVirt. It looks for new kinds every 30 seconds, and until
 /// then no deletion of a pool completes that it must process.
-async fn until_garbage_is_collected(world: &World<'_>) -> Result<()> {
+pub(crate) async fn until_garbage_is_collected(world: &World<'_>) -> Result<()> {
     let collection = world.place.path(API_VERSION, "VirtualMachine")?;
     let mut machine = spec(1)["virtualMachineTemplate"].clone();
     machine["apiVersion"] = json!(API_VERSION);

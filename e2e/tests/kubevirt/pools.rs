@@ -44,6 +44,20 @@ pub(crate) fn spec(replicas: usize) -> Value {
     })
 }
 
+/// As [`spec`], without storage and with labels of its own, so that several pools can be in one namespace.
+pub(crate) fn bare(pool: &str, replicas: usize) -> Value {
+    let mut spec = spec(replicas);
+    let labels = json!({ "farm": pool });
+    spec["selector"]["matchLabels"] = labels.clone();
+    let template = &mut spec["virtualMachineTemplate"];
+    template["metadata"]["labels"] = labels.clone();
+    template["spec"]["dataVolumeTemplates"] = json!([]);
+    template["spec"]["template"]["metadata"]["labels"] = labels;
+    template["spec"]["template"]["spec"] =
+        json!({ "domain": { "memory": { "guest": "1Gi" }, "devices": {} }, "volumes": [] });
+    spec
+}
+
 /// Whether the pool shows that it is ready, and no condition about failures or a pause.
 fn is_ready(pool: &Value) -> bool {
     let status = |kind: &str| condition(pool, kind).and_then(|condition| condition["status"].as_str());
@@ -53,7 +67,7 @@ fn is_ready(pool: &Value) -> bool {
         && ["ReplicaFailure", "ReplicaPaused"].iter().all(|kind| condition(pool, kind).is_none())
 }
 
-fn memory(guest: &str) -> Value {
+pub(crate) fn memory(guest: &str) -> Value {
     json!({ "spec": { "virtualMachineTemplate": { "spec": { "template": { "spec": {
         "domain": { "memory": { "guest": guest } },
     } } } } } })

@@ -1,0 +1,89 @@
+//! Two controllers, of which one leads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+use vmpool_installation::fault_proxy::{DropPoint, FaultProxy, RequestLine};
+use vmpool_installation::programs::{CONTROLLER_ACCOUNT, Controller, ControllerOptions, SYSTEM_NAMESPACE};
+
+use crate::pools::{bare, memory, spec};
+use crate::with_namespace;
+use crate::world::{INSTALLED, World, accounts, run_with_options, text};
+
+fn options(namespace: &str, identity: &str) -> ControllerOptions {
+    let mut options = ControllerOptions::short_lease(namespace, identity);
+    options.extra.push("--platforms=kubevirt".to_owned());
+    options
+}
+
+async fn until_leads(world: &World<'_>, controller: &Controller) -> Result<()> {
+    let leads = async || Ok((controller.leads().await == Some(true)).then_some(()));
+    world.until(&format!("{} leads", controller.identity()), leads).await
+}
+
+/// The machines that the controllers created, each once.
+fn created_once(world: &World<'_>, pool: &str, expected: usize) -> Result<()> {
+    let mut created = world.requested(pool, "create", "virtualmachines")?;
+    let count = created.len();
+    created.sort();
+    created.dedup();
+    ensure!(created.len() == count && count == expected, "{created:?}");
+    Ok(())
+}
+
+#[test]
+fn a_new_leader_continues_what_the_former_one_began() {
+    let namespace = "kubevirt-handover";
+    with_namespace(namespace, async |place| {
+        let _others = INSTALLED.read().await;
+        let accounts = accounts(place.cluster).await?;
+        let proxy = FaultProxy::open(place.cluster, SYSTEM_NAMESPACE, CONTROLLER_ACCOUNT).await?;
+        let mut first = options(namespace, "one");
+        first.kubeconfig = Some(proxy.kubeconfig(place.cluster)?);
+        run_with_options(accounts, place, first, async |world| {
+            until_leads(&world, &world.controller).await?;
+            let standby = Controller::start(place.cluster, options(namespace, "two")).await?;
+            // When the leader stops responding while it creates machines, then the standby creates the rest.
+            let (leader, paused) = (world.controller.clone(), Arc::new(AtomicBool::new(false)));
+            let flag = paused.clone();
+            let creates =
+                |request: &RequestLine| request.method == "POST" && request.path.contains("/virtualmachines");
+            proxy.trap(creates, 4, DropPoint::After, move || {
+                flag.store(leader.pause().is_ok(), Ordering::SeqCst);
+            });
+            world.create("p", &spec(12)).await?;
+            world
+                .until("the leader is paused", async || Ok(paused.load(Ordering::SeqCst).then_some(())))
+                .await?;
+            proxy.disarm();
+            until_leads(&world, &standby).await?;
+            let all: Vec<usize> = (0..12).collect();
+            let machines = world.until_ordinals("p", &all).await?;
+            created_once(&world, "p", 12)?;
+            // When the former leader responds again, then it changes nothing.
+            world.controller.resume()?;
+            world.is_settled().await?;
+            ensure!(world.controller.leads().await != Some(true), "there are two leaders");
+            // When the leader is killed during a scale-in and a rollout, then the other one completes both.
+            world.create("q", &bare("q", 3)).await?;
+            world.until_ordinals("q", &[0, 1, 2]).await?;
+            world.patch("p", &json!({ "spec": { "replicas": 4 } })).await?;
+            world.patch("q", &memory("2Gi")).await?;
+            standby.kill();
+            until_leads(&world, &world.controller).await?;
+            let left = world.until_ordinals("p", &[0, 1, 2, 3]).await?;
+            for (name, machine) in &left {
+                ensure!(text(machine, "/metadata/uid") == text(&machines[name], "/metadata/uid"), "{name}");
+            }
+            world.until_memory(&["q-0", "q-1", "q-2"], "2Gi").await?;
+            let mut deleted = world.requested("p", "delete", "virtualmachines")?;
+            deleted.sort();
+            deleted.dedup();
+            ensure!(deleted.len() == 8, "{deleted:?}");
+            world.is_settled().await
+        })
+        .await
+    });
+}
