@@ -29,6 +29,7 @@ use crate::live::ReadError;
 use crate::pool_entry::{CachedPool, PoolEntry};
 use content::content;
 use known::{Change, Revisions};
+use resolve::Template;
 use stored::{RevisionEntry, RevisionObject, pool_of};
 use templates::Templates;
 
@@ -140,6 +141,10 @@ pub(crate) async fn resolve<P: Platform>(
         current.references = revisions.references();
         current.used_copies = revisions.used_copies(&current);
         current.unused_copies = unused_copies(context, pool, revisions);
+        if !current.stored {
+            current.inherits = revisions.inheritable(&template).cloned();
+            current.copies_wanted = are_copies_wanted(context, pool, revisions, &current).await?;
+        }
         current.copies_lost = !is_pinned && users.any(|id| revisions.lost_copies(id));
         // What is stored again with the current template is restored with it.
         let is_other = |id: &RevisionId| is_pinned || !current.is_current(id);
@@ -160,6 +165,22 @@ pub(crate) async fn resolve<P: Platform>(
         use_disks_of::<P>(facts, &content);
     }
     Ok(resolved)
+}
+
+/// Whether an object that the template refers to is being deleted, and no stored revision with the template contains a copy of it.
+async fn are_copies_wanted<P: Platform>(
+    context: &Context<P>,
+    pool: &CachedPool<P>,
+    revisions: &mut Revisions,
+    current: &CurrentRevision,
+) -> Result<bool, ReadError> {
+    let has_all = |id: &RevisionId| !revisions.history.lacks_copies(id);
+    if pool.facts.deleting || !context.sources.has_ending() || current.inherits.as_ref().is_some_and(has_all)
+    {
+        return Ok(false);
+    }
+    let uncopied = resolve::uncopied(context, pool, revisions).await?;
+    Ok(uncopied.iter().any(|referent| context.sources.is_ending(referent)))
 }
 
 /// The copies of a pool that nothing refers to.
@@ -246,10 +267,11 @@ pub(crate) async fn templates<P: Platform>(
     } else {
         let stores = actions.iter().any(|action| matches!(action, Action::StoreRevision { .. }));
         match resolve::template(context, pool, revisions, stores).await? {
-            Ok(template) => Text::of(&template),
-            Err(unresolved) => {
+            Template::Usable(template) => Text::of(&template),
+            Template::Unusable(partial, unresolved) => {
                 templates.unresolved = Some(unresolved);
-                Text::default()
+                templates.is_partial = partial.is_some() && pool.facts.revision.copies_wanted;
+                partial.map_or_else(Text::default, |partial| Text::of(&partial))
             }
         }
     };

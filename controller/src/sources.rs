@@ -2,20 +2,28 @@
 //!
 //! With them, a pool shows that its copies are outdated, and resolves its template again as soon as a missing object appears.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 use vmpool_engine::model::PinReport;
-use vmpool_platforms::{Copied, Pins, Platform};
+use vmpool_platforms::{Copied, Pins, Platform, Referent};
 
 use crate::watch::Objects;
+
+/// The objects of a kind.
+#[derive(Debug)]
+struct Listed {
+    objects: Objects<Value>,
+    /// The keys of those that are being deleted.
+    ending: BTreeSet<(String, String)>,
+}
 
 /// The objects of each kind whose first list is complete.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
-    kinds: Mutex<BTreeMap<String, Objects<Value>>>,
+    kinds: Mutex<BTreeMap<String, Listed>>,
     version: watch::Sender<u64>,
 }
 
@@ -24,9 +32,24 @@ impl Sources {
     pub(crate) fn outdated<P: Platform>(&self, copies: &[Copied]) -> Option<PinReport> {
         let kinds = self.kinds.lock();
         copies.iter().find_map(|copy| {
-            let originals = kinds.get(&copy.kind)?;
+            let originals = &kinds.get(&copy.kind)?.objects;
             P::Pins::outdated(copy, originals.get(&(copy.namespace.clone(), copy.name.clone())))
         })
+    }
+
+    /// Whether any object is being deleted.
+    pub(crate) fn has_ending(&self) -> bool {
+        self.kinds.lock().values().any(|kind| !kind.ending.is_empty())
+    }
+
+    /// Whether this object, or any that it can be, is being deleted.
+    pub(crate) fn is_ending(&self, referent: &Referent) -> bool {
+        let kinds = self.kinds.lock();
+        let Some(Listed { ending, .. }) = kinds.get(referent.kind) else { return false };
+        match &referent.name {
+            Some(name) => ending.contains(&(referent.namespace.clone(), name.clone())),
+            None => ending.iter().any(|(namespace, _)| *namespace == referent.namespace),
+        }
     }
 
     /// A number that changes with the objects.
@@ -42,11 +65,17 @@ impl Sources {
     /// Replaces the objects of a kind; `None` if the cluster does not have the kind.
     pub(crate) fn show(&self, kind: &str, objects: Option<&Objects<Value>>) {
         let mut kinds = self.kinds.lock();
-        if kinds.get(kind) == objects {
+        if kinds.get(kind).map(|listed| &listed.objects) == objects {
             return;
         }
         match objects {
-            Some(objects) => kinds.insert(kind.to_owned(), objects.clone()),
+            Some(objects) => {
+                let is_ending = |object: &Value| !object["metadata"]["deletionTimestamp"].is_null();
+                let ending =
+                    objects.iter().filter(|(_, object)| is_ending(object)).map(|(key, _)| key.clone());
+                let listed = Listed { ending: ending.collect(), objects: objects.clone() };
+                kinds.insert(kind.to_owned(), listed)
+            }
             None => kinds.remove(kind),
         };
         drop(kinds);

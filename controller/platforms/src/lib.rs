@@ -35,7 +35,7 @@ pub use seam::{
     ApiObject, AttachmentOf, ClaimOf, Configuration, Copied, DefaultInterface, DefaultWording, DiskOf, Disks,
     Existing, Finalizers, Found, InstanceOf, Instances, MachineView, NoDisks, NoFinalizers, NoInstances,
     NoObject, NoOtherController, NoPins, NoStorage, OtherController, PatchBody, Pins, Platform, Reference,
-    Resolution, RestartRequest, Revisions, Source, SourceVisitor, StatusFields, Storage, Transition, View,
-    VolumeOf, VolumeUse, Wording,
+    Referent, Resolution, RestartRequest, Revisions, Source, SourceVisitor, StatusFields, Storage,
+    Transition, View, VolumeOf, VolumeUse, Wording,
 };
 pub use text::Text;

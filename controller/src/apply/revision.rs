@@ -98,11 +98,13 @@ async fn store_object<P: Platform>(
             return failed(pool, id, "storing", error);
         }
         match context.writer.create::<RevisionObject>(WriteKind::CreateRevision, path, object).await {
-            Ok(stored) => return entry(pool, basis, id, &stored).unwrap_or_else(Outcome::outdated),
+            Ok(stored) => {
+                return entry(pool, basis, (id, template), &stored).unwrap_or_else(Outcome::outdated);
+            }
             Err(error) if error.is_already_exists() => {
                 match context.get_live::<RevisionObject>(&pool.facts.namespace, &name).await {
                     Ok(Some(stored)) => {
-                        if let Some(outcome) = entry(pool, basis, id, &stored) {
+                        if let Some(outcome) = entry(pool, basis, (id, template), &stored) {
                             return outcome;
                         }
                     }
@@ -141,11 +143,16 @@ fn too_large(data: &Value) -> Option<WriteError> {
 fn entry<P: Platform>(
     pool: &PoolEntry<P>,
     basis: &Basis,
-    id: &RevisionId,
+    (id, template): (&RevisionId, &Value),
     object: &RevisionObject,
 ) -> Option<Outcome> {
     let entry = RevisionEntry::read::<P>(object, &pool.facts.id.uid)?;
-    let wanted = entry.stored.id == *id && Some(entry.stored.content) == basis.templates.fingerprint;
+    // Another one can have stored it with other copies, or without.
+    let has_same_copies = !P::Pins::has_references(template)
+        || P::Pins::inherit(template, &object.data.value()).as_ref() == Some(template);
+    let wanted = entry.stored.id == *id
+        && Some(entry.stored.content) == basis.templates.fingerprint
+        && has_same_copies;
     if wanted {
         tracing::info!(revision = id.as_str(), number = entry.stored.number, "stored a revision");
     }

@@ -16,6 +16,7 @@ use crate::testing::{Call, Fate, NAMESPACE, Refusal, Verb, World};
 mod deletion;
 mod integrity;
 mod owners;
+mod pools;
 mod protection;
 
 const TYPES: &str = "virtualmachineinstancetypes.instancetype.kubevirt.io";
@@ -76,6 +77,18 @@ impl World {
         self.server.create(POOLS, json!({ "metadata": metadata, "spec": spec }));
     }
 
+    /// The API server rejects new copies and revisions.
+    fn refuse_copies(&self) {
+        let refusal = Refusal::new(503, "ServiceUnavailable", "try again");
+        self.server.intercept(move |call: &Call| {
+            if call.is(Verb::Create, "controllerrevisions") {
+                Fate::Refuse(refusal.clone())
+            } else {
+                Fate::Serve
+            }
+        });
+    }
+
     fn small(&self) -> Option<Value> {
         self.server.get(TYPES, "small")
     }
@@ -116,6 +129,7 @@ async fn a_change_of_a_pool_releases_a_type_at_once() {
     for copies in [None, Some(Policy::Reference)] {
         let world = world(copies).await;
         world.create_pool("web");
+        world.refuse_copies();
         world.calm().await;
         world.delete_small();
         // The checks now have their longest pause.

@@ -98,10 +98,15 @@ pub(super) async fn observe_and_plan<P: Platform>(
         } else {
             // A pool that is being deleted has no status that matters.
             let is_disputed = state.status_conflict.is_active() && !pool.facts.deleting;
-            let mut plan = if is_disputed { Plan::default() } else { plan };
+            let mut plan = match is_disputed {
+                // Otherwise the pool would keep an object that is being deleted.
+                true if pool.facts.revision.copies_wanted => plan.revision_only(),
+                true => Plan::default(),
+                false => plan,
+            };
             let templates = templates(context, &pool, state, &plan.actions).await?;
             state.memory.reading.reset();
-            withhold_unresolved(context, &pool, state, &mut plan, templates.unresolved.as_ref());
+            withhold_unresolved(context, &pool, state, &mut plan, &templates);
             return Ok(Decision { pool, snapshot, plan, templates });
         }
     }
@@ -114,9 +119,9 @@ fn withhold_unresolved<P: Platform>(
     pool: &PoolEntry<P>,
     state: &mut PoolMemory,
     plan: &mut Plan,
-    unresolved: Option<&Unresolved>,
+    templates: &Templates,
 ) {
-    if let Some(unresolved) = unresolved {
+    if let Some(unresolved) = &templates.unresolved {
         tracing::warn!(
             reason = unresolved.reason,
             message = unresolved.message,
@@ -133,7 +138,7 @@ fn withhold_unresolved<P: Platform>(
         state.unresolved = None;
     }
     if state.unresolved.is_some() {
-        plan.withhold_template();
+        plan.withhold_template(templates.is_partial);
     }
 }
 
@@ -150,7 +155,7 @@ fn plan_with<P: Platform>(
     // Before anything is read live for the plan: a pool that waits sends no request. The change of the image wakes it, and the
     // resync is the safety interval.
     if pool.facts.images.is_some() {
-        plan.withhold_template();
+        plan.withhold_template(pool.facts.revision.copies_wanted);
     }
     plan
 }

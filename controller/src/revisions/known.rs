@@ -203,6 +203,16 @@ impl Revisions {
         unused.into_iter().cloned().collect()
     }
 
+    /// The stored revision with this content whose copies a later one with the same content contains: the latest that has all, or
+    /// else the latest that has any.
+    pub(super) fn inheritable(&self, content: &Fingerprint) -> Option<&RevisionId> {
+        let with_copies = self.history.with_content(content).filter(|id| self.references.contains_key(*id));
+        with_copies
+            .enumerate()
+            .max_by_key(|(index, id)| (!self.history.lacks_copies(id), *index))
+            .map(|(_, id)| id)
+    }
+
     /// The identities, oldest first.
     pub(crate) fn ids(&self) -> Vec<RevisionId> {
         self.history.ids()
@@ -218,7 +228,8 @@ impl Revisions {
         let Some(names) = P::Revisions::names(&pool.facts.id, pool.facts.generation) else {
             return self.history.resolve(content, shown);
         };
-        self.history.resolve_named(content, names.filter(|name| !self.taken.contains(name)))
+        let names = names.filter(|name| !self.taken.contains(name));
+        self.history.resolve_named(content, pool.facts.generation, names)
     }
 
     /// The fingerprint of the wanted template of the pool. `canonical` computes it if it is not known for this key.

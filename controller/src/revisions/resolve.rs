@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 use vmpool_engine::model::Unresolved;
-use vmpool_engine::revision::{Fingerprint, RevisionId};
-use vmpool_platforms::{Found, Pins, Platform, Resolution};
+use vmpool_engine::revision::Fingerprint;
+use vmpool_platforms::{Found, Pins, Platform, Referent, Resolution};
 
 use super::content::content;
-use super::known::Revisions;
+use super::known::{Change, Revisions};
 use crate::context::Context;
 use crate::live::ReadError;
 use crate::pool_entry::PoolEntry;
@@ -36,33 +36,55 @@ pub(super) fn fingerprint<P: Platform, R>(
     revisions.fingerprint(key, || Fingerprint::of(&P::canonical(&wanted(context, pool).content)))
 }
 
-/// The template in the spec of the pool. If it refers to objects, the result contains the copies of them that its stored
-/// revision contains. If the plan stores the revision (`stores`), the result contains the copies of another stored
-/// revision with the same template, or else new ones.
-///
-/// A revision that was stored without copies stays without them: its machines do not have them either.
+/// The template in the spec of the pool, with the copies that the latest stored revision with this template contains; without any if
+/// no such revision contains copies.
+async fn inherited<P: Platform, R>(
+    context: &Context<P>,
+    pool: &PoolEntry<P, R>,
+    revisions: &mut Revisions,
+) -> Result<Value, ReadError> {
+    let template = wanted(context, pool).content;
+    let fingerprint = fingerprint(context, pool, revisions);
+    while let Some(id) = revisions.inheritable(&fingerprint).cloned() {
+        let content = content(context, pool, revisions, &id).await?;
+        if let Some(inherited) = content.and_then(|content| P::Pins::inherit(&template, &content.value())) {
+            return Ok(inherited);
+        }
+        revisions.record(Change::Gone(id), context.env.uptime());
+    }
+    Ok(template)
+}
+
+/// The objects that the template refers to and of which no stored revision with this template contains copies.
+pub(super) async fn uncopied<P: Platform, R>(
+    context: &Context<P>,
+    pool: &PoolEntry<P, R>,
+    revisions: &mut Revisions,
+) -> Result<Vec<Referent>, ReadError> {
+    let template = inherited(context, pool, revisions).await?;
+    Ok(P::Pins::uncopied(&template, &pool.facts.namespace))
+}
+
+/// A template for the writes of a pass.
+pub(super) enum Template {
+    /// It contains copies of all objects that it refers to.
+    Usable(Value),
+    /// No machine can be created from it now. If there is a content, it contains some of the copies.
+    Unusable(Option<Value>, Unresolved),
+}
+
+/// The template in the spec of the pool. If it refers to objects, the result contains the copies of them that a stored revision
+/// with this template contains. If the plan stores the revision (`stores`), the result also contains new copies of the others.
 pub(super) async fn template<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     revisions: &mut Revisions,
     stores: bool,
-) -> Result<Result<Value, Unresolved>, ReadError> {
-    let template = wanted(context, pool).content;
-    if !P::Pins::has_references(&template) {
-        return Ok(Ok(template));
-    }
-    let fingerprint = fingerprint(context, pool, revisions);
-    // The current one first, and then the latest.
-    let mut same: Vec<RevisionId> = revisions.history.with_content(&fingerprint).cloned().collect();
-    same.sort_by_key(|id| *id == pool.facts.revision.id);
-    for id in same.iter().rev() {
-        let content = content(context, pool, revisions, id).await?;
-        if let Some(inherited) = content.and_then(|content| P::Pins::inherit(&template, &content.value())) {
-            return Ok(Ok(inherited));
-        }
-    }
-    if !stores {
-        return Ok(Ok(template));
+) -> Result<Template, ReadError> {
+    let template = inherited(context, pool, revisions).await?;
+    let is_usable = !P::Pins::has_references(&template) || !P::Pins::lacks_copies(&template);
+    if is_usable || !stores {
+        return Ok(Template::Usable(template));
     }
     if revisions.in_backoff {
         return Err(ReadError::InBackoff);
@@ -74,8 +96,11 @@ pub(super) async fn template<P: Platform>(
                 let object = context.get_referenced(&reference).await?;
                 found.insert(reference, object);
             }
-            Resolution::Resolved(template) => return Ok(Ok(template)),
-            Resolution::Unresolved(unresolved) => return Ok(Err(unresolved)),
+            Resolution::Resolved(template) => return Ok(Template::Usable(template)),
+            Resolution::Partial(template, unresolved) => {
+                return Ok(Template::Unusable(Some(template), unresolved));
+            }
+            Resolution::Unresolved(unresolved) => return Ok(Template::Unusable(None, unresolved)),
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct RevisionObject {
     #[serde(deserialize_with = "slim_metadata")]
     pub(super) metadata: ObjectMeta,
     #[serde(default)]
-    pub(super) data: Text,
+    pub(crate) data: Text,
     #[serde(default)]
     revision: i64,
 }
@@ -122,7 +122,14 @@ impl RevisionEntry {
         let data = object.data.value();
         let content = data.is_object().then(|| Fingerprint::of(&P::canonical(&data)))?;
         let parts = P::Revisions::parts(&data);
-        let stored = StoredRevision { id: limits::clip(id).into(), number: object.revision, content, parts };
+        let lacks_copies = P::Pins::lacks_copies(&data);
+        let stored = StoredRevision {
+            id: limits::clip(id).into(),
+            number: object.revision,
+            content,
+            parts,
+            lacks_copies,
+        };
         let name = metadata.name.as_deref().unwrap_or_default();
         let copies = P::Pins::objects(&data);
         let copies =

@@ -14,6 +14,8 @@ pub(crate) struct Templates {
     pub(crate) wanted: Text,
     /// Why the current template cannot be used now.
     pub(crate) unresolved: Option<Unresolved>,
+    /// Whether [`Self::wanted`] nevertheless contains copies of objects that are being deleted, so that it is stored.
+    pub(crate) is_partial: bool,
     /// The fingerprint of the current template.
     pub(crate) fingerprint: Option<Fingerprint>,
     /// The templates of earlier revisions that are merge bases.

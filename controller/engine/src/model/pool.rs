@@ -329,6 +329,11 @@ pub struct CurrentRevision {
     /// Whether the pool lost a copy of an object that the template refers to, because a client deleted the copy, or
     /// removed the pool from its owners. Storing the revision again restores the copy.
     pub copies_lost: bool,
+    /// Whether an object that the template refers to is being deleted, and no stored revision contains a copy of it. The controller
+    /// then stores this revision although no machine needs it yet: otherwise the pool would have to keep the object.
+    pub copies_wanted: bool,
+    /// The stored revision whose copies this one contains when it is stored. It is not deleted before.
+    pub inherits: Option<RevisionId>,
     /// The stored revisions of other templates that lost a copy. Their machines cannot start without it.
     pub others_lost: Vec<RevisionId>,
     /// Whether the cluster does not let machines share copies of objects, so that the controller writes the objects into the
@@ -357,6 +362,8 @@ impl CurrentRevision {
             held: false,
             same_template: Vec::new(),
             copies_lost: false,
+            copies_wanted: false,
+            inherits: None,
             others_lost: Vec::new(),
             pins_unavailable: false,
             pins_outdated: None,

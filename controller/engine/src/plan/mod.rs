@@ -57,6 +57,7 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     if observed.pool.paused {
         // A marked machine cannot be claimed, and no machine is restarted.
         restart::end_restarts(observed, &mut plan);
+        revisions::plan_at_rest(observed, &mut plan);
         record::plan(observed, &mut plan);
         return plan;
     }

@@ -89,20 +89,28 @@ impl Plan {
     }
 
     /// Removes all writes that need the current template, because it cannot be used now. Machines that could not be
-    /// created again are not deleted, unless fewer are desired.
-    pub fn withhold_template(&mut self) {
+    /// created again are not deleted, unless fewer are desired. If `keeps_copies`, the revision is stored nevertheless, because
+    /// what it copies is being deleted.
+    pub fn withhold_template(&mut self, keeps_copies: bool) {
         self.actions.retain(|action| {
             !matches!(
                 action,
-                Action::StoreRevision { .. }
-                    | Action::Create { .. }
+                Action::Create { .. }
                     | Action::Update { .. }
                     | Action::Delete {
                         reason: DeleteReason::StorageChanged { .. } | DeleteReason::Unhealthy,
                         ..
                     }
-            )
+            ) && (keeps_copies || !matches!(action, Action::StoreRevision { .. }))
         });
+    }
+
+    /// The plan without all writes, except that of the current revision.
+    #[must_use]
+    pub fn revision_only(self) -> Self {
+        let mut actions = self.actions;
+        actions.retain(|action| matches!(action, Action::StoreRevision { .. }));
+        Self { actions, wants: self.wants, ..Self::default() }
     }
 
     /// The machines that the plan deletes.

@@ -9,7 +9,7 @@ use crate::revision::RevisionId;
 
 pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     if !observed.pool.validation_errors.is_empty() {
-        return;
+        return plan_at_rest(observed, plan);
     }
     store(observed, plan);
     restore(observed, plan);
@@ -17,9 +17,17 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     delete_copies(observed, plan);
 }
 
+/// A pool whose machines the controller leaves as they are: it is paused, or its spec is invalid. Such a pool does not keep an object
+/// that its template refers to from being deleted either.
+pub(super) fn plan_at_rest(observed: &Observed<'_>, plan: &mut Plan) {
+    if observed.pool.revision.copies_wanted {
+        store(observed, plan);
+    }
+}
+
 /// The controller stores a revision before it writes it to any machine. This fixes its identity, and the revision is
 /// the merge base of later updates. It also stores a revision again to restore the copies of objects that machines with
-/// the same template use.
+/// the same template use, and for an object that is being deleted.
 fn store(observed: &Observed<'_>, plan: &mut Plan) {
     let pool = observed.pool;
     let is_lost = pool.revision.copies_lost;
@@ -31,7 +39,7 @@ fn store(observed: &Observed<'_>, plan: &mut Plan) {
     // A client deleted it, or an earlier version of vmpool did not store it.
     let is_it = |written: &RevisionId| *written == pool.revision.id || is_lost && pool.is_current(written);
     let had = || observed.pool_machines().any(|machine| machine.written.as_ref().is_some_and(is_it));
-    if first.is_none() && !had() {
+    if first.is_none() && !had() && !pool.revision.copies_wanted {
         return;
     }
     plan.wants.create = true;
@@ -113,10 +121,11 @@ pub(super) fn plan_deletion(observed: &Observed<'_>, plan: &mut Plan) {
     }
 }
 
-/// The stored revisions, oldest first, except `current` and those that a machine refers to.
+/// The stored revisions, oldest first, except `current`, the one whose copies it gets, and those that a machine refers to.
 fn unneeded<'a>(observed: &Observed<'a>, current: Option<&RevisionId>) -> Vec<&'a RevisionId> {
     let ids = observed.machines.iter().flat_map(|machine| machine.revisions());
-    let named: BTreeSet<&RevisionId> = ids.chain(current).collect();
+    let inherited = observed.pool.revision.inherits.as_ref().filter(|_| current.is_some());
+    let named: BTreeSet<&RevisionId> = ids.chain(current).chain(inherited).collect();
     observed.stored.iter().filter(|id| !named.contains(id)).collect()
 }
 

@@ -16,6 +16,9 @@ pub struct StoredRevision {
     pub content: Fingerprint,
     /// Its parts, if the controller restarts machines.
     pub parts: Option<TemplateParts>,
+    /// Whether it lacks copies of objects that its template refers to: another controller has stored it, or not all of the
+    /// objects existed. No further machine is created from it.
+    pub lacks_copies: bool,
 }
 
 /// The parts of a template that decide what a change of it takes.
@@ -97,22 +100,35 @@ impl History {
         self.stored.iter().filter(move |stored| stored.content == *content).map(|stored| &stored.id)
     }
 
-    /// The revision of a template with this content, on a platform that names revisions itself: the first of `names` that
-    /// is free or stored with this content.
+    /// The revision of a template with this content, on a platform that names revisions itself: the one that is stored with
+    /// this content and this number, or else the first of `names` that is free or stored with this content. A revision that
+    /// lacks copies does not count: a machine that is created later would get others than its machines have.
     ///
     /// # Panics
     /// If `names` ends.
     pub fn resolve_named(
         &self,
         content: &Fingerprint,
+        number: i64,
         mut names: impl Iterator<Item = RevisionId>,
     ) -> Resolved {
+        let is_it = |stored: &StoredRevision| stored.content == *content && !stored.lacks_copies;
+        // An earlier name can be free again.
+        let known = self.stored.iter().rfind(|stored| stored.number == number && is_it(stored));
+        if let Some(known) = known {
+            return Resolved { id: known.id.clone(), stored: true };
+        }
         let found = names.find_map(|id| match self.stored.iter().find(|stored| stored.id == id) {
             None => Some(Resolved { id, stored: false }),
-            Some(stored) if stored.content == *content => Some(Resolved { id, stored: true }),
+            Some(stored) if is_it(stored) => Some(Resolved { id, stored: true }),
             Some(_) => None,
         });
         found.expect("the names do not end")
+    }
+
+    /// Whether a stored revision lacks copies of objects that its template refers to.
+    pub fn lacks_copies(&self, id: &RevisionId) -> bool {
+        self.stored.iter().any(|stored| stored.id == *id && stored.lacks_copies)
     }
 
     /// The number of the next revision to store, greater than all others.

@@ -7,6 +7,7 @@ pub mod owners;
 pub mod policy;
 mod resolve;
 pub mod source;
+mod stored;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -19,18 +20,19 @@ use vmpool_instancetype::expand::expand;
 use vmpool_instancetype::fields::Location;
 use vmpool_instancetype::model::{Family, Kind, Object, Types};
 use vmpool_instancetype::start::Settings;
-use vmpool_instancetype::stash::{self, Stash, StoredVersion};
 
 use super::keys::owner;
 use crate::{DefaultInterface, Existing, Found, Resolution};
 use policy::Policy;
-use resolve::EXPANDED;
 pub use resolve::Problem;
 pub(crate) use resolve::revision_at;
 pub(super) use resolve::{
-    FAMILIES, INFERENCE_FAILED, INSTANCETYPE_CONFLICT, Open, REQUIREMENTS_NOT_MET, Resolved, Scope, inferred,
-    live, object as named_object, objects as resolve_machine, read, refused,
+    INFERENCE_FAILED, INSTANCETYPE_CONFLICT, Open, REQUIREMENTS_NOT_MET, Resolved, Scope, inferred, live,
+    object as named_object, objects as resolve_machine, read, refused,
 };
+pub(super) use stored::FAMILIES;
+pub use stored::apply;
+use stored::{EXPANDED, current};
 
 /// The field of the content of a revision with the pins. Pools do not have it.
 pub const FIELD: &str = "vmpoolPins";
@@ -85,24 +87,31 @@ pub fn write_out(spec: &mut Value) -> bool {
     is_pinned
 }
 
-/// The spec of a pool with the pins of its template. `interface` is the one that KubeVirt adds to a machine that lists none.
+/// The spec of a pool with the pins of its template. Pins that it contains already stay. `interface` is the one that KubeVirt adds
+/// to a machine that lists none.
 pub fn resolve(
     pool: &ObjectId,
     namespace: &str,
     (spec, interface): (&Value, DefaultInterface),
     found: &Found,
 ) -> Resolution {
-    let template = resolve::Template { content: &spec[TEMPLATE], policy: Policy::of(spec), interface };
+    let template = resolve::Template {
+        content: &spec[TEMPLATE],
+        policy: Policy::of(spec),
+        interface,
+        pins: &spec[FIELD],
+    };
+    let with = |pins: Value| {
+        let mut spec = spec.clone();
+        spec[FIELD] = pins;
+        spec
+    };
+    let unresolved = |Problem { reason, message, .. }: Problem| Unresolved { reason, message };
     match resolve::pins(pool, namespace, &template, found) {
-        Ok(pins) => {
-            let mut spec = spec.clone();
-            spec[FIELD] = pins;
-            Resolution::Resolved(spec)
-        }
+        Ok((pins, None)) => Resolution::Resolved(with(pins)),
+        Ok((pins, Some(problem))) => Resolution::Partial(with(pins), unresolved(problem)),
         Err(Open::Needs(reference)) => Resolution::Needs(reference),
-        Err(Open::Unresolved(Problem { reason, message, .. })) => {
-            Resolution::Unresolved(Unresolved { reason, message })
-        }
+        Err(Open::Unresolved(problem)) => Resolution::Unresolved(unresolved(problem)),
     }
 }
 
@@ -114,33 +123,24 @@ pub fn inherit(spec: &Value, stored: &Value) -> Option<Value> {
     Some(spec)
 }
 
-/// Whether the content of a revision has a copy of the object that its template names.
-pub fn has_copy(content: &Value, family: Family) -> bool {
-    copied(content, family).is_object()
+/// Whether the content of a revision has what machines get from a matcher of its template: the copy of an object, or the knowledge
+/// that the volume names none.
+pub fn is_resolved(content: &Value, family: Family) -> bool {
+    content[FIELD][family.field()].is_object()
+}
+
+/// Whether the content of a revision has a matcher that is not resolved.
+pub fn lacks_copies(content: &Value) -> bool {
+    let lacks = |family: &Family| {
+        content[TEMPLATE]["spec"][family.field()].is_object() && !is_resolved(content, *family)
+    };
+    has_references(content) && FAMILIES.iter().any(lacks)
 }
 
 /// The ControllerRevisions in the content of a revision, in the current version of the API.
 pub fn objects(content: &Value) -> Vec<Value> {
     let pins = FAMILIES.iter().map(|family| &content[FIELD][family.field()]["revision"]);
     pins.filter(|revision| revision.is_object()).map(current).collect()
-}
-
-/// A ControllerRevision in the current version of the API, under the same name: machines refer to it. One that cannot be read
-/// stays as it is.
-fn current(revision: &Value) -> Value {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let label =
-        |key: &str| Some(text(&revision["metadata"]["labels"][key])).filter(|label| !label.is_empty());
-    let data = &revision["data"];
-    let kind = label(stash::labels::KIND).unwrap_or_else(|| text(&data["kind"]));
-    let name = label(stash::labels::NAME).unwrap_or_else(|| text(&data["metadata"]["name"]));
-    let upgraded = || {
-        let stash = Stash::read(revision).ok()?;
-        let decoded = stash::decode(&stash, Kind::of_object(&kind)?, &name).ok()?;
-        // The text of the current version stays as it is.
-        (decoded.stored != StoredVersion::V1beta1).then(|| stash::in_place(&stash, &decoded))
-    };
-    upgraded().map_or_else(|| revision.clone(), |stash| stash.to_json())
 }
 
 /// Compares a ControllerRevision with a pin of the same name.
@@ -176,30 +176,6 @@ pub fn existing(pool: &ObjectId, pin: &Value, live: &Value) -> Existing {
         operations.push(json!({ "op": "add", "path": "/metadata/labels", "value": all }));
     }
     Existing::Incomplete(patch)
-}
-
-/// Writes the pinned matchers into the spec of a machine. `pins` is the field of the content of a revision; null changes
-/// nothing.
-pub fn apply(spec: &mut Value, pins: &Value) {
-    if let Some(expanded) = pins.get(EXPANDED) {
-        spec.clone_from(expanded);
-        return;
-    }
-    let Some(spec) = spec.as_object_mut() else { return };
-    for family in FAMILIES {
-        let Some(pin) = pins.get(family.field()) else { continue };
-        match &pin["matcher"] {
-            Value::Null => spec.remove(family.field()),
-            matcher => spec.insert(family.field().to_owned(), matcher.clone()),
-        };
-        if pin["removesMemory"] == true
-            && let Some(domain) =
-                spec.get_mut("template").and_then(|template| template.pointer_mut("/spec/domain"))
-            && let Some(domain) = domain.as_object_mut()
-        {
-            domain.remove("memory");
-        }
-    }
 }
 
 /// What the spec of a machine refers to. Its kinds are normalized, because KubeVirt completes them.

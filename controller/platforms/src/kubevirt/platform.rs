@@ -27,8 +27,8 @@ use super::restart::{self, Restart};
 use super::{facts, keys, pins, publish, revision, storage, template, update};
 use crate::{
     ApiObject, Configuration, Copied, Existing, Finalizers, Found, Instances, NoDisks, OtherController,
-    PatchBody, Pins, Platform, Resolution, RestartRequest, Revisions, SourceVisitor, StatusFields, Storage,
-    VolumeUse, controller_of,
+    PatchBody, Pins, Platform, Referent, Resolution, RestartRequest, Revisions, SourceVisitor, StatusFields,
+    Storage, VolumeUse, controller_of,
 };
 
 /// The field of the spec of a pool that contains the template of its machines.
@@ -191,6 +191,12 @@ impl Pins<PoolObject, MachineObject> for KubeVirt {
     }
     fn inherit(spec: &Value, stored: &Value) -> Option<Value> {
         pins::inherit(spec, stored)
+    }
+    fn lacks_copies(spec: &Value) -> bool {
+        pins::lacks_copies(spec)
+    }
+    fn uncopied(spec: &Value, namespace: &str) -> Vec<Referent> {
+        pins::source::uncopied(spec, namespace)
     }
     fn objects(spec: &Value) -> Vec<Value> {
         pins::objects(spec)

@@ -158,7 +158,7 @@ impl Protected {
     /// Whether the content of a revision of a pool has a copy for the template that the pool has now, which names the object.
     pub fn is_pinned(&self, pool: &Value, content: &Value) -> bool {
         let template = |spec: &Value| template::canonical(&spec[pins::TEMPLATE]);
-        pins::has_copy(content, self.0.kind.family()) && template(content) == template(&pool["spec"])
+        pins::is_resolved(content, self.0.kind.family()) && template(content) == template(&pool["spec"])
     }
 
     /// An object that cannot be read may be corrected, so it counts.

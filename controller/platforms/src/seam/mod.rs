@@ -24,7 +24,9 @@ pub use instances::{Instances, NoInstances, RestartRequest};
 pub use no_object::NoObject;
 pub use of::{AttachmentOf, ClaimOf, DiskOf, InstanceOf, VolumeOf};
 pub use other_controller::{Configuration, DefaultInterface, NoOtherController, OtherController};
-pub use pins::{Copied, Existing, Found, NoPins, Pins, Reference, Resolution, Source, SourceVisitor};
+pub use pins::{
+    Copied, Existing, Found, NoPins, Pins, Reference, Referent, Resolution, Source, SourceVisitor,
+};
 pub use platform::{PatchBody, Platform, StatusFields};
 pub use revisions::Revisions;
 pub use storage::{NoStorage, Storage, VolumeUse};

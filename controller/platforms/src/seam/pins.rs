@@ -31,8 +31,21 @@ pub enum Resolution {
     Needs(Reference),
     /// The template with copies of all objects that it refers to.
     Resolved(Value),
+    /// The template cannot be used now. It has copies of some of the objects.
+    Partial(Value, Unresolved),
     /// The template cannot be used now.
     Unresolved(Unresolved),
+}
+
+/// An object that a template refers to, or any object of its kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Referent {
+    /// The kind.
+    pub kind: &'static str,
+    /// The namespace; empty for an object without one.
+    pub namespace: String,
+    /// The name; `None` if it is not known before the template is resolved.
+    pub name: Option<String>,
 }
 
 /// How an existing object compares with a pin of the same name.
@@ -94,12 +107,20 @@ pub trait Pins<Pool, Machine>: Send + Sync + 'static {
     /// whether that changed anything.
     fn write_out(template: &mut Value) -> bool;
 
-    /// Resolves the references of a template. The controller reads what is needed and calls the function again.
+    /// Resolves the references of a template, except those of which it has copies already. The controller reads what is needed
+    /// and calls the function again.
     fn resolve(pool: &Pool, template: &Value, configuration: &Configuration, found: &Found) -> Resolution;
 
     /// The template with the copies that `stored`, the content of a stored revision with the same template, contains; `None` if
     /// that contains none.
     fn inherit(template: &Value, stored: &Value) -> Option<Value>;
+
+    /// Whether a template refers to an object of which it contains no copy. The template of a stored revision does if another
+    /// controller has stored it, or if it is [partial](Resolution::Partial).
+    fn lacks_copies(template: &Value) -> bool;
+
+    /// The objects that a template refers to and of which it contains no copies.
+    fn uncopied(template: &Value, namespace: &str) -> Vec<Referent>;
 
     /// The objects that store the copies in a template. Machines refer to them.
     fn objects(template: &Value) -> Vec<Value>;
@@ -166,6 +187,12 @@ impl<Pool, Machine> Pins<Pool, Machine> for NoPins {
     }
     fn inherit(_: &Value, _: &Value) -> Option<Value> {
         None
+    }
+    fn lacks_copies(_: &Value) -> bool {
+        false
+    }
+    fn uncopied(_: &Value, _: &str) -> Vec<Referent> {
+        Vec::new()
     }
     fn objects(_: &Value) -> Vec<Value> {
         Vec::new()

@@ -81,6 +81,7 @@ async fn a_pool_of_another_controller_does_not_keep_a_type() {
 async fn a_type_is_released_when_another_controller_takes_over_the_pool_that_keeps_it() {
     let world = world(None).await;
     world.create_pool("web");
+    world.refuse_copies();
     world.calm().await;
     world.delete_small();
     world.advance(100 * SECOND).await;
@@ -197,10 +198,7 @@ async fn a_machine_that_fits_by_now_keeps_what_it_names_although_its_condition_i
     });
     world.server.delete(PREFERENCES, "linux");
     // when the next controller cannot write the copy at once,
-    let refusal = Refusal::new(503, "ServiceUnavailable", "try again");
-    world.server.intercept(move |call: &Call| {
-        if call.is(Verb::Create, "controllerrevisions") { Fate::Refuse(refusal.clone()) } else { Fate::Serve }
-    });
+    world.refuse_copies();
     world.lead_all(&[PlatformName::Kubevirt]);
     world.advance(5 * SECOND).await;
     assert!(world.server.get(PREFERENCES, "linux").is_some(), "the machine has no copy");

@@ -51,7 +51,7 @@ fn used(copy: &str) -> UsedCopy {
 /// Revision `r` with the copy `copy`.
 fn stored() -> Change {
     let content = Fingerprint::of(&json!({}));
-    let stored = StoredRevision { id: "r".into(), number: 1, content, parts: None };
+    let stored = StoredRevision { id: "r".into(), number: 1, content, parts: None, lacks_copies: false };
     let references = References { text: "both".into(), copies: vec!["named".into()] };
     Change::Stored(Box::new(RevisionEntry {
         stored,
@@ -169,7 +169,13 @@ fn a_generation_has_a_name_for_each_of_its_contents() {
     for content in &contents {
         let resolved = revisions.resolve::<KubeVirt>(&pool, content, None);
         assert!(!resolved.stored);
-        let stored = StoredRevision { id: resolved.id.clone(), number: 1, content: *content, parts: None };
+        let stored = StoredRevision {
+            id: resolved.id.clone(),
+            number: 1,
+            content: *content,
+            parts: None,
+            lacks_copies: false,
+        };
         let entry = RevisionEntry {
             object: ObjectId::new(resolved.id.as_str(), "uid"),
             stored,
@@ -187,6 +193,26 @@ fn a_generation_has_a_name_for_each_of_its_contents() {
     let first = revisions.resolve::<KubeVirt>(&pool, &other, None).id;
     revisions.record(Change::Taken(first.clone()), Duration::ZERO);
     assert_ne!(revisions.resolve::<KubeVirt>(&pool, &other, None).id, first);
+}
+
+#[test]
+fn a_revision_with_all_copies_is_inherited_before_one_with_some() {
+    let content = Fingerprint::of(&json!({}));
+    let add = |revisions: &mut Revisions, id: &str, number: i64, lacks_copies: bool, has_any: bool| {
+        let Change::Stored(mut entry) = stored() else { unreachable!() };
+        entry.stored = StoredRevision { id: id.into(), number, content, parts: None, lacks_copies };
+        entry.references = entry.references.filter(|_| has_any);
+        revisions.record(Change::Stored(entry), Duration::ZERO);
+    };
+    let mut revisions = Revisions::default();
+    add(&mut revisions, "none", 1, true, false);
+    assert_eq!(revisions.inheritable(&content), None);
+    add(&mut revisions, "all", 2, false, true);
+    add(&mut revisions, "some", 3, true, true);
+    assert_eq!(revisions.inheritable(&content), Some(&"all".into()));
+    revisions.record(Change::Gone("all".into()), Duration::ZERO);
+    assert_eq!(revisions.inheritable(&content), Some(&"some".into()));
+    assert_eq!(revisions.inheritable(&Fingerprint::of(&json!({ "other": 1 }))), None);
 }
 
 #[test]

@@ -59,6 +59,16 @@ fn stores(world: &World) -> bool {
     pool.revision.same_template = vec!["r1".into()];
 }), false)]
 #[case::no_machine_uses_the_lost_copy(World::desiring(0).pool(|pool| pool.revision.copies_lost = true), false)]
+#[case::its_copies_are_wanted(unstored(0, 0).pool(|pool| pool.revision.copies_wanted = true), true)]
+#[case::its_copies_are_wanted_and_the_pool_is_paused(unstored(1, 0).pool(|pool| {
+    pool.revision.copies_wanted = true;
+    pool.paused = true;
+}), true)]
+#[case::the_pool_is_paused(unstored(1, 0).pool(|pool| pool.paused = true), false)]
+#[case::its_copies_are_wanted_and_the_pool_cannot_be_read(unstored(1, 0).pool(|pool| {
+    pool.revision.copies_wanted = true;
+    pool.validation_errors.push("odd".into());
+}), true)]
 #[case::a_pool_that_cannot_be_read_stores_nothing(unstored(1, 1).pool(|pool| pool.validation_errors.push("odd".into())), false)]
 fn is_stored_when(#[case] world: World, #[case] expected: bool) {
     assert_eq!(stores(&world), expected);
@@ -177,6 +187,16 @@ fn a_pinned_revision_stays_and_so_does_nothing_else_for_its_sake() {
         pool.revision.pinned = true;
     });
     world.stored = ["r1", "b"].map(RevisionId::from).to_vec();
+    assert_eq!(pruned(&world), ["b"]);
+}
+
+#[test]
+fn the_revision_whose_copies_the_current_one_gets_is_not_deleted() {
+    let mut world = unstored(0, 0).pool(|pool| {
+        pool.rollout = history(0);
+        pool.revision.inherits = Some("a".into());
+    });
+    world.stored = ["a", "b"].map(RevisionId::from).to_vec();
     assert_eq!(pruned(&world), ["b"]);
 }
 

@@ -14,12 +14,12 @@ fn id(of: u64) -> RevisionId {
 
 /// A stored revision whose identity is that of its content.
 fn stored(of: u64, number: i64) -> StoredRevision {
-    StoredRevision { id: id(of), number, content: content(of), parts: None }
+    StoredRevision { id: id(of), number, content: content(of), parts: None, lacks_copies: false }
 }
 
 /// A stored revision whose identity was computed by an earlier version of the controller.
 fn named(name: &str, of: u64, number: i64) -> StoredRevision {
-    StoredRevision { id: name.into(), number, content: content(of), parts: None }
+    StoredRevision { id: name.into(), number, content: content(of), parts: None, lacks_copies: false }
 }
 
 #[rstest]
@@ -41,16 +41,48 @@ fn resolves(
     assert_eq!(resolved, Resolved { id: expected, stored });
 }
 
+#[rstest]
+#[case::nothing_is_stored(vec![], "p-4", false)]
+#[case::it_is_stored(vec![named("p-4", 7, 4)], "p-4", true)]
+#[case::another_content_has_the_first_name(vec![named("p-4", 6, 4)], "p-a-4", false)]
+#[case::the_first_one_lacks_copies(vec![StoredRevision { lacks_copies: true, ..named("p-4", 7, 4) }], "p-a-4", false)]
+#[case::the_second_one_has_them(
+    vec![StoredRevision { lacks_copies: true, ..named("p-4", 7, 4) }, named("p-a-4", 7, 4)], "p-a-4", true
+)]
+#[case::the_first_name_is_free_again(vec![named("p-a-4", 7, 4)], "p-a-4", true)]
+#[case::it_is_stored_for_another_generation(vec![named("p-3", 7, 3)], "p-4", false)]
+fn a_platform_names(#[case] revisions: Vec<StoredRevision>, #[case] expected: &str, #[case] stored: bool) {
+    let names = (0..).map(|number| match number {
+        0 => RevisionId::from("p-4"),
+        1 => "p-a-4".into(),
+        _ => format!("p-{number}-4").as_str().into(),
+    });
+    let resolved = History::new(revisions).resolve_named(&content(7), 4, names);
+    assert_eq!(resolved, Resolved { id: expected.into(), stored });
+}
+
 #[test]
 fn an_id_that_another_content_has_is_not_given_twice() {
-    let history = History::new([StoredRevision { id: id(7), number: 1, content: content(1), parts: None }]);
+    let history = History::new([StoredRevision {
+        id: id(7),
+        number: 1,
+        content: content(1),
+        parts: None,
+        lacks_copies: false,
+    }]);
     let other = history.resolve(&content(7), None);
     assert_eq!(other, Resolved { id: content(7).id(2), stored: false });
     assert_ne!(other.id, id(7));
     assert!(other.id.as_str().len() == 16 && other.id.as_str().bytes().all(|b| b.is_ascii_hexdigit()));
     // The second duplicate is not used either.
     let mut history = history;
-    history.add(StoredRevision { id: other.id, number: 2, content: content(2), parts: None });
+    history.add(StoredRevision {
+        id: other.id,
+        number: 2,
+        content: content(2),
+        parts: None,
+        lacks_copies: false,
+    });
     assert_eq!(history.resolve(&content(7), None).id, content(7).id(3));
 }
 
@@ -102,7 +134,7 @@ proptest! {
                 history.remove(&resolved.id);
                 ids.remove(&of);
             } else {
-                history.add(StoredRevision { id: resolved.id.clone(), number: history.next_number(), content: content(of), parts: None });
+                history.add(StoredRevision { id: resolved.id.clone(), number: history.next_number(), content: content(of), parts: None, lacks_copies: false });
                 ids.insert(of, resolved.id);
             }
             let distinct: std::collections::BTreeSet<_> = history.ids().into_iter().collect();

@@ -65,23 +65,28 @@ fn content(
     found: &Found,
 ) -> Result<(String, Value), Expansion> {
     let generation = pool["metadata"]["generation"].as_i64().unwrap_or_default();
-    let next = || revision::names(id, generation).next().unwrap_or_default();
+    let free = |taken: &[String]| {
+        revision::names(id, generation).find(|name| !taken.contains(name)).unwrap_or_default()
+    };
     match which {
-        Revision::None => Ok((next(), pool["spec"].clone())),
+        Revision::None => Ok((free(&[]), pool["spec"].clone())),
         Revision::Named(name) => {
             let content = stored(name, id, namespace, found)?.ok_or(Expansion::NoRevision)?;
             Ok((name.clone(), content))
         }
         Revision::Current => {
             let shown = pool["status"]["currentRevision"].as_str().unwrap_or_default().to_owned();
+            // The controller creates no further machine from a revision that lacks copies.
+            let mut without_copies = Vec::new();
             for name in std::iter::once(shown).chain(revision::names(id, generation).take(READ_NAMES)) {
-                if let Some(content) = stored(&name, id, namespace, found)?
-                    && is_same_template(&content, &pool["spec"])
-                {
-                    return Ok((name, content));
+                match stored(&name, id, namespace, found)? {
+                    Some(content) if !is_same_template(&content, &pool["spec"]) => {}
+                    Some(content) if pins::lacks_copies(&content) => without_copies.push(name),
+                    Some(content) => return Ok((name, content)),
+                    None => {}
                 }
             }
-            Ok((next(), pool["spec"].clone()))
+            Ok((free(&without_copies), pool["spec"].clone()))
         }
     }
 }

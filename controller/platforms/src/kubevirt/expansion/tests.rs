@@ -211,7 +211,7 @@ fn pinned(id: &vmpool_engine::ObjectId, spec: &Value, cluster: &[(String, Value)
                 found.insert(reference, object.map(|(_, object)| object.clone()));
             }
             crate::Resolution::Resolved(content) => break content,
-            other @ crate::Resolution::Unresolved(_) => panic!("{other:?}"),
+            other => panic!("{other:?}"),
         }
     }
 }
@@ -278,6 +278,36 @@ fn a_pool_without_copies_of_its_template_is_expanded_from_the_live_objects() {
     assert_eq!(memory(&new["spec"]["virtualMachineTemplate"]), "8Gi");
     let supplied = done(with(&cluster, |found| super::pool(&pool, NAMESPACE, &Revision::None, None, found)));
     assert_eq!(supplied, new);
+}
+
+/// Virt-controller has stored the revision of the generation without copies.
+#[rstest]
+#[case::that_the_controller_has_stored_beside_it(true, "1Gi")]
+#[case::that_are_made_for_the_next_machine(false, "8Gi")]
+fn a_pool_whose_revision_lacks_copies_is_expanded_from_those(
+    #[case] is_stored: bool,
+    #[case] expected: &str,
+) {
+    let (mut pool, mut cluster) = herd();
+    let id = vmpool_engine::ObjectId::new("herd", fixtures::POOL_UID);
+    let names: Vec<String> = super::super::revision::names(&id, 3).take(2).collect();
+    let pinned = cluster[0].1["data"].clone();
+    cluster.retain(|(path, _)| !path.starts_with(REVISIONS));
+    let mut store = |name: &str, content: &Value| {
+        let object = super::super::revision::revision(NAMESPACE, &id, name, 3, content);
+        cluster.push((format!("{REVISIONS}{name}"), object));
+    };
+    store(&names[0], &pool["spec"]);
+    if is_stored {
+        store(&names[1], &pinned);
+    }
+    for shown in [Value::Null, json!(names[0]), json!(names[1])] {
+        pool["status"]["currentRevision"] = shown;
+        let machine =
+            done(with(&cluster, |found| super::pool(&pool, NAMESPACE, &Revision::Current, Some(4), found)));
+        assert_eq!(memory(&machine), expected);
+        assert_eq!(machine["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"], *names[1]);
+    }
 }
 
 #[test]

@@ -15,13 +15,8 @@ use vmpool_instancetype::{Malformed, validation};
 
 use super::super::keys::POOL_KIND;
 use super::policy::Policy;
+use super::stored::{EXPANDED, FAMILIES, apply, current};
 use crate::{DefaultInterface, Found, Reference};
-
-/// The field of the pins with the spec of machines in which instance type and preference are written out.
-pub(super) const EXPANDED: &str = "expanded";
-
-/// The matchers of a machine.
-pub(in super::super) const FAMILIES: [Family; 2] = [Family::Instancetype, Family::Preference];
 
 /// The reason if no name can be inferred from a volume.
 pub(in super::super) const INFERENCE_FAILED: &str = "InferenceFailed";
@@ -88,24 +83,54 @@ pub(in super::super) struct Scope<'a> {
 
 /// Resolves the matchers of a machine: infers them, and finds the objects that they name.
 pub(in super::super) fn objects(machine: &Value, scope: Scope<'_>, found: &Found) -> Result<Resolved, Open> {
-    let mut machine = machine.clone();
-    let (mut types, mut parts) = (Types::default(), Vec::new());
+    let mut resolved = Resolved { machine: machine.clone(), types: Types::default(), parts: Vec::new() };
     for family in FAMILIES {
-        let Some(pin) = inferred(&mut machine, scope, family, found)? else { continue };
-        let matcher = Matcher::of_machine(&machine, family)
+        resolved.add(family, scope, found)?;
+    }
+    Ok(resolved)
+}
+
+impl Resolved {
+    /// Resolves a matcher.
+    fn add(&mut self, family: Family, scope: Scope<'_>, found: &Found) -> Result<(), Open> {
+        let Some(pin) = inferred(&mut self.machine, scope, family, found)? else { return Ok(()) };
+        let matcher = Matcher::of_machine(&self.machine, family)
             .map_err(|error| problem(not_found(family), error.into()))?;
         let mut part = Part { family, pin, object: None, is_copy: false };
         if let Some(matcher) = matcher {
-            let (object, is_copy) = object(&machine, &matcher, scope, family, found)?;
+            let (object, is_copy) = object(&self.machine, &matcher, scope, family, found)?;
             part.is_copy = is_copy;
-            types.insert(object.clone()).map_err(|error| {
+            self.types.insert(object.clone()).map_err(|error| {
                 problem(not_found(family), cause(scope, family, "name", error.to_string()))
             })?;
             part.object = Some((matcher, object));
         }
-        parts.push(part);
+        self.parts.push(part);
+        Ok(())
     }
-    Ok(Resolved { machine, types, parts })
+
+    /// Uses the object of which a pin contains a copy.
+    fn keep(
+        &mut self,
+        (family, pin): (Family, &Value),
+        matcher: Matcher,
+        object: Object,
+    ) -> Result<(), Open> {
+        let applied = json!({ "matcher": matcher.to_json(), "removesMemory": pin["removesMemory"] });
+        apply(&mut self.machine["spec"], &json!({ (family.field()): applied }));
+        self.types.insert(object.clone()).map_err(|error| {
+            problem(
+                not_found(family),
+                Cause {
+                    reason: CauseReason::FieldValueNotFound,
+                    message: error.to_string(),
+                    field: Location::Pool.matcher_field(family, "name"),
+                },
+            )
+        })?;
+        self.parts.push(Part { family, pin: pin.clone(), object: Some((matcher, object)), is_copy: false });
+        Ok(())
+    }
 }
 
 /// The object that a matcher of a machine names, and whether it is from a ControllerRevision that the machine refers to.
@@ -146,26 +171,55 @@ pub(super) struct Template<'a> {
     pub(super) policy: Policy,
     /// The interface that KubeVirt adds to a machine that lists none.
     pub(super) interface: DefaultInterface,
+    /// The pins that it has already; null if it has none.
+    pub(super) pins: &'a Value,
 }
 
-/// The pins of a machine template.
+/// The pins of a machine template. If some of its matchers can be resolved and others cannot, the result contains the problem, and
+/// the pins of the former.
 pub(super) fn pins(
     pool: &ObjectId,
     namespace: &str,
-    &Template { content: template, policy, interface }: &Template<'_>,
+    &Template { content: template, policy, interface, pins: kept }: &Template<'_>,
     found: &Found,
-) -> Result<Value, Open> {
+) -> Result<(Value, Option<Problem>), Open> {
     let scope = Scope { namespace, location: Location::Pool };
     // The template of a pool has no status.
     let machine = json!({ "metadata": template["metadata"], "spec": template["spec"] });
-    let Resolved { machine, types, parts } = objects(&machine, scope, found)?;
+    let mut resolved = Resolved { machine, types: Types::default(), parts: Vec::new() };
+    let mut problem = None;
+    for family in FAMILIES {
+        let added = match self::kept(&kept[family.field()], family) {
+            Some((matcher, object)) => resolved.keep((family, &kept[family.field()]), matcher, object),
+            None => resolved.add(family, scope, found),
+        };
+        match added {
+            Err(Open::Unresolved(found)) if problem.is_none() => problem = Some(found),
+            Err(Open::Unresolved(_)) | Ok(()) => {}
+            Err(needs) => return Err(needs),
+        }
+    }
+    let Resolved { machine, types, parts } = resolved;
     let mut pins = Map::new();
+    let mut is_new = false;
     for Part { family, mut pin, object, is_copy } in parts {
+        if kept[family.field()].is_object() {
+            pins.insert(family.field().to_owned(), kept[family.field()].clone());
+            continue;
+        }
         match object {
             // The template names the copy itself.
             Some((matcher, _)) if is_copy => pin["matcher"] = matcher.to_json(),
             Some((matcher, object)) => {
-                let mut revision = pinned(pool, scope, &object, family)?;
+                let mut revision = match pinned(pool, scope, &object, family) {
+                    Ok(revision) => revision,
+                    Err(Open::Unresolved(found)) => {
+                        problem.get_or_insert(found);
+                        continue;
+                    }
+                    Err(needs) => return Err(needs),
+                };
+                is_new = true;
                 if policy == Policy::Expand {
                     pin["data"] = revision["data"].take();
                 } else {
@@ -178,6 +232,9 @@ pub(super) fn pins(
         }
         pins.insert(family.field().to_owned(), pin);
     }
+    if let Some(problem) = problem {
+        return if is_new { Ok((pins.into(), Some(problem))) } else { Err(Open::Unresolved(problem)) };
+    }
     let checked = match policy {
         Policy::Expand => {
             let settings = Settings { interface: preferred(interface, &types), defaults: None };
@@ -189,7 +246,16 @@ pub(super) fn pins(
     };
     let expanded = checked.map_err(|error| Open::Unresolved(refused(&error, Location::Pool)))?;
     pins.extend(expanded.map(|mut machine| (EXPANDED.to_owned(), machine["spec"].take())));
-    Ok(pins.into())
+    Ok((pins.into(), None))
+}
+
+/// The object of which a pin contains a copy, and the matcher that names it.
+fn kept(pin: &Value, family: Family) -> Option<(Matcher, Object)> {
+    let revision = if pin["data"].is_object() { pin } else { &pin["revision"] };
+    let object = Object::read(current(revision)["data"].take()).ok()?;
+    let matcher = json!({ "name": object.identity.name, "kind": object.kind.as_str() });
+    let machine = json!({ "spec": { (family.field()): matcher } });
+    Some((Matcher::of_machine(&machine, family).ok()??, object))
 }
 
 /// The default interface, if the preference changes it. KubeVirt adds it when a machine starts, and a machine in which the

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use vmpool_api::instancetype::API_VERSION;
 use vmpool_api::kubevirt::annotations::REFRESH_INSTANCETYPE;
 use vmpool_engine::model::PinReport;
-use vmpool_instancetype::model::Object;
+use vmpool_instancetype::model::{Family, Kind, Matcher, Object};
 use vmpool_instancetype::stash::{self, Outdated};
 
-use super::resolve::FAMILIES;
-use super::{FIELD, copied};
-use crate::{Copied, Source, SourceVisitor, slim_metadata};
+use super::stored::FAMILIES;
+use super::{FIELD, TEMPLATE, copied, has_references, is_resolved};
+use crate::{Copied, Referent, Source, SourceVisitor, slim_metadata};
 
 /// The fields of an instance type or a preference that vmpool reads.
 #[derive(Clone, Debug, Deserialize)]
@@ -45,11 +45,15 @@ macro_rules! kinds {
                 const IS_NAMESPACED: bool = $is_namespaced;
 
                 fn content(&self) -> Value {
-                    let ObjectMeta { name, namespace, uid, .. } = &self.metadata;
+                    let ObjectMeta { name, namespace, uid, deletion_timestamp, .. } = &self.metadata;
+                    let mut metadata = json!({ "name": name, "namespace": namespace, "uid": uid });
+                    if let Some(deleted) = deletion_timestamp {
+                        metadata["deletionTimestamp"] = json!(deleted);
+                    }
                     json!({
                         "apiVersion": API_VERSION,
                         "kind": $kind,
-                        "metadata": { "name": name, "namespace": namespace, "uid": uid },
+                        "metadata": metadata,
                         "spec": self.spec,
                     })
                 }
@@ -90,6 +94,45 @@ pub fn all(revision: &Value) -> Vec<Copied> {
         })
     })
     .collect()
+}
+
+/// The objects that the template of a revision refers to and of which its content has no copies. A matcher that names a volume, or
+/// that cannot be read, may refer to any object of its two kinds.
+pub fn uncopied(revision: &Value, namespace: &str) -> Vec<Referent> {
+    let mut referents = Vec::new();
+    if !has_references(revision) {
+        return referents;
+    }
+    let template = &revision[TEMPLATE];
+    for family in FAMILIES {
+        if !template["spec"][family.field()].is_object() || is_resolved(revision, family) {
+            continue;
+        }
+        let matcher = Matcher::of_machine(template, family).ok().flatten();
+        let mut add = |kind: Kind, name: Option<&str>| {
+            let namespace = if kind.is_cluster() { "" } else { namespace };
+            referents.push(Referent {
+                kind: kind.as_str(),
+                namespace: namespace.to_owned(),
+                name: name.map(str::to_owned),
+            });
+        };
+        match matcher.as_ref().map(|matcher| (matcher, matcher.kind(family))) {
+            Some((matcher, _)) if !matcher.revision_name.is_empty() => {}
+            Some((matcher, Ok(kind))) if matcher.infer_from_volume.is_empty() => {
+                add(kind, Some(&matcher.name));
+            }
+            _ => kinds_of(family).into_iter().for_each(|kind| add(kind, None)),
+        }
+    }
+    referents
+}
+
+fn kinds_of(family: Family) -> [Kind; 2] {
+    match family {
+        Family::Instancetype => [Kind::Instancetype, Kind::ClusterInstancetype],
+        Family::Preference => [Kind::Preference, Kind::ClusterPreference],
+    }
 }
 
 const DELETED: &str = "Deleted";

@@ -115,6 +115,90 @@ fn machines_get_the_pinned_matchers_and_the_revision_contains_the_copies() {
 }
 
 #[test]
+fn what_can_be_resolved_is_copied_and_the_rest_is_added_later() {
+    let missing = [(SMALL, instancetype(3, "2Gi"))];
+    let (Resolution::Partial(partial, unresolved), _) = resolve_with(&both(), &missing) else { panic!() };
+    assert_eq!(unresolved.reason, "PreferenceNotFound");
+    assert_eq!(objects(&partial).len(), 1);
+    assert!(lacks_copies(&partial) && is_resolved(&partial, Family::Instancetype));
+    // Nothing new can be copied.
+    let (again, read) = resolve_with(&partial, &missing);
+    assert!(matches!(again, Resolution::Unresolved(_)), "{again:?}");
+    assert_eq!(read, [LINUX]);
+    // The instance type is gone when the preference appears.
+    let complete = resolved(&partial, &[(LINUX, preference(&json!({})))]);
+    assert!(!lacks_copies(&complete));
+    assert_eq!(complete[FIELD]["instancetype"], partial[FIELD]["instancetype"]);
+    assert_eq!(objects(&complete).len(), 2);
+    // Both are compared with the template.
+    let large = preference(&json!({ "requirements": { "cpu": { "guest": 64 } } }));
+    let (Resolution::Unresolved(unresolved), _) = resolve_with(&partial, &[(LINUX, large)]) else { panic!() };
+    assert_eq!(unresolved.reason, "RequirementsNotMet");
+}
+
+#[test]
+fn a_template_that_is_written_out_gets_the_rest_later_too() {
+    let mut spec = both();
+    spec[policy::FIELD] = json!("Expand");
+    let (Resolution::Partial(partial, _), _) = resolve_with(&spec, &[(SMALL, instancetype(3, "2Gi"))]) else {
+        panic!()
+    };
+    let later = resolved(&partial, &[(LINUX, preference(&json!({})))]);
+    let small = [(SMALL, instancetype(3, "2Gi")), (LINUX, preference(&json!({})))];
+    assert_eq!(later, resolved(&spec, &small));
+}
+
+#[test]
+fn the_memory_that_an_inferred_name_replaces_is_removed_in_a_copy_that_exists_already() {
+    let mut spec = spec(&json!({
+        "instancetype": { "inferFromVolume": "root", "inferFromVolumeFailurePolicy": "Ignore" },
+        "preference": { "name": "linux", "kind": "virtualmachinepreference" },
+        "template": { "spec": {
+            "domain": { "devices": {}, "memory": { "guest": "512Mi" } },
+            "volumes": [{ "name": "root", "persistentVolumeClaim": { "claimName": "root" } }],
+        } },
+    }));
+    let claim = json!({ "metadata": {
+        "name": "root", "labels": { "instancetype.kubevirt.io/default-instancetype": "small" },
+    } });
+    let cluster = [(ROOT, claim), (SMALL, instancetype(3, "2Gi"))];
+    let (Resolution::Partial(partial, _), _) = resolve_with(&spec, &cluster) else { panic!() };
+    let complete = resolved(&partial, &[(LINUX, preference(&json!({})))]);
+    apply(&mut spec[TEMPLATE]["spec"], &complete[FIELD]);
+    assert_eq!(spec.pointer("/virtualMachineTemplate/spec/template/spec/domain/memory"), None);
+}
+
+#[rstest]
+#[case::a_name(json!({ "name": "small" }), &["VirtualMachineClusterInstancetype//small"])]
+#[case::a_name_in_the_namespace(
+    json!({ "name": "small", "kind": "VirtualMachineInstancetype" }), &["VirtualMachineInstancetype/studio/small"]
+)]
+#[case::a_volume(
+    json!({ "inferFromVolume": "root" }), &["VirtualMachineInstancetype/studio/?", "VirtualMachineClusterInstancetype//?"]
+)]
+#[case::a_copy(json!({ "name": "small", "revisionName": "own" }), &[])]
+#[case::a_kind_that_does_not_exist(
+    json!({ "name": "small", "kind": "odd" }), &["VirtualMachineInstancetype/studio/?", "VirtualMachineClusterInstancetype//?"]
+)]
+fn a_template_lacks_copies_of(#[case] matcher: Value, #[case] expected: &[&str]) {
+    let spec = spec(&json!({ "instancetype": matcher }));
+    let text = |spec: &Value| -> Vec<String> {
+        let referents = source::uncopied(spec, NAMESPACE);
+        referents
+            .iter()
+            .map(|of| format!("{}/{}/{}", of.kind, of.namespace, of.name.as_deref().unwrap_or("?")))
+            .collect()
+    };
+    assert_eq!(text(&spec), expected);
+    let mut copied = spec;
+    copied[FIELD]["instancetype"] = json!({});
+    assert_eq!(text(&copied), [""; 0]);
+    copied[FIELD] = Value::Null;
+    copied[policy::FIELD] = json!("PerMember");
+    assert_eq!(text(&copied), [""; 0]);
+}
+
+#[test]
 fn people_see_the_objects_and_their_copies() {
     let content = resolved(&both(), &cluster());
     let small = "instance type small (copy farm-small-v1beta1-uid-of-small-3)";

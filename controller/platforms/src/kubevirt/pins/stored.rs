@@ -1,0 +1,53 @@
+//! The pins in the content of a revision.
+
+use serde_json::Value;
+use vmpool_instancetype::model::{Family, Kind};
+use vmpool_instancetype::stash::{self, Stash, StoredVersion};
+
+/// The field of the pins with the spec of machines in which instance type and preference are written out.
+pub(super) const EXPANDED: &str = "expanded";
+
+/// The matchers of a machine.
+pub(in super::super) const FAMILIES: [Family; 2] = [Family::Instancetype, Family::Preference];
+
+/// A ControllerRevision in the current version of the API, under the same name: machines refer to it. One that cannot be read
+/// stays as it is.
+pub(super) fn current(revision: &Value) -> Value {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let label =
+        |key: &str| Some(text(&revision["metadata"]["labels"][key])).filter(|label| !label.is_empty());
+    let data = &revision["data"];
+    let kind = label(stash::labels::KIND).unwrap_or_else(|| text(&data["kind"]));
+    let name = label(stash::labels::NAME).unwrap_or_else(|| text(&data["metadata"]["name"]));
+    let upgraded = || {
+        let stash = Stash::read(revision).ok()?;
+        let decoded = stash::decode(&stash, Kind::of_object(&kind)?, &name).ok()?;
+        // The text of the current version stays as it is.
+        (decoded.stored != StoredVersion::V1beta1).then(|| stash::in_place(&stash, &decoded))
+    };
+    upgraded().map_or_else(|| revision.clone(), |stash| stash.to_json())
+}
+
+/// Writes the pinned matchers into the spec of a machine. `pins` is the field of the content of a revision; null changes
+/// nothing.
+pub fn apply(spec: &mut Value, pins: &Value) {
+    if let Some(expanded) = pins.get(EXPANDED) {
+        spec.clone_from(expanded);
+        return;
+    }
+    let Some(spec) = spec.as_object_mut() else { return };
+    for family in FAMILIES {
+        let Some(pin) = pins.get(family.field()) else { continue };
+        match &pin["matcher"] {
+            Value::Null => spec.remove(family.field()),
+            matcher => spec.insert(family.field().to_owned(), matcher.clone()),
+        };
+        if pin["removesMemory"] == true
+            && let Some(domain) =
+                spec.get_mut("template").and_then(|template| template.pointer_mut("/spec/domain"))
+            && let Some(domain) = domain.as_object_mut()
+        {
+            domain.remove("memory");
+        }
+    }
+}
