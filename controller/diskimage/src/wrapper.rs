@@ -23,7 +23,7 @@ mod types;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use vmpool_api::diskimage::values::{ImagePhase, Mode, WrapperPhase};
+use vmpool_api::diskimage::values::{ImagePhase, WrapperPhase};
 
 pub use self::types::{
     Action, DiskName, ImageReason, KnownDisk, MachineReason, Plan, SeenDisk, SeenImage, SeenMachine, Source,
@@ -90,8 +90,7 @@ fn observe_image<'a>(world: &World<'a>, plan: &mut Plan) -> Option<&'a SeenImage
     if !bound {
         if image.deleting {
             clear_mark(plan);
-            let text = format!("the image {} is being deleted", world.wrapper.image);
-            set_image(plan, ImageReason::ImageTerminating, text);
+            set_image(plan, ImageReason::ImageTerminating, terminating(world.wrapper));
             return None;
         }
         // Only a read after the mark was stored shows that the image stays. Without its finalizer, a deletion would not wait.
@@ -104,6 +103,10 @@ fn observe_image<'a>(world: &World<'a>, plan: &mut Plan) -> Option<&'a SeenImage
     let name = &world.wrapper.image;
     match (image.usable, image.phase) {
         (true, _) => set_image(plan, ImageReason::ImageReady, String::new()),
+        // Its data does not come anymore.
+        (false, _) if image.deleting => {
+            set_image(plan, ImageReason::ImageTerminating, terminating(world.wrapper));
+        }
         (false, Some(ImagePhase::Failed)) => {
             set_image(plan, ImageReason::ImageFailed, format!("the image {name} failed: {}", image.message));
         }
@@ -118,10 +121,18 @@ fn observe_image<'a>(world: &World<'a>, plan: &mut Plan) -> Option<&'a SeenImage
     Some(image).filter(|image| image.usable && plan.status.bound)
 }
 
+fn terminating(wrapper: &Wrapper) -> String {
+    let next = if wrapper.creates_image() {
+        "when it is gone, the controller creates it again from the template"
+    } else {
+        "when it is gone, create it again, or create a wrapper of another image"
+    };
+    format!("the image {} is being deleted; {next}", wrapper.image)
+}
+
 fn create_image(world: &World<'_>, plan: &mut Plan) {
     let name = &world.wrapper.image;
-    let creates = world.wrapper.mode == Mode::CreateIfNotExist && world.wrapper.template.is_some();
-    if !creates {
+    if !world.wrapper.creates_image() {
         let text = format!(
             "the image {name} does not exist; create it, or set the mode CreateIfNotExist and a template"
         );

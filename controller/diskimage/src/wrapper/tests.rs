@@ -1,6 +1,7 @@
 use rstest::rstest;
 
 use vmpool_api::Quantity;
+use vmpool_api::diskimage::values::Mode;
 
 use super::*;
 use crate::grants::Refused;
@@ -484,6 +485,27 @@ fn a_wrapper_without_a_machine_gives_up_an_image_that_is_deleted_before_it_is_us
     // When it is gone, its successor is created.
     case.image = None;
     assert_eq!(case.step().actions, [Action::CreateImage]);
+}
+
+#[rstest]
+#[case::that_is_created_again(Mode::CreateIfNotExist, "the controller creates it again")]
+#[case::that_a_user_creates(Mode::FailIfNotExist, "create it again, or create a wrapper")]
+fn a_machine_whose_image_loses_its_data_has_a_wrapper_that_says_what_to_do(
+    #[case] mode: Mode,
+    #[case] expected: &str,
+    #[values(ImagePhase::Ready, ImagePhase::Syncing, ImagePhase::Failed)] phase: ImagePhase,
+) {
+    let mut case = Case::bound();
+    case.wrapper.mode = mode;
+    case.wrapper.status.phase = Some(WrapperPhase::Ready);
+    case.machine = Found::Ours(machine());
+    case.image = Some(SeenImage { deleting: true, usable: false, phase: Some(phase), ..image() });
+    let status = case.plan().status;
+    assert_eq!(
+        (status.image, status.phase),
+        (Some(ImageReason::ImageTerminating), Some(WrapperPhase::Ready))
+    );
+    assert!(status.message.contains(expected), "{}", status.message);
 }
 
 #[rstest]

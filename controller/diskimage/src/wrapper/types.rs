@@ -155,6 +155,13 @@ pub struct Wrapper {
     pub status: Status,
 }
 
+impl Wrapper {
+    /// Whether the controller creates a missing image.
+    pub fn creates_image(&self) -> bool {
+        self.mode == Mode::CreateIfNotExist && self.template.is_some()
+    }
+}
+
 /// Reason of the condition `ImageReady`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ImageReason {
