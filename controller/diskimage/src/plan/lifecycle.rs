@@ -106,7 +106,8 @@ fn handle_retry(pass: &mut Pass<'_>) {
 
 /// The write of an import failed. Writes that restore or remove something are repeated in the next pass.
 pub(super) fn write_failed(pass: &mut Pass<'_>, action: &Action, message: &str) {
-    let in_import = matches!(pass.status.phase, None | Some(ImagePhase::Queued | ImagePhase::Syncing));
+    // After a failure, the plan begins again, and its status is that of the next attempt.
+    let in_import = !matches!(pass.status.phase, Some(ImagePhase::Ready | ImagePhase::Failed));
     // Machines cannot clone a ready image whose snapshot is lost.
     let restores = pass.status.phase == Some(ImagePhase::Ready) && *action == Action::CreateSnapshot;
     let reason = match action {

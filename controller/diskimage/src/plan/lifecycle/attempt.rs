@@ -40,9 +40,9 @@ pub(super) fn fail(pass: &mut Pass<'_>, reason: Reason, message: &str) {
     let limit = pass.world.settings.max_sync_duration;
     let late = pass.since(queued) >= limit;
     // Only the snapshot of complete data is tried again, from the same claim.
-    let claim = pass.status.claim.take().filter(|_| pass.has_data());
+    let complete = pass.has_data().then(|| (pass.status.data_volume.take(), pass.status.claim.take()));
     end_attempt(&mut pass.status);
-    pass.status.claim = claim;
+    (pass.status.data_volume, pass.status.claim) = complete.unwrap_or_default();
     if late {
         let minutes = limit.as_secs() / 60;
         let text =

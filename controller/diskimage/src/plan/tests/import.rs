@@ -324,6 +324,26 @@ fn a_failed_write_is_a_failed_attempt(#[case] action: Action, #[case] reason: Op
 }
 
 #[test]
+fn each_refused_snapshot_is_a_failed_attempt_until_the_deadline() {
+    let mut case = Case::in_phase(ImagePhase::RetryableFailure, Reason::ResourceCreationFailed);
+    case.backing = Backing { snapshot: Found::Missing, data_source: Found::Missing, ..complete() };
+    (case.image.status.queued_at, case.image.status.last_failure) = (Some(case.now), Some(case.now));
+    case.image.status.failures = 1;
+    let mut case = case.after(3 * MINUTE);
+    assert_eq!(case.plan().actions, [Action::CreateSnapshot], "only the snapshot is taken again");
+    let plan = write_failed(&case.world(), &Action::CreateSnapshot, "exceeded quota");
+    assert_eq!(state(&plan), (ImagePhase::RetryableFailure, Reason::ResourceCreationFailed));
+    assert_eq!((plan.status.failures, plan.status.last_failure), (2, Some(case.now)));
+    let kept = (plan.status.data_volume.as_deref(), plan.status.claim.as_deref());
+    assert_eq!(kept, (Some("uid-volume"), Some("uid-claim")), "they are the objects of the image");
+    case.image.status = plan.status;
+    assert_eq!(case.clone().after(3 * MINUTE).plan().actions, [], "the backoff increases");
+    let case = case.after(12 * HOUR);
+    let plan = write_failed(&case.world(), &Action::CreateSnapshot, "exceeded quota");
+    assert_eq!(state(&plan), (ImagePhase::Failed, Reason::SyncDeadlineExceeded));
+}
+
+#[test]
 fn an_image_whose_lost_snapshot_cannot_be_taken_again_is_not_ready() {
     let mut case = Case::ready();
     case.live = true;
@@ -387,6 +407,23 @@ fn the_limits_of_an_attempt_hold_during_a_conflict(
     let plan = case.plan();
     assert_eq!(state(&plan).1, Reason::NameConflict);
     assert_eq!(state(&plan).0, if ends { ImagePhase::RetryableFailure } else { ImagePhase::Syncing });
+}
+
+#[rstest]
+#[case::that_runs(running(|_| ()), vec![delete_volume()])]
+#[case::that_is_complete(volume(Transfer::Succeeded), vec![])]
+fn past_its_limits_a_conflict_ends_only_an_own_import(
+    #[case] volume: DataVolume,
+    #[case] actions: Vec<Action>,
+    #[values("claim", "snapshot", "source")] foreign: &str,
+) {
+    let mut case = Case::syncing(volume);
+    match foreign {
+        "claim" => case.backing.claim = Found::Foreign,
+        "snapshot" => case.backing.snapshot = Found::Foreign,
+        _ => case.backing.data_source = Found::Foreign,
+    }
+    assert_eq!(case.after(HOUR).plan().actions, actions);
 }
 
 #[test]
