@@ -30,6 +30,7 @@ pub(crate) fn waits_for_image(world: &World, pool: &Object) -> bool {
 pub(crate) fn settled_violations(world: &World) -> Vec<String> {
     let images = world.server.all(IMAGES);
     let mut found: Vec<String> = images.iter().filter_map(|image| of_image(world, image)).collect();
+    found.extend(without_evidence(world));
     found.extend(world.server.all(WRAPPERS).iter().filter_map(|wrapper| of_wrapper(world, wrapper)));
     found.extend(world.server.all(BINDINGS).iter().flat_map(|binding| of_binding(world, binding)));
     for resource in [BINDINGS, ROLES] {
@@ -73,14 +74,68 @@ fn of_image(world: &World, image: &Value) -> Option<String> {
                 "I8: image {name} counts {counted:?} references, and there are {holders:?}"
             ));
         }
-        let is_settled = ["Ready", "Failed"].contains(&phase);
-        return (!is_settled).then(|| format!("I8: image {name} is still {phase} after settling"));
+        return match phase {
+            "Ready" | "Failed" => None,
+            "Queued" if waits_for_user(world, image, name) => None,
+            _ => Some(format!("I8: image {name} is still {phase} after settling")),
+        };
     }
     // The annotation of a user ends the wait.
     let must_go = holders.is_empty() || world.image_references.is_released(uid);
     // References that were stored after the deletion timestamp may hold it, too.
     let blocked = image["status"]["conditions"].to_string().contains("\"InUse\"");
     (must_go && !blocked).then(|| format!("I8: image {name} is still being deleted, and nothing holds it"))
+}
+
+/// Whether the image waits until a user deletes a claim. A user has deleted the DataVolume and kept the claim. Before the image was
+/// ready, nothing says whether the data in the claim is complete. After the image, the claim is that of a former one. The
+/// controller deletes no claims.
+fn waits_for_user(world: &World, image: &Value, name: &str) -> bool {
+    let message = image["status"]["message"].as_str().unwrap_or_default();
+    let claim = world.server.get("persistentvolumeclaims", NAMESPACE, name);
+    let is_kept = claim.is_some_and(|claim| claim["metadata"]["ownerReferences"].is_null());
+    let texts = [
+        "PersistentVolumeClaim, which you must delete",
+        "do not belong to the image: PersistentVolumeClaim;",
+    ];
+    is_kept && texts.iter().any(|text| message.contains(text))
+}
+
+/// Ready images whose data cannot be cloned.
+pub(crate) fn without_evidence(world: &World) -> Vec<String> {
+    let images = world.server.all(IMAGES);
+    let ready = images.iter().filter(|image| is_ready(image));
+    let lacking = ready.filter_map(|image| {
+        let text = |field: &str| image["metadata"][field].as_str().unwrap_or_default();
+        let lack = missing_evidence(world, text("name"), text("uid"))?;
+        Some(format!("I8: image {} is ready, and its {lack}", text("name")))
+    });
+    lacking.collect()
+}
+
+/// What a ready image lacks: machines clone what its DataSource points to.
+fn missing_evidence(world: &World, name: &str, uid: &str) -> Option<String> {
+    let get = |resource: &str, name: &str| {
+        let found = world.server.get(resource, NAMESPACE, name);
+        found.filter(|object| object["metadata"]["deletionTimestamp"].is_null())
+    };
+    let Some(source) = get("datasources.cdi.kubevirt.io", name) else {
+        return Some("DataSource is missing".to_owned());
+    };
+    if source["metadata"]["labels"]["vmpool.dev/vmdiskimage-uid"] != uid {
+        return Some("DataSource lacks the label".to_owned());
+    }
+    let target = &source["spec"]["source"];
+    let named = |kind: &str| target[kind]["name"].as_str().filter(|_| target[kind]["namespace"] == NAMESPACE);
+    let is_there = match (named("snapshot"), named("pvc")) {
+        (Some(snapshot), None) => get("volumesnapshots.snapshot.storage.k8s.io", snapshot)
+            .is_some_and(|snapshot| snapshot["status"]["readyToUse"] == true),
+        (None, Some(claim)) => {
+            get("persistentvolumeclaims", claim).is_some_and(|claim| claim["status"]["phase"] == "Bound")
+        }
+        _ => false,
+    };
+    (!is_there).then(|| format!("DataSource points to nothing that can be cloned: {target}"))
 }
 
 fn of_wrapper(world: &World, wrapper: &Value) -> Option<String> {

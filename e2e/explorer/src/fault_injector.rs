@@ -28,6 +28,8 @@ pub struct InjectorState {
     pub read_faults_per_mille: u64,
     /// The faults that were injected so far.
     pub injected: InjectedFaults,
+    /// Whether a quota forbids new snapshots.
+    pub snapshot_quota: bool,
     /// Senders that are cut off: none of their requests arrives.
     pub disconnected: BTreeSet<String>,
     /// Processes to kill now.
@@ -136,6 +138,9 @@ impl vmpool_model::FaultInjector for FaultInjector {
         }
         if !call.is_write() {
             return served;
+        }
+        if injector.snapshot_quota && call.is(Verb::Create, "volumesnapshots") {
+            return Handling { outcome: WriteFault::Quota.outcome(), ..served };
         }
         match self.write_fault(injector, call) {
             Some(write_fault) if write_fault.is_late() => {

@@ -10,12 +10,12 @@ use crate::world::{GUESTS, NAMESPACE, World};
 const IMAGES: &str = "vmdiskimages.vmpool.dev";
 const WRAPPERS: &str = "wrappedvirtualmachines.vmpool.dev";
 
-/// The objects with the data of an image.
-const DATA: [&str; 4] = [
-    "datasources.cdi.kubevirt.io",
-    "volumesnapshots.snapshot.storage.k8s.io",
-    "datavolumes.cdi.kubevirt.io",
-    "persistentvolumeclaims",
+/// The objects with the data of an image, and the fields of its status that name them.
+const DATA: [(&str, &str); 4] = [
+    ("datasources.cdi.kubevirt.io", "dataSource"),
+    ("volumesnapshots.snapshot.storage.k8s.io", "snapshot"),
+    ("datavolumes.cdi.kubevirt.io", "dataVolume"),
+    ("persistentvolumeclaims", "claim"),
 ];
 
 /// One step. Numbers select an object among those that exist at that moment.
@@ -31,6 +31,12 @@ pub enum ImageOperation {
     SetTimeToLive(usize, Option<&'static str>),
     /// A user deletes an object with the data of an image. The first number selects the kind.
     LoseData(usize, usize),
+    /// A user removes the labels of an object with the data of an image. The first number selects the kind.
+    LoseLabels(usize, usize),
+    /// A user deletes the DataVolume of an image, and its claim stays.
+    KeepClaim(usize),
+    /// A quota forbids new snapshots, or not any more.
+    SnapshotQuota(bool),
     /// Creates a wrapper with this name for this image; with `true`, it creates a missing image.
     CreateWrapper(&'static str, &'static str, bool),
     /// Deletes a wrapper.
@@ -113,7 +119,15 @@ impl ImageOperation {
             Self::SetTimeToLive(which, ttl) => {
                 patch(world, *which, json!({ "spec": { "ttlAfterUnreferenced": ttl } })).await;
             }
-            Self::LoseData(kind, which) => lose_data(world, DATA[kind % DATA.len()], *which).await,
+            Self::LoseData(kind, which) => {
+                lose_data(world, DATA[kind % DATA.len()].0, *which, Value::Null).await;
+            }
+            Self::LoseLabels(kind, which) => lose_labels(world, DATA[kind % DATA.len()], *which).await,
+            Self::KeepClaim(which) => {
+                let options = json!({ "propagationPolicy": "Orphan" });
+                lose_data(world, "datavolumes.cdi.kubevirt.io", *which, options).await;
+            }
+            Self::SnapshotQuota(forbids) => world.injector.lock().snapshot_quota = *forbids,
             Self::CreateWrapper(name, image, creates) => {
                 let mut wrapper = wrapper(name, image);
                 if *creates {
@@ -183,16 +197,35 @@ async fn patch(world: &mut World, which: usize, patch: Value) {
     _ = world.do_as_user(&call).await;
 }
 
-/// Deletes an object that has the name of an image.
-async fn lose_data(world: &mut World, resource: &str, which: usize) {
-    let Some((name, _)) = choose(world, IMAGES, which) else { return };
+/// Name and UID of an object that has the name of an image.
+fn choose_data(world: &World, resource: &str, which: usize) -> Option<(String, String)> {
+    let (name, _) = choose(world, IMAGES, which)?;
     let all = world.server.all(resource);
     let found = all.iter().find(|object| object["metadata"]["name"] == *name);
-    let Some(uid) = found.and_then(|object| object["metadata"]["uid"].as_str()) else { return };
+    let uid = found?["metadata"]["uid"].as_str()?.to_owned();
+    Some((name, uid))
+}
+
+/// Deletes an object that has the name of an image.
+async fn lose_data(world: &mut World, resource: &str, which: usize, options: Value) {
+    let Some((name, uid)) = choose_data(world, resource, which) else { return };
     world.some_may_not_run = true;
-    world.user_actions.deleted.insert(uid.to_owned());
+    world.user_actions.deleted.insert(uid);
     let plural = resource.split('.').next().unwrap_or_default();
-    let call = world.call(Verb::Delete, plural, &name, "", Value::Null);
+    let call = world.call(Verb::Delete, plural, &name, "", options);
+    _ = world.do_as_user(&call).await;
+}
+
+/// Removes the labels of an object. Before the status of the image has its UID, nothing else says whose it is.
+async fn lose_labels(world: &mut World, (resource, field): (&str, &str), which: usize) {
+    let Some((name, uid)) = choose_data(world, resource, which) else { return };
+    let image = world.server.get(IMAGES, NAMESPACE, &name);
+    if image.is_none_or(|image| image["status"][field]["uid"] != *uid) {
+        return;
+    }
+    let plural = resource.split('.').next().unwrap_or_default();
+    let patch = json!({ "metadata": { "uid": uid, "labels": null } });
+    let call = world.call(Verb::Patch(PatchKind::Merge), plural, &name, "", patch);
     _ = world.do_as_user(&call).await;
 }
 

@@ -43,6 +43,9 @@ const IMAGE_OPERATIONS: u64 = 500;
 /// Of 1000 schedules with images, this many have another namespace that uses them.
 const WITH_GUESTS: u64 = 500;
 
+/// Of 1000 schedules with images, this many have images that lose labels, or what shows that their data is complete.
+const WITH_LOST_EVIDENCE: u64 = 500;
+
 /// Of 1000 schedules of KubeVirt, this many delete the preference and create it again.
 const WITH_LOST_PREFERENCE: u64 = 400;
 
@@ -94,6 +97,7 @@ impl Schedule {
         }
         if options.images {
             with_guests(seed, &mut steps);
+            with_lost_evidence(seed, &mut steps);
         }
         if platform == PlatformName::KubeVirt {
             with_lost_preference(seed, &mut steps);
@@ -113,6 +117,29 @@ fn with_guests(seed: u64, steps: &mut Vec<(u64, Operation)>) {
         let last = u64::try_from(steps.len()).unwrap_or_default();
         let at = usize::try_from(random.number(1..=last)).unwrap_or(1);
         steps.insert(at, (pause(&random), Operation::Image(guest_op(&random))));
+    }
+}
+
+/// Adds steps in which images lose what shows that their data is complete, and cannot take another snapshot. Decided apart from
+/// the other decisions, so that the other steps stay the same.
+fn with_lost_evidence(seed: u64, steps: &mut Vec<(u64, Operation)>) {
+    let random = SeededRandom::new(seed ^ 0x1057);
+    if !random.per_mille(WITH_LOST_EVIDENCE) {
+        return;
+    }
+    let which = || which(&random);
+    for _ in 0..random.number(2..=7) {
+        let last = u64::try_from(steps.len()).unwrap_or_default();
+        let at = usize::try_from(random.number(1..=last)).unwrap_or(1);
+        let op = match random.number(0..=9) {
+            0..=2 => ImageOperation::SnapshotQuota(random.per_mille(700)),
+            3 => ImageOperation::KeepClaim(which()),
+            4..=5 => ImageOperation::LoseData(1, which()),
+            6 => ImageOperation::LoseData(which(), which()),
+            7..=8 => ImageOperation::LoseLabels(0, which()),
+            _ => ImageOperation::LoseLabels(which(), which()),
+        };
+        steps.insert(at, (random.number(0..=5000), Operation::Image(op)));
     }
 }
 

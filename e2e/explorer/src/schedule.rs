@@ -7,6 +7,7 @@ use vmpool_runtime::client::READ_TIMEOUT;
 use vmpool_runtime::testing::Idle;
 
 use crate::checks::{SETTLED_AFTER, invariant_violations, settled_violations};
+use crate::checks_images::without_evidence;
 use crate::fault::{InjectedFaults, ReadFault, WriteFault};
 use crate::operation::Operation;
 use crate::webhook::WebhookState;
@@ -118,15 +119,24 @@ async fn settle(world: &mut World) -> Vec<String> {
     };
     let begun = world.now();
     // The sender of a request without response waits for this long.
-    let patient = begun + if hanging { READ_TIMEOUT } else { Duration::ZERO };
+    let patience = if hanging { READ_TIMEOUT } else { Duration::ZERO };
+    let mut found = Vec::new();
+    if world.injector.lock().snapshot_quota {
+        // The images that need another snapshot do not become ready, and say so.
+        world.advance(SETTLED_AFTER + patience).await;
+        found = without_evidence(world);
+        world.injector.lock().snapshot_quota = false;
+    }
+    let patient = world.now() + patience;
     loop {
         world.advance(Duration::from_secs(5)).await;
         let since = |time: Timestamp| world.now().duration_since(time);
         if since(world.quiet_since().max(patient)) > seconds(SETTLED_AFTER) {
-            return Vec::new();
+            return found;
         }
         if since(begun) > seconds(TIMEOUT) {
-            return vec![format!("I8: still changing {TIMEOUT:?} after the last fault")];
+            found.push(format!("I8: still changing {TIMEOUT:?} after the last fault"));
+            return found;
         }
     }
 }
