@@ -103,7 +103,7 @@ crashes: xtask ## Kill every program at each of its requests, and interrupt ever
 	@$(XTASK) tools helm
 	cargo build --locked --workspace --bins
 	@case "$${PLATFORM:-dvp}" in \
-	kubevirt) set -x; VMPOOL_CRASHES=all cargo test --locked --package vmpool-e2e --test kubevirt -- --nocapture crashes:: ;; \
+	kubevirt) set -x; VMPOOL_CRASHES=all VMPOOL_ONLY="$(ONLY)" cargo test --locked --package vmpool-e2e --test kubevirt -- --nocapture crashes:: ;; \
 	*) set -x; VMPOOL_CRASHES=all VMPOOL_ONLY="$(ONLY)" cargo test --locked --package vmpool-e2e --test crashes -- --nocapture ;; \
 	esac
 

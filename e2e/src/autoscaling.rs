@@ -1,7 +1,6 @@
 //! Autoscalers of pools, for scenarios that set metrics with [`vmpool_installation::metrics_api`].
 
 use serde_json::{Value, json};
-use vmpool_api::v1alpha2::API_VERSION;
 use vmpool_invariants::object::Kind;
 use vmpool_test_cluster::Result;
 use vmpool_test_cluster::control_plane::apply;
@@ -25,12 +24,13 @@ pub fn at_once() -> Value {
 /// # Errors
 /// The API server's error.
 pub async fn autoscale(world: &World, pool: &Pool<'_>, metric: Value, scale_down: Value) -> Result<()> {
+    let api_version = world.platform().resource(Kind::Pool).api_version;
     let hpa = json!({
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
         "metadata": { "name": pool.name() },
         "spec": {
-            "scaleTargetRef": { "apiVersion": API_VERSION, "kind": Kind::Pool.name(), "name": pool.name() },
+            "scaleTargetRef": { "apiVersion": api_version, "kind": Kind::Pool.name(), "name": pool.name() },
             "minReplicas": 1,
             "maxReplicas": 5,
             "metrics": [metric],

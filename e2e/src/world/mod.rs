@@ -97,6 +97,28 @@ impl World {
         Self::open(PlatformName::Dvp, name, access, None).await
     }
 
+    /// A world of another platform in the same namespace, with the same controllers. Its invariants are checked apart from those of
+    /// this one, and not at the end of the scenario unless it [settles](World::settles).
+    ///
+    /// # Errors
+    /// [`Error::Api`].
+    pub async fn beside(&self, platform: PlatformName) -> Result<Self> {
+        let next = self.access.audit_mark();
+        let recorder = Recorder::start_on(platform, self.access.client.clone(), &self.namespace).await?;
+        Ok(Self {
+            platform,
+            name: self.name.clone(),
+            namespace: self.namespace.clone(),
+            access: self.access.clone(),
+            installation: self.installation.clone(),
+            controllers: Mutex::new(self.controllers()),
+            recorder,
+            user_actions: Mutex::default(),
+            audit: Mutex::new(Audited::from_mark(next)),
+            begun: Instant::now(),
+        })
+    }
+
     async fn open(
         platform: PlatformName,
         name: &str,

@@ -288,6 +288,13 @@ fn machines_of(entries: &[AuditEntry], verb: &str) -> (usize, BTreeSet<String>) 
     (names.len(), names.into_iter().collect())
 }
 
+/// Whether the point is selected: `VMPOOL_ONLY` contains parts of names, separated by commas, and none selects all.
+fn is_selected(point: &str) -> bool {
+    let only = std::env::var("VMPOOL_ONLY").unwrap_or_default();
+    let mut words = only.split(',').map(str::trim).filter(|word| !word.is_empty()).peekable();
+    words.peek().is_none() || words.any(|word| point.contains(word))
+}
+
 struct Trial<'w, 'p> {
     world: &'w World<'p>,
     proxy: &'w FaultProxy,
@@ -399,10 +406,14 @@ fn crash(namespace: &str, step: Step) {
             ensure!(!writes.is_empty(), "the step has no writes");
             let sample = writes.len() / 2;
             let places = if all { 0..writes.len() } else { sample..sample + 1 };
-            let (mut tried, mut happened) = (0, 0);
+            let (mut tried, mut happened, mut disturbed) = (0, 0, 0);
             for place in places {
                 for drop_point in [DropPoint::Before, DropPoint::After] {
-                    let what = format!("killed {drop_point:?} write {place}, {}", writes[place]);
+                    let what =
+                        format!("{step:?}: killed {drop_point:?} write {place}, {}", writes[place]);
+                    if !is_selected(&what) {
+                        continue;
+                    }
                     tried += 1;
                     happened += usize::from(trial.with_fault(place, drop_point).await.context(what)?);
                 }
@@ -411,12 +422,15 @@ fn crash(namespace: &str, step: Step) {
                 || WATCHED.iter().flat_map(|what| WATCH_FAULTS.map(|fault| (*what, fault))).collect();
             let faults = if all { all_faults() } else { vec![(WATCHED[3], step.watch_fault())] };
             for (resources, fault) in &faults {
-                let what = format!("watches of {resources:?} are {fault:?}");
+                let what = format!("{step:?}: watches of {resources:?} are {fault:?}");
+                if !is_selected(&what) {
+                    continue;
+                }
+                disturbed += 1;
                 trial.with_watch_fault(resources, *fault).await.context(what)?;
             }
             println!(
-                "crashes: {step:?}, {happened} of {tried} points happened, {} watch faults, 0 violations",
-                faults.len()
+                "crashes: {step:?}, {happened} of {tried} points happened, {disturbed} watch faults, 0 violations"
             );
             ensure!(4 * (tried - happened) <= tried, "{happened} of {tried} crashes happened");
             Ok(())

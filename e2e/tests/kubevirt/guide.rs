@@ -1,15 +1,19 @@
 //! The workflows of KubeVirt's guide to pools, from the list in `guide.yaml`.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
+use vmpool_installation::installation::{cluster_options, kubevirt_definitions};
+use vmpool_installation::programs::{Accounts, Chart};
+use vmpool_test_cluster::control_plane::{ControlPlane, Options};
 use vmpool_test_cluster::deadline::Deadline;
 use vmpool_test_cluster::process;
 
-use crate::world::with_world;
-use crate::{POOLS, Place, with_namespace, workspace_root};
+use crate::world::{World, run_with};
+use crate::{Place, run_to_end, with_namespace, workspace_root};
 
 /// How long a command may take until it shows what it must.
 const STEP: Duration = Duration::from_mins(1);
@@ -21,7 +25,10 @@ struct Step {
     /// Its meaning.
     #[serde(rename = "step")]
     name: String,
-    /// The file that `MANIFEST` in the command stands for.
+    /// The name of the file in the command.
+    #[serde(default)]
+    file: String,
+    /// Its content.
     #[serde(default)]
     manifest: String,
     /// The shell command.
@@ -33,53 +40,65 @@ struct Step {
     _correction: String,
 }
 
-/// kubectl with the resource name of pools in full. The cluster of the tests also has the pools of the other platform, so
-/// the short name is ambiguous.
-fn in_full(command: &str) -> String {
-    command
-        .replace(" vmpool/", &format!(" {POOLS}/"))
-        .replace("vmpool render", &format!("{POOLS} render"))
-        .replace("kubevirt.io,vmpool", &format!("kubevirt.io,{POOLS}"))
-}
-
-async fn shell(place: &Place<'_>, script: &str) -> Result<(bool, String)> {
+/// Runs a shell script in a directory. `kubectl` in it is that of the cluster, in the namespace.
+async fn shell(place: &Place<'_>, directory: &Path, script: &str) -> Result<(bool, String)> {
     let (kubectl, config) = (place.cluster.kubectl_program(), place.cluster.kubeconfig());
     let kubectl = format!("{} --kubeconfig={} -n {}", kubectl.display(), config.display(), place.namespace);
     let script = format!("set -eu\nkubectl() {{ {kubectl} \"$@\"; }}\n{script}\n");
     let mut command = Command::new("sh");
     command.args(["-c", &script]).env("HOME", place.cluster.directory()).env_remove("KUBECONFIG");
+    command.current_dir(directory);
     let output = process::output("sh", command, STEP * 2).await?;
     let said = [output.stdout, output.stderr].concat();
     Ok((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
 }
 
+/// Runs a step until its output has all parts.
+async fn run(world: &World<'_>, directory: &Path, step: &Step) -> Result<()> {
+    if !step.file.is_empty() {
+        let file = directory.join(&step.file);
+        std::fs::write(&file, &step.manifest).with_context(|| file.display().to_string())?;
+    }
+    let deadline = Deadline::after(STEP);
+    loop {
+        let (well, said) = shell(&world.place, directory, &step.run).await?;
+        // The widths of columns depend on the names.
+        let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        let missing = step.shows.iter().find(|part| !words.contains(part.as_str()));
+        if well && missing.is_none() {
+            return Ok(());
+        }
+        // Only commands that read are repeated.
+        let reads = step.run.starts_with("kubectl get") || step.run.starts_with("kubectl describe");
+        if deadline.is_over() || !reads {
+            let log = world.controller.log_tail(20);
+            bail!("{}: {}\n{said}\nlacks {missing:?}\n{log}", step.name, step.run);
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
 #[test]
 fn every_command_of_the_guide_does_what_the_guide_says() {
-    with_world("kubevirt-guide", async |world| {
+    run_to_end(async {
+        // With the pools of the other platform, the short names of the guide would be ambiguous.
+        let manifests = kubevirt_definitions().to_vec();
+        let cluster = ControlPlane::start(Options { manifests, ..cluster_options("kubevirt-guide") }).await?;
+        let values = ["platforms.kubevirt.enabled=true", "platforms.dvp.enabled=false"];
+        let chart = Chart::render(&values.map(str::to_owned)).await?;
+        let accounts = Accounts::of(&chart, &cluster).await?;
+        // The guide prints the names of machines with this namespace.
+        let place = Place { cluster: &cluster, namespace: "default" };
         let steps: Vec<Step> = serde_yaml_ng::from_str(include_str!("guide.yaml"))?;
-        for step in &steps {
-            let file = world.place.cluster.unique_path("guide", "yaml");
-            std::fs::write(&file, &step.manifest).with_context(|| file.display().to_string())?;
-            let script = in_full(&step.run).replace("MANIFEST", &file.display().to_string());
-            let deadline = Deadline::after(STEP);
-            loop {
-                let (well, said) = shell(&world.place, &script).await?;
-                // The widths of columns depend on the names.
-                let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
-                let missing = step.shows.iter().find(|part| !words.contains(part.as_str()));
-                if well && missing.is_none() {
-                    break;
-                }
-                // Only commands that read are repeated.
-                let reads = step.run.starts_with("kubectl get") || step.run.starts_with("kubectl describe");
-                if deadline.is_over() || !reads {
-                    let log = world.controller.log_tail(20);
-                    bail!("{}: {script}\n{said}\nlacks {missing:?}\n{log}", step.name);
-                }
-                tokio::time::sleep(Duration::from_millis(200)).await;
+        run_with(&accounts, place, "kubevirt", async |world| {
+            let directory = cluster.directory().join("guide");
+            std::fs::create_dir_all(&directory)?;
+            for step in &steps {
+                run(&world, &directory, step).await?;
             }
-        }
-        Ok(())
+            Ok(())
+        })
+        .await
     });
 }
 

@@ -148,7 +148,9 @@ async fn not_these(world: &World<'_>) -> Result<()> {
     until_status(world, "stranger", "ErrorUnschedulable").await?;
     tokio::time::sleep(FAILING * 2).await;
     let machines = world.machines().await?;
-    let same = |name: &str, object: &Value| machines[name]["metadata"]["uid"] == object["metadata"]["uid"];
+    let same = |name: &str, object: &Value| {
+        machines.get(name).is_some_and(|found| found["metadata"]["uid"] == object["metadata"]["uid"])
+    };
     ensure!(same("idle-0", &before["idle-0"]), "a paused pool replaced its machine");
     ensure!(same("stranger", &created), "the machine of a stranger was replaced");
     // When the pool continues, then it replaces its machine only.

@@ -1,7 +1,8 @@
-//! Scenarios with the same steps on each platform: protection, claims and the kubectl plugin.
+//! Scenarios with the same steps on each platform: protection, claims and the kubectl plugin; and scenarios with pools of both.
 //!
 //! They share a cluster with both platforms, the webhook, and two replicas of the aggregated API.
 
+mod autoscaling;
 mod claims;
 mod healing;
 mod limits_of_protection;
@@ -15,6 +16,7 @@ mod release;
 mod removal;
 mod rollout;
 mod scale_down;
+mod side_by_side;
 mod unusual_values;
 
 use tokio::sync::RwLock;

@@ -1,0 +1,32 @@
+//! An autoscaler of a KubeVirt pool, which finds the Pods of its guests by the selector in the status.
+
+use anyhow::ensure;
+use vmpool_e2e::autoscaling::{at_once, autoscale, cpu};
+use vmpool_e2e::world::SETTLE;
+use vmpool_e2e::world::condition::{ready_replicas, status};
+use vmpool_invariants::platform::PlatformName;
+
+use crate::on;
+
+#[test]
+fn an_autoscaler_reads_the_pods_of_a_kubevirt_pool_by_its_label_selector() {
+    on(PlatformName::KubeVirt, "an autoscaler reads the Pods of a KubeVirt pool", async |world| {
+        // Given a pool of one machine with an autoscaler,
+        let pool = world.pool("web").replicas(1).ready().await?;
+        let metrics = world.installation().guard()?.metrics();
+        metrics.set_cpu(world.namespace(), 100);
+        autoscale(world, &pool, cpu(), at_once()).await?;
+        // when the CPU usage of its Pods is high, then the autoscaler scales the pool up,
+        metrics.set_cpu(world.namespace(), 400);
+        pool.until(ready_replicas(4)).await?;
+        let scale = ["get", "virtualmachinepools.pool.kubevirt.io", "web", "--subresource=scale", "-o"];
+        let selector = world.kubectl(&[&scale[..], &["jsonpath={.status.selector}"]].concat()).await?;
+        let pods = world.kubectl(&["get", "pods", "-o", "name", "-l", &selector]).await?;
+        ensure!(!selector.is_empty() && pods.lines().count() == 4, "{selector}: {pods}");
+        // and when it is low, down.
+        metrics.set_cpu(world.namespace(), 150);
+        pool.until(ready_replicas(2)).await?;
+        pool.holds(status("replicas", 2), SETTLE).await?;
+        Ok(())
+    });
+}
