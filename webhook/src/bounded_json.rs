@@ -120,9 +120,10 @@ impl<'a> Fields<'a> {
         if self.selects_all() {
             return Some(self.deeper());
         }
-        let rest = self.paths.iter().filter_map(|path| match path.split_once('.') {
-            Some((head, rest)) => (head == field).then_some(rest),
-            None => (*path == field).then_some(""),
+        let rest = self.paths.iter().filter_map(|path| match path.strip_prefix(field)? {
+            "" => Some(""),
+            // The name of an annotation contains dots.
+            rest => rest.strip_prefix('.'),
         });
         let paths: Vec<&str> = rest.collect();
         (!paths.is_empty()).then_some(Self { paths, ..self.deeper() })

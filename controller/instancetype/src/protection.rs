@@ -37,7 +37,28 @@ pub struct User<'a> {
 /// # Errors
 /// A field has the wrong type. Such a machine cannot be stashed, but may be corrected; treat it as a blocker.
 pub fn blocks(user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
-    Ok(awaits_stash(user, object)? && !conflicts_for_good(machine(user), user, object)?)
+    if awaits_stash(user, object)? {
+        return Ok(!conflicts_for_good(machine(user), user, object)?);
+    }
+    infers(user, object)
+}
+
+/// Whether a machine or a pool has a matcher that names only a volume, and whose name, once it is inferred, can be that of the
+/// object.
+///
+/// # Errors
+/// A field has the wrong type.
+pub fn infers(user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
+    if !is_open(user) {
+        return Ok(false);
+    }
+    let matcher = matcher(user, object)?;
+    Ok(is_in_reach(user, object)
+        && matcher.is_some_and(|matcher| {
+            matcher.name.is_empty()
+                && matcher.revision_name.is_empty()
+                && !matcher.infer_from_volume.is_empty()
+        }))
 }
 
 /// Whether a machine or a pool will use the object as it is when the stash is made. It may be in conflict with the object now.
@@ -45,10 +66,12 @@ pub fn blocks(user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
 /// # Errors
 /// A field has the wrong type.
 pub fn awaits_stash(user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
-    if user.namespace_is_terminating || user.is_stashed || bypasses_admission(user.object) {
-        return Ok(false);
-    }
-    refers(machine(user), user, object)
+    Ok(is_open(user) && refers(user, object)?)
+}
+
+/// Whether a machine or a pool can still use the object.
+fn is_open(user: &User<'_>) -> bool {
+    !(user.namespace_is_terminating || user.is_stashed || bypasses_admission(user.object))
 }
 
 fn machine<'a>(user: &User<'a>) -> &'a Value {
@@ -58,17 +81,23 @@ fn machine<'a>(user: &User<'a>) -> &'a Value {
     }
 }
 
+/// The matcher of the family of the object.
+fn matcher(user: &User<'_>, object: &Object) -> Result<Option<Matcher>, Malformed> {
+    Matcher::of_machine(machine(user), object.kind.family()).map_err(|error| user.location.in_machine(error))
+}
+
+/// Whether a matcher in the namespace of the user can name the object.
+fn is_in_reach(user: &User<'_>, object: &Object) -> bool {
+    object.kind.is_cluster() || object.identity.namespace.as_deref() == Some(user.namespace)
+}
+
 /// Whether the machine uses the live object.
-fn refers(machine: &Value, user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
-    let family = object.kind.family();
-    let matcher = Matcher::of_machine(machine, family).map_err(|error| user.location.in_machine(error))?;
-    let Some(matcher) = matcher else { return Ok(false) };
-    let same_namespace =
-        object.kind.is_cluster() || object.identity.namespace.as_deref() == Some(user.namespace);
-    Ok(same_namespace
+fn refers(user: &User<'_>, object: &Object) -> Result<bool, Malformed> {
+    let Some(matcher) = matcher(user, object)? else { return Ok(false) };
+    Ok(is_in_reach(user, object)
         && matcher.revision_name.is_empty()
         && matcher.name == object.identity.name
-        && matcher.kind(family) == Ok(object.kind))
+        && matcher.kind(object.kind.family()) == Ok(object.kind))
 }
 
 /// Whether the machine conflicts with the object, or the object cannot be stashed, so that the machine never gets a stash of it.

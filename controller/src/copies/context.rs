@@ -14,7 +14,7 @@ use vmpool_runtime::Env;
 use vmpool_runtime::env::Elapsed;
 
 use super::store::{Key, Table};
-use super::types::{TypeKey, Types};
+use super::types::{TypeKey, TypeState, Types};
 use crate::events::{Events, Subject};
 use crate::metrics::Metrics;
 use crate::passes::FirstLists;
@@ -56,6 +56,8 @@ pub(super) struct Context {
     pub(super) revisions: Arc<Table<Revision>>,
     /// The machines that cannot get their copies.
     blocked: Mutex<HashMap<Key, Blocked>>,
+    /// UID and generation of each type.
+    type_states: Mutex<HashMap<TypeKey, TypeState>>,
     lists: FirstLists,
 }
 
@@ -65,6 +67,8 @@ struct Blocked {
     attempts: u32,
     /// The ControllerRevision without which it gets none.
     awaits: Option<String>,
+    /// The types that this depends on, whether they exist or not.
+    types: HashSet<TypeKey>,
 }
 
 /// An object that is being deleted and still needed.
@@ -125,6 +129,7 @@ impl Context {
             machines: Arc::default(),
             revisions: Arc::default(),
             blocked: Mutex::default(),
+            type_states: Mutex::default(),
             lists: FirstLists::new(lists),
         }
     }
@@ -188,9 +193,17 @@ impl Context {
         (pause, is_new)
     }
 
-    /// Wakes the machines that cannot get their copies, because an object appeared or changed.
-    pub(super) fn wake_blocked(&self) {
-        self.wake_blocked_where(|_, _| true);
+    /// Wakes the machines that cannot get their copies because of a type, after a change of it. A change of only its metadata has
+    /// no effect: a user can make any number of these.
+    pub(super) fn wake_blocked_by(&self, key: &TypeKey) {
+        let now = self.types.state(key);
+        let before = match now.clone() {
+            Some(now) => self.type_states.lock().insert(key.clone(), now),
+            None => self.type_states.lock().remove(key),
+        };
+        if before != now {
+            self.wake_blocked_where(|_, blocked| blocked.types.contains(key));
+        }
     }
 
     /// Wakes the machines of a namespace that wait for a ControllerRevision, because it changed.
@@ -213,12 +226,17 @@ impl Context {
         self.blocked.lock().remove(key);
     }
 
-    /// Records that a machine cannot get its copies, and the ControllerRevision without which it gets none. Returns the pause
-    /// until the next attempt.
-    pub(super) fn note_blocked(&self, key: &Key, awaits: Option<String>) -> Duration {
+    /// Records that a machine cannot get its copies, the ControllerRevision without which it gets none, and the types that this
+    /// depends on. Returns the pause until the next attempt.
+    pub(super) fn note_blocked(
+        &self,
+        key: &Key,
+        awaits: Option<String>,
+        types: HashSet<TypeKey>,
+    ) -> Duration {
         let mut blocked = self.blocked.lock();
         let known = blocked.entry(key.clone()).or_default();
-        known.awaits = awaits;
+        (known.awaits, known.types) = (awaits, types);
         next_pause(&mut known.attempts, FIRST_PAUSE, LONGEST_PAUSE)
     }
 
@@ -253,6 +271,18 @@ impl Context {
             return Ok(Some(known.document()));
         }
         self.read_live(reference).await
+    }
+
+    /// The same. If the cache shows a type at this place, no request is sent: one user can have many machines and pools.
+    pub(super) async fn read_cached(
+        &self,
+        namespace: &str,
+        reference: &Reference,
+    ) -> Result<Option<Value>, ReadFailed> {
+        match self.types.find(namespace, reference) {
+            Some(object) => Ok(Some(object)),
+            None => self.read(namespace, reference).await,
+        }
     }
 
     /// What the API server returns for this place.

@@ -319,8 +319,9 @@ fn types<K: Document + crate::watch::Watched>(
 ) -> Option<Task> {
     served.uid(&name::<K>())?;
     Some(watched(context, namespace, table, Scope::default(), move |context, key, _| {
-        context.wake_blocked();
-        context.type_queue.wake(&(kind, key.clone()));
+        let key = (kind, key.clone());
+        context.wake_blocked_by(&key);
+        context.type_queue.wake(&key);
     }))
 }
 

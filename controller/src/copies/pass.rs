@@ -1,19 +1,22 @@
 //! One pass of a machine: read what the plan needs, write, report.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use kube::Resource;
 use kube::api::Patch;
+use kube::core::Status;
 use serde_json::Value;
 use vmpool_engine::ObjectId;
+use vmpool_platforms::Found;
 use vmpool_platforms::kubevirt::copies::{
     self, Comparison, Document, Event, Machine, Owned, Plan, Policy, Revision, Step,
 };
-use vmpool_platforms::{Found, Reference};
 use vmpool_runtime::telemetry::with_causes;
 
 use super::context::Context;
 use super::store::Key;
+use super::types::{TypeKey, key_of as type_key};
 use crate::metrics::WriteKind;
 use crate::object::{collection, version};
 use crate::queue::Requeue;
@@ -22,7 +25,12 @@ use crate::write::WriteError;
 /// The wait for the end of a leadership.
 const AGAIN: Duration = Duration::from_secs(2);
 /// The most objects that one pass reads.
-const MAX_READS: usize = 32;
+pub(super) const MAX_READS: usize = 32;
+
+/// The reason of the event about a copy that cannot be created.
+const FAILED_CREATE: &str = "FailedCreate";
+/// The reason of the event about a machine into which an instance type, a preference or a name cannot be written.
+const FAILED_UPDATE: &str = "FailedUpdate";
 
 /// Runs a pass.
 pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
@@ -30,11 +38,11 @@ pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
         context.note_done(key);
         return Requeue::Never;
     };
-    let plan = match plan(context, key, &machine).await {
-        Ok(plan) => plan,
+    let (plan, types) = match plan(context, key, &machine).await {
+        Ok(planned) => planned,
         Err(error) => {
             tracing::warn!(machine = ?key, error, "the copies of a machine cannot be planned");
-            return Requeue::After(context.note_blocked(key, None));
+            return Requeue::After(context.note_blocked(key, None, HashSet::new()));
         }
     };
     let (is_blocked, awaits, upgrades) = (plan.is_blocked, plan.awaits.clone(), plan.upgrades.clone());
@@ -46,21 +54,23 @@ pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
         context.metrics.types.upgraded(from, applied.is_ok());
     }
     match applied {
-        Ok(()) if is_blocked => Requeue::After(context.note_blocked(key, awaits)),
+        Ok(()) if is_blocked => Requeue::After(context.note_blocked(key, awaits, types)),
         Ok(()) => {
             context.note_done(key);
             Requeue::Never
         }
-        Err(Stopped::Waits(name)) => Requeue::After(context.note_blocked(key, Some(name))),
-        Err(Stopped::Refused(note)) => {
-            context.events.publish_plain(&Context::subject(&machine), "FailedCreate", true, note);
-            Requeue::After(context.note_blocked(key, None))
+        Err(Stopped::Waits(name)) => Requeue::After(context.note_blocked(key, Some(name), types)),
+        Err(Stopped::Refused(reason, note)) => {
+            context.events.publish_plain(&Context::subject(&machine), reason, true, note);
+            Requeue::After(context.note_blocked(key, None, types))
         }
         Err(Stopped::Failed(error)) => {
             tracing::debug!(machine = ?key, %error, "a write for the copies of a machine failed");
             // A pass that only lacked the last version is woken when the cache shows it.
-            let pause =
-                if matches!(error, WriteError::Fenced) { AGAIN } else { context.note_blocked(key, None) };
+            let pause = match error {
+                WriteError::Fenced => AGAIN,
+                _ => context.note_blocked(key, None, types),
+            };
             Requeue::After(error.retry_after().unwrap_or(pause))
         }
     }
@@ -70,8 +80,9 @@ pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
 enum Stopped {
     /// The object of this name is being deleted.
     Waits(String),
-    /// A copy cannot be created. The note is for users, who can do something about it.
-    Refused(String),
+    /// A copy cannot be created, or the machine cannot be changed. The reason and the note are for users, who can do something about
+    /// it.
+    Refused(&'static str, String),
     Failed(WriteError),
 }
 
@@ -81,16 +92,16 @@ impl From<WriteError> for Stopped {
     }
 }
 
-async fn plan(context: &Context, key: &Key, machine: &Machine) -> Result<Plan, String> {
-    let Some(policy) = context.policy else { return Ok(Plan::default()) };
-    plan_with(context, key, machine, policy, |_| None).await
+/// The plan of a machine, and the types that it depends on.
+async fn plan(context: &Context, key: &Key, machine: &Machine) -> Result<(Plan, HashSet<TypeKey>), String> {
+    let Some(policy) = context.policy else { return Ok((Plan::default(), HashSet::new())) };
+    plan_with(context, key, machine, policy, false).await
 }
 
 /// The copies that a machine would get now, from the types that the cache shows: one user can have many machines.
 pub(super) async fn expected(context: &Context, key: &Key, machine: &Machine) -> Result<Plan, String> {
-    let (namespace, _) = key;
     let policy = context.policy.unwrap_or_default();
-    plan_with(context, key, machine, policy, |reference| context.types.find(namespace, reference)).await
+    plan_with(context, key, machine, policy, true).await.map(|(plan, _)| plan)
 }
 
 async fn plan_with(
@@ -98,8 +109,8 @@ async fn plan_with(
     (namespace, _): &Key,
     machine: &Machine,
     policy: Policy,
-    cached: impl Fn(&Reference) -> Option<Value>,
-) -> Result<Plan, String> {
+    is_cached: bool,
+) -> Result<(Plan, HashSet<TypeKey>), String> {
     let uid = machine.meta().uid.as_deref().unwrap_or_default();
     let owned = context.revisions.owned_by(namespace, uid);
     let owned: Vec<Owned> = owned.iter().filter_map(|copy| copies::owned(copy)).collect();
@@ -107,13 +118,17 @@ async fn plan_with(
     let mut found = Found::new();
     for _ in 0..MAX_READS {
         match copies::plan(&document, &owned, &found, (policy, &now)) {
-            Step::Done(plan) => return Ok(plan),
+            Step::Done(plan) => {
+                let types = found.keys().filter_map(|reference| type_key(namespace, reference));
+                return Ok((plan, types.collect()));
+            }
             Step::Needs(reference) => {
-                let read = match cached(&reference) {
-                    Some(object) => Some(object),
-                    None => context.read(namespace, &reference).await.map_err(|error| with_causes(&error))?,
+                let read = if is_cached {
+                    context.read_cached(namespace, &reference).await
+                } else {
+                    context.read(namespace, &reference).await
                 };
-                found.insert(reference, read);
+                found.insert(reference, read.map_err(|error| with_causes(&error))?);
             }
         }
     }
@@ -126,7 +141,17 @@ async fn apply(context: &Context, key: &Key, machine: &Machine, plan: Plan) -> R
     if let Some(patch) = plan.spec {
         let patch = Patch::Json::<()>(operations(patch)?);
         let (kind, path) = (WriteKind::ExpandMachine, collection::<Machine>(namespace));
-        let _: Value = context.writer.patch(kind, path, name, None, patch).await?;
+        match context.writer.patch::<Value, _>(kind, path, name, None, patch).await {
+            Ok(_) => {}
+            Err(WriteError::Refused { status, retry_after: None }) if is_rejection(&status) => {
+                let message = &status.message;
+                return Err(Stopped::Refused(
+                    FAILED_UPDATE,
+                    format!("writing instance type and preference into the machine: {message}"),
+                ));
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
     for copy in plan.creates {
         create(context, namespace, copy).await?;
@@ -144,6 +169,16 @@ async fn apply(context: &Context, key: &Key, machine: &Machine, plan: Plan) -> R
         context.events.publish_plain(&subject, reason, is_warning, message);
     }
     Ok(())
+}
+
+/// Whether the API server rejects a patch until a user changes something. It also rejects a patch if the object has changed.
+fn is_rejection(status: &Status) -> bool {
+    let is_outdated = match status.code {
+        404 | 409 | 429 => true,
+        422 => status.message.starts_with("the server rejected our request due to an error in our request"),
+        code => code >= 500,
+    };
+    !is_outdated
 }
 
 fn operations(patch: Value) -> Result<json_patch::Patch, WriteError> {
@@ -171,7 +206,8 @@ async fn create(context: &Context, namespace: &str, copy: Value) -> Result<(), S
             if status.code != 429 && status.code != 409 =>
         {
             let message = &status.message;
-            return Err(Stopped::Refused(format!("creating ControllerRevision {}: {message}", place.name)));
+            let note = format!("creating ControllerRevision {}: {message}", place.name);
+            return Err(Stopped::Refused(FAILED_CREATE, note));
         }
         Err(error) => return Err(error.into()),
     }
@@ -180,17 +216,20 @@ async fn create(context: &Context, namespace: &str, copy: Value) -> Result<(), S
     let live = live.ok_or_else(|| WriteError::Unconfirmed(format!("{} existed and is gone", place.name)))?;
     match copies::compare(&copy, &live) {
         Comparison::Same => Ok(()),
-        Comparison::Unowned(patch) => {
+        Comparison::Incomplete(patch) => {
             let patch = Patch::Json::<()>(operations(patch)?);
             let _: Value =
                 context.writer.patch(WriteKind::PatchRevision, path, &place.name, None, patch).await?;
             Ok(())
         }
         Comparison::Terminating => Err(Stopped::Waits(place.name)),
-        Comparison::Other => Err(Stopped::Refused(format!(
-            "ControllerRevision {} exists with another content; delete it, so that the copy can be made",
-            place.name
-        ))),
+        Comparison::Other => {
+            let name = &place.name;
+            let note = format!(
+                "ControllerRevision {name} exists with another content; delete it, so that the copy can be made"
+            );
+            Err(Stopped::Refused(FAILED_CREATE, note))
+        }
     }
 }
 

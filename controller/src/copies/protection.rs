@@ -9,10 +9,12 @@ use serde_json::Value;
 use vmpool_engine::ObjectId;
 use vmpool_platforms::kubevirt::copies::{Document, Machine, Pool, Revision};
 use vmpool_platforms::kubevirt::protection::{self, Next, Protected};
+use vmpool_platforms::{Found, Resolution};
+use vmpool_runtime::telemetry::with_causes;
 
 use super::context::{Context, machine as machine_name, pool as pool_name};
 use super::pass;
-use super::store::key as object_key;
+use super::store::{Key, key as object_key};
 use super::types::{TypeKey, path};
 use crate::events::Subject;
 use crate::metrics::WriteKind;
@@ -38,7 +40,7 @@ pub(super) async fn reconcile(context: &Context, key: &TypeKey) -> Requeue {
             Ok(needed_by) if needed_by.is_empty() => (protection::release(&object), false),
             Ok(needed_by) => return Requeue::After(block(context, key, &object, &needed_by)),
             Err(error) => {
-                let error = vmpool_runtime::telemetry::with_causes(&error);
+                let error = with_causes(&error);
                 tracing::warn!(object = ?key, error, "whether an object can be released is unknown");
                 return Requeue::After(AGAIN);
             }
@@ -94,7 +96,7 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
     let (kind, (namespace, _)) = key;
     let Some(protected) = Protected::read(object) else { return Ok(Vec::new()) };
     let namespace = if kind.is_cluster() { context.namespace.as_deref() } else { Some(namespace.as_str()) };
-    let (mut needed_by, mut failed) = (Vec::new(), Vec::new());
+    let (mut needed_by, mut open) = (Vec::new(), Vec::new());
     visit::<Machine>(context, namespace, |machine| {
         let key = object_key(&machine);
         // Another controller does not make a lost copy again, so its machine does not use the object any more.
@@ -103,19 +105,24 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
         };
         let document = machine.document();
         if protected.needed_by_machine(&document, exists) {
-            if protection::is_failed(&document) {
-                failed.push(machine);
-            } else {
-                needed_by.push(machine_name(&key));
+            match protected.may_be_inferred_by_machine(&document) {
+                // Another controller infers no name after admission.
+                true if context.policy.is_none() => {}
+                true => open.push(machine),
+                // The watch does not show copies without labels.
+                false if protection::is_failed(&document) || protected.records_copy(&document) => {
+                    open.push(machine);
+                }
+                false => needed_by.push(machine_name(&key)),
             }
         }
     })
     .await?;
-    for machine in failed {
-        let key = object_key(&machine);
+    for machine in open {
+        let (key, document) = (object_key(&machine), machine.document());
         // A machine that can get no copy of the object would keep it for ever. If this is unknown, the machine may need it.
         let is_copied = match pass::expected(context, &key, &machine).await {
-            Ok(plan) => protected.is_copied_by(&plan),
+            Ok(plan) => protected.is_copied_by(&document, &plan),
             Err(error) => {
                 tracing::warn!(machine = ?key, error, "whether a machine fits an object that is being deleted is unknown");
                 true
@@ -149,10 +156,41 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
             });
         })
         .await?;
-        needed_by.extend(pools.iter().map(|pool| pool_name(&object_key(pool))));
+        for pool in pools {
+            let key = object_key(&pool);
+            let document = pool.document();
+            // As with machines.
+            let is_copied = !protection::is_failed_pool(&document)
+                || match pinned(context, &key, &document).await {
+                    Ok(content) => content.is_some_and(|content| protected.is_copied_in(&content)),
+                    Err(error) => {
+                        tracing::warn!(pool = ?key, error, "whether a pool fits an object that is being deleted is unknown");
+                        true
+                    }
+                };
+            if is_copied {
+                needed_by.push(pool_name(&key));
+            }
+        }
     }
     needed_by.sort();
     Ok(needed_by)
+}
+
+/// The content of the revision that the controller would store now for a pool; `None` if it would store none.
+async fn pinned(context: &Context, (namespace, _): &Key, pool: &Value) -> Result<Option<Value>, String> {
+    let mut found = Found::new();
+    for _ in 0..pass::MAX_READS {
+        match protection::pins_of(pool, &found) {
+            Resolution::Resolved(content) | Resolution::Partial(content, _) => return Ok(Some(content)),
+            Resolution::Unresolved(_) => return Ok(None),
+            Resolution::Needs(reference) => {
+                let object = context.read_cached(namespace, &reference).await;
+                found.insert(reference, object.map_err(|error| with_causes(&error))?);
+            }
+        }
+    }
+    Err(format!("more than {} objects are needed", pass::MAX_READS))
 }
 
 /// Reads all objects of a kind from the API server. A kind that the cluster does not have has none.

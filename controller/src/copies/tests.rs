@@ -13,6 +13,7 @@ use vmpool_platforms::kubevirt::protection::FINALIZER;
 use crate::options::PlatformName;
 use crate::testing::{Call, Fate, NAMESPACE, Refusal, Verb, World};
 
+mod bounded;
 mod deletion;
 mod integrity;
 mod owners;
@@ -89,6 +90,24 @@ impl World {
         });
     }
 
+    /// A pool without machines whose template can be resolved.
+    fn create_pool_at_rest(&self, name: &str) {
+        self.create_pool(name);
+        self.server.edit(POOLS, name, |pool| {
+            pool["spec"]["virtualMachineTemplate"]["spec"]["preference"] = Value::Null;
+        });
+    }
+
+    /// Whether a revision of a pool contains copies.
+    fn has_copies(&self, pool: &str) -> bool {
+        let uid = self.server.get(POOLS, pool).unwrap()["metadata"]["uid"].clone();
+        let is_it = |revision: &Value| {
+            revision["metadata"]["ownerReferences"][0]["uid"] == uid
+                && revision["data"]["vmpoolPins"].is_object()
+        };
+        self.server.all(REVISIONS).iter().any(is_it)
+    }
+
     fn small(&self) -> Option<Value> {
         self.server.get(TYPES, "small")
     }
@@ -150,7 +169,17 @@ enum Step {
     EditType,
     DeleteType,
     CreateMachine,
+    /// A machine that infers its type from a volume.
+    CreateInferring,
+    /// A pool without machines.
+    CreatePool,
     DeleteMachine,
+    /// A machine sets what its type sets, or no longer.
+    Conflict(usize, bool),
+    /// A client deletes the copy of a machine.
+    LoseCopy(usize),
+    /// A client removes the labels of the copy of a machine.
+    StripLabels(usize),
     Advance(u64),
     Crash,
     /// The responses to the next writes are lost.
@@ -164,6 +193,11 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::EditType),
         3 => Just(Step::DeleteType),
         5 => Just(Step::CreateMachine),
+        2 => Just(Step::CreateInferring),
+        1 => Just(Step::CreatePool),
+        2 => (0..8_usize, any::<bool>()).prop_map(|(machine, conflicts)| Step::Conflict(machine, conflicts)),
+        1 => (0..8_usize).prop_map(Step::LoseCopy),
+        1 => (0..8_usize).prop_map(Step::StripLabels),
         1 => Just(Step::DeleteMachine),
         6 => (1..400_u64).prop_map(Step::Advance),
         2 => Just(Step::Crash),
@@ -178,6 +212,11 @@ struct Story {
     machines: usize,
     /// The machines that existed when their type existed and was not being deleted, and that no user deleted.
     owed: BTreeSet<String>,
+    /// The machines that set what their type sets.
+    conflicting: BTreeSet<String>,
+    pools: usize,
+    /// The pools that existed when their type was deleted.
+    owed_pools: BTreeSet<String>,
     failing: bool,
 }
 
@@ -189,21 +228,61 @@ impl Story {
             Step::CreateType if small.is_none() => {
                 world.create_type(2);
                 // A machine that was created without a type uses the next one.
-                self.owed.extend(
-                    (0..self.machines).map(name).filter(|name| world.server.get(MACHINES, name).is_some()),
-                );
+                self.owed.extend((0..self.machines).map(name).filter(|name| {
+                    world.server.get(MACHINES, name).is_some() && !self.conflicting.contains(name)
+                }));
             }
             Step::EditType if is_usable => world.server.edit(TYPES, "small", |small| {
                 small["spec"]["cpu"]["guest"] =
                     json!(small["spec"]["cpu"]["guest"].as_u64().unwrap_or(1) + 1);
             }),
-            Step::DeleteType if is_usable => world.delete_small(),
-            Step::CreateMachine => {
+            Step::DeleteType if is_usable => {
+                world.delete_small();
+                self.owed_pools.extend((0..self.pools).map(pool_name));
+            }
+            Step::CreateMachine | Step::CreateInferring => {
                 let name = name(self.machines);
-                world.create_machine(&name);
+                match step {
+                    Step::CreateInferring => world.create_inferring(&name),
+                    _ => world.create_machine(&name),
+                }
                 self.machines += 1;
                 if is_usable {
                     self.owed.insert(name);
+                }
+            }
+            Step::CreatePool => {
+                world.create_pool_at_rest(&pool_name(self.pools));
+                self.pools += 1;
+            }
+            Step::Conflict(machine, conflicts) => {
+                let name = name(machine);
+                if world.server.get(MACHINES, &name).is_none() {
+                    return;
+                }
+                world.server.edit(MACHINES, &name, |machine| {
+                    machine["spec"]["template"]["spec"]["domain"]["memory"] =
+                        if conflicts { json!({ "guest": "1Gi" }) } else { Value::Null };
+                });
+                if conflicts {
+                    self.conflicting.insert(name.clone());
+                    if world.copy_of(&name).is_none() {
+                        self.owed.remove(&name);
+                    }
+                } else if self.conflicting.remove(&name) && is_usable {
+                    self.owed.insert(name);
+                }
+            }
+            Step::LoseCopy(machine) => {
+                if let Some(copy) = world.copy_of(&name(machine)) {
+                    world.server.delete(REVISIONS, &copy);
+                }
+            }
+            Step::StripLabels(machine) => {
+                if let Some(copy) = world.copy_of(&name(machine))
+                    && world.server.get(REVISIONS, &copy).is_some()
+                {
+                    world.server.edit(REVISIONS, &copy, |copy| copy["metadata"]["labels"] = json!({}));
                 }
             }
             Step::DeleteMachine => {
@@ -237,16 +316,29 @@ fn name(number: usize) -> String {
     format!("m{number}")
 }
 
-/// Returns the machines without a copy at the end, and whether the type remains.
+fn pool_name(number: usize) -> String {
+    format!("p{number}")
+}
+
+/// Returns the machines and the pools without a copy, and the copies without labels at the end, and whether the type remains.
 async fn tell(steps: &[Step]) -> (Vec<String>, bool) {
     let mut world = world(Some(Policy::Reference)).await;
+    world.create_claim("small");
     let mut story = Story::default();
     for step in steps {
         story.take(&mut world, *step).await;
     }
     story.take(&mut world, Step::Recover).await;
     world.advance(Duration::from_mins(2)).await;
-    let without = story.owed.iter().filter(|name| world.copy_of(name).is_none()).cloned().collect();
+    let mut without: Vec<String> =
+        story.owed.iter().filter(|name| world.copy_of(name).is_none()).cloned().collect();
+    without.extend(story.owed_pools.iter().filter(|name| !world.has_copies(name)).cloned());
+    let copies = story.owed.iter().filter_map(|name| world.copy_of(name));
+    let is_unlabeled = |copy: &String| {
+        let copy = world.server.get(REVISIONS, copy);
+        copy.is_some_and(|copy| copy["metadata"]["labels"]["instancetype.kubevirt.io/object-kind"].is_null())
+    };
+    without.extend(copies.filter(is_unlabeled));
     let is_stuck = world.small().is_some_and(|small| !small["metadata"]["deletionTimestamp"].is_null());
     (without, is_stuck)
 }

@@ -22,6 +22,9 @@ pub(super) struct Types {
     pub(super) cluster_preferences: Arc<Table<ClusterPreference>>,
 }
 
+/// UID and generation of an object, which change with its spec.
+pub(super) type TypeState = (String, i64);
+
 /// Kind, namespace and name of an object. The namespace is empty for kinds of the cluster.
 pub(super) type TypeKey = (Kind, Key);
 
@@ -38,12 +41,32 @@ impl Types {
 }
 
 impl Types {
+    /// UID and generation of an object; `None` if it does not exist.
+    pub(super) fn state(&self, (kind, key): &TypeKey) -> Option<TypeState> {
+        fn of<K: Document>(table: &Table<K>, key: &Key) -> Option<TypeState> {
+            let object = table.get(key)?;
+            let metadata = object.meta();
+            Some((metadata.uid.clone().unwrap_or_default(), metadata.generation.unwrap_or_default()))
+        }
+        match kind {
+            Kind::Instancetype => of(&self.instancetypes, key),
+            Kind::ClusterInstancetype => of(&self.cluster_instancetypes, key),
+            Kind::Preference => of(&self.preferences, key),
+            Kind::ClusterPreference => of(&self.cluster_preferences, key),
+        }
+    }
+
     /// The object at this place, which an object of the namespace refers to.
     pub(super) fn find(&self, namespace: &str, reference: &Reference) -> Option<Value> {
-        let kind = Kind::of_object(reference.kind)?;
-        let namespace = if kind.is_cluster() { "" } else { namespace };
-        self.document(&(kind, (namespace.to_owned(), reference.name.clone())))
+        self.document(&key_of(namespace, reference)?)
     }
+}
+
+/// The object at this place, which an object of the namespace refers to; `None` if it is of another kind.
+pub(super) fn key_of(namespace: &str, reference: &Reference) -> Option<TypeKey> {
+    let kind = Kind::of_object(reference.kind)?;
+    let namespace = if kind.is_cluster() { "" } else { namespace };
+    Some((kind, (namespace.to_owned(), reference.name.clone())))
 }
 
 /// The path of the objects of a kind.

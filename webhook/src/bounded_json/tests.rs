@@ -19,6 +19,13 @@ fn only_selected_fields_are_decoded(#[case] paths: &[&str], #[case] expected: Va
     assert_eq!(read(text.as_bytes(), paths, PLENTY).unwrap(), expected);
 }
 
+#[test]
+fn a_path_can_end_with_a_name_that_contains_dots() {
+    let text = br#"{"a": {"b.c/d": 1, "b.c": 2, "b": 3, "bb": 4}}"#;
+    assert_eq!(read(text, &["a.b.c/d"], PLENTY).unwrap(), json!({ "a": { "b.c/d": 1, "b": 3 } }));
+    assert_eq!(read(text, &["a.b.c/d", "a.b"], PLENTY).unwrap()["a"]["b"], 3);
+}
+
 #[rstest]
 #[case::objects(r#"{"a":0}"#)]
 #[case::objects_in_objects(r#"{"a":{"b":{"c":0}}}"#)]

@@ -205,7 +205,8 @@ fn edit() -> Value {
     review("UPDATE", "", &named(1), &named(2))
 }
 
-/// A world with a machine without a copy, one with a copy, and a pool that the controller has not seen.
+/// A world with a machine without a copy, one with a copy, and two pools that the controller has not seen. The machines of the second
+/// one get copies of their own.
 fn with_users(world: World) -> World {
     let named = json!({ "name": "small", "kind": "VirtualMachineInstancetype" });
     let mut waiting = machine(named.clone());
@@ -218,6 +219,11 @@ fn with_users(world: World) -> World {
         "metadata": { "name": "p", "namespace": "team-a" },
         "spec": { "virtualMachineTemplate": { "spec": { "instancetype": named } } },
     });
+    let mut per_member = pool.clone();
+    per_member["metadata"] = json!({
+        "name": "q", "namespace": "team-a",
+        "annotations": { "vmpool.dev/instancetype-policy": "PerMember" },
+    });
     let machines = "/apis/kubevirt.io/v1/namespaces/team-a/virtualmachines";
     let pools = "/apis/pool.kubevirt.io/v1beta1/namespaces/team-a/virtualmachinepools";
     world
@@ -226,7 +232,7 @@ fn with_users(world: World) -> World {
             json!({ "metadata": { "continue": "more" }, "items": [waiting] }),
         )
         .stored(&format!("{machines}?limit=250&continue=more"), json!({ "metadata": {}, "items": [copied] }))
-        .stored(&format!("{pools}?limit=250"), json!({ "metadata": {}, "items": [pool] }))
+        .stored(&format!("{pools}?limit=250"), json!({ "metadata": {}, "items": [pool, per_member] }))
 }
 
 #[rstest]

@@ -35,6 +35,21 @@ fn a_machine_without_stash_blocks(#[case] matcher: Value, #[case] blocked: bool)
     assert_eq!(blocks(&user(&machine), &u1()), Ok(blocked));
 }
 
+#[rstest]
+#[case::it_names_a_volume(json!({"inferFromVolume": "root"}), true)]
+#[case::it_names_the_object(json!({"name": "u1", "kind": "VirtualMachineInstancetype"}), false)]
+#[case::a_revision(json!({"inferFromVolume": "root", "revisionName": "r"}), false)]
+#[case::no_matcher(Value::Null, false)]
+fn a_machine_infers_the_object(#[case] matcher: Value, #[case] expected: bool) {
+    let mut machine = machine(matcher);
+    // What conflicts may be removed by the inference.
+    machine["spec"]["template"]["spec"] = json!({"domain": {"memory": {"guest": "1Gi"}}});
+    assert_eq!(infers(&user(&machine), &u1()), Ok(expected));
+    assert_eq!(blocks(&user(&machine), &u1()), Ok(expected));
+    assert_eq!(infers(&User { namespace: "team-b", ..user(&machine) }, &u1()), Ok(false));
+    assert_eq!(infers(&User { is_stashed: true, ..user(&machine) }, &u1()), Ok(false));
+}
+
 fn referring() -> Value {
     machine(json!({"name": "u1", "kind": "VirtualMachineInstancetype"}))
 }

@@ -216,6 +216,8 @@ struct Planned {
     parts: [Part; 2],
     /// The copies to create.
     creates: Vec<(Family, Value)>,
+    /// Those of [`Self::creates`] with the content that the machine uses already. It is not compared with the machine again.
+    known: Vec<Family>,
     /// Why a matcher cannot be used now; of the first one.
     failure: Option<Failure>,
     events: Vec<(Family, Event)>,
@@ -305,7 +307,9 @@ impl Copies<'_> {
     /// nothing, and an instance type is compared without a preference that is missing.
     fn check(&self, planned: &mut Planned) {
         let [instancetype, _] = &planned.parts;
-        if planned.creates.is_empty() || matches!(instancetype, Part::Unusable) {
+        let is_new = |family: Family| !planned.known.contains(&family);
+        let mut new = planned.creates.iter().filter(|(family, _)| is_new(*family));
+        if new.next().is_none() || matches!(instancetype, Part::Unusable) {
             return;
         }
         let checked =
@@ -313,10 +317,10 @@ impl Copies<'_> {
         let Err(error) = checked else { return };
         let failure = self.refused(&error);
         let refused = failure.family;
-        let has = |family: Family| planned.creates.iter().any(|(of, _)| *of == family);
+        let has = |family: Family| is_new(family) && planned.creates.iter().any(|(of, _)| *of == family);
         // If the machine has a copy of what is refused, it gets none of the other one, or the next pass would not compare them.
-        let refused = FAMILIES.into_iter().filter(|family| *family == refused || !has(refused));
-        for family in refused.collect::<Vec<_>>() {
+        let is_refused = |family: &Family| is_new(*family) && (*family == refused || !has(refused));
+        for family in FAMILIES.into_iter().filter(is_refused).collect::<Vec<_>>() {
             planned.creates.retain(|(of, _)| *of != family);
             planned.events.retain(|(of, _)| *of != family);
             planned.upgrades.retain(|(of, _)| *of != family);
@@ -441,6 +445,12 @@ impl Copies<'_> {
                 // The copy in a revisionName is the user's, and one that several machines use is its pool's.
                 let Upgrade::Replace(new) = upgrade else { return Ok(reference) };
                 if by_spec {
+                    return Ok(reference);
+                }
+                planned.known.push(family);
+                if new.name == *revision {
+                    // It lacks labels.
+                    planned.creates.push((family, new.to_json()));
                     return Ok(reference);
                 }
                 let message =

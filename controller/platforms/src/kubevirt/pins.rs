@@ -12,7 +12,7 @@ mod stored;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use vmpool_api::kubevirt::{annotations::INSTANCETYPE_POLICY, labels::POOL_UID};
 use vmpool_engine::model::{References, Unresolved, UsedCopy};
 use vmpool_engine::{ObjectId, limits};
@@ -160,22 +160,7 @@ pub fn existing(pool: &ObjectId, pin: &Value, live: &Value) -> Existing {
         replacement["metadata"]["ownerReferences"] = owners.into();
         return Existing::Replace(replacement);
     }
-    let labels = &pin["metadata"]["labels"];
-    let is_labeled = labels
-        .as_object()
-        .into_iter()
-        .flatten()
-        .all(|(key, value)| live["metadata"]["labels"][key] == *value);
-    if is_labeled && was_owned {
-        return Existing::Same;
-    }
-    let mut patch = owners::set_owners(&live["metadata"], &owners.into());
-    if !is_labeled && let Some(operations) = patch.as_array_mut() {
-        let mut all = live["metadata"]["labels"].as_object().cloned().unwrap_or_default();
-        all.extend(labels.as_object().cloned().unwrap_or_default());
-        operations.push(json!({ "op": "add", "path": "/metadata/labels", "value": all }));
-    }
-    Existing::Incomplete(patch)
+    owners::complete(pin, live, !was_owned, owners).map_or(Existing::Same, Existing::Incomplete)
 }
 
 /// What the spec of a machine refers to. Its kinds are normalized, because KubeVirt completes them.
@@ -260,7 +245,7 @@ pub fn described(content: &Value) -> Vec<String> {
 
 /// The copy of an object that a template names, in the content of a revision: apiVersion, kind, metadata and spec. Null if
 /// the revision has none.
-fn copied(content: &Value, family: Family) -> Value {
+pub(super) fn copied(content: &Value, family: Family) -> Value {
     let pin = &content[FIELD][family.field()];
     let revision = if pin["data"].is_object() { pin } else { &pin["revision"] };
     let mut revision = current(revision);

@@ -7,15 +7,19 @@
 //! controller deletes the machine too, and a machine that is being deleted needs no copy.
 
 use serde_json::{Value, json};
-use vmpool_engine::condition::TEMPLATE_RESOLVED;
+use vmpool_api::kubevirt::annotations::INSTANCETYPE_POLICY;
+use vmpool_engine::condition::{REPLICA_FAILURE, TEMPLATE_RESOLVED};
+use vmpool_engine::{ObjectId, limits};
 use vmpool_instancetype::fields::Location;
 use vmpool_instancetype::model::{Matcher, Object};
-use vmpool_instancetype::protection::{User, awaits_stash, blocks};
+use vmpool_instancetype::protection::{User, awaits_stash, blocks, infers};
 use vmpool_instancetype::status_ref::{self, Record, StatusRef};
 
 use super::copies::Plan;
 pub use super::copies::is_failed;
+use super::objects::PoolObject;
 use super::{pins, template};
+use crate::{DefaultInterface, Found, Resolution};
 pub use vmpool_instancetype::model::Kind;
 
 /// The finalizer.
@@ -115,12 +119,32 @@ impl Protected {
         self.needed(machine, Location::VirtualMachine, self.is_stashed(machine, exists))
     }
 
-    /// Whether the plan of a machine makes a copy of the object, or writes it into the machine. The plan of a machine for which [`is_failed`] is true decides
-    /// whether it needs the object: otherwise its user could keep an object of the cluster for ever.
-    pub fn is_copied_by(&self, plan: &Plan) -> bool {
-        let (kind, name) = (self.0.kind.as_str(), &*self.0.identity.name);
-        let is_it = |copy: &Value| copy["data"]["kind"] == *kind && copy["data"]["metadata"]["name"] == *name;
-        plan.spec.is_some() || plan.creates.iter().any(is_it)
+    /// Whether a machine names only a volume, and the object can be the one that is inferred from it.
+    pub fn may_be_inferred_by_machine(&self, machine: &Value) -> bool {
+        infers(&user(machine, Location::VirtualMachine, false), &self.0).unwrap_or(false)
+    }
+
+    /// Whether the plan of a machine makes a copy of the object, or writes it or its name into the machine. The plan decides whether
+    /// the machine needs the object if [`is_failed`], [`Self::may_be_inferred_by_machine`] or [`Self::records_copy`] is true:
+    /// otherwise its user could keep an object of the cluster for ever.
+    pub fn is_copied_by(&self, machine: &Value, plan: &Plan) -> bool {
+        if let Some(spec) = plan.spec.as_ref().and_then(spec_of) {
+            let family = self.0.kind.family();
+            let matcher = Matcher::of_machine(&json!({ "spec": spec }), family).ok().flatten();
+            return match matcher {
+                Some(matcher) => {
+                    matcher.name == self.0.identity.name && matcher.kind(family) == Ok(self.0.kind)
+                }
+                // It is written out, or the volume names none.
+                None => !self.may_be_inferred_by_machine(machine),
+            };
+        }
+        plan.creates.iter().any(|copy| self.is_data(&copy["data"]))
+    }
+
+    /// Whether this is the data of a copy of the object, or of another one of its name.
+    fn is_data(&self, data: &Value) -> bool {
+        data["kind"] == *self.0.kind.as_str() && data["metadata"]["name"] == *self.0.identity.name
     }
 
     /// Whether a machine will use the object as it is when its copy is made, because its status names none yet.
@@ -141,18 +165,33 @@ impl Protected {
     }
 
     fn is_stashed(&self, machine: &Value, exists: impl Fn(&str) -> bool) -> bool {
-        let family = self.0.kind.family();
-        let status = StatusRef::of_machine(machine, family).ok().flatten();
-        let matcher = Matcher::of_machine(machine, family).ok().flatten();
-        matcher.is_some_and(|matcher| {
-            let recorded = status_ref::record(family, &matcher, status.as_ref());
-            matches!(recorded, Record::Complete(reference) if exists(&reference.revision))
-        })
+        self.recorded(machine).is_some_and(|revision| exists(&revision))
     }
 
-    /// Whether a pool may need the object: its template names it, and machines are to use a copy.
+    /// Whether a machine names a copy that it uses instead of the object. The copy need not exist.
+    pub fn records_copy(&self, machine: &Value) -> bool {
+        self.recorded(machine).is_some()
+    }
+
+    fn recorded(&self, machine: &Value) -> Option<String> {
+        let family = self.0.kind.family();
+        let status = StatusRef::of_machine(machine, family).ok().flatten();
+        let matcher = Matcher::of_machine(machine, family).ok().flatten()?;
+        match status_ref::record(family, &matcher, status.as_ref()) {
+            Record::Complete(reference) => Some(reference.revision),
+            Record::NeedsStash(_) => None,
+        }
+    }
+
+    /// Whether a pool may need the object: its template names it or a volume, and machines are to use a copy.
     pub fn may_be_needed_by_pool(&self, pool: &Value) -> bool {
-        pins::has_references_in(pool) && self.needed(pool, Location::Pool, false)
+        pins::has_references_in(pool) && self.needed(pool, Location::Pool, false) && !is_unread(pool)
+    }
+
+    /// Whether the content of a revision, as [`pins_of`] returns it, contains a copy of the object and can be stored.
+    pub fn is_copied_in(&self, content: &Value) -> bool {
+        self.is_data(&pins::copied(content, self.0.kind.family()))
+            && serde_json::to_string(content).is_ok_and(|text| text.len() <= limits::REVISION)
     }
 
     /// Whether the content of a revision of a pool has a copy for the template that the pool has now, which names the object.
@@ -165,6 +204,41 @@ impl Protected {
     fn needed(&self, object: &Value, location: Location, is_stashed: bool) -> bool {
         blocks(&user(object, location, is_stashed), &self.0).unwrap_or(true)
     }
+}
+
+/// The spec that a JSON patch writes into a machine.
+fn spec_of(patch: &Value) -> Option<&Value> {
+    patch
+        .as_array()?
+        .iter()
+        .find(|operation| operation["path"] == "/spec")
+        .map(|operation| &operation["value"])
+}
+
+/// Whether the controller does not read the spec of a pool, so that it makes no copies for it.
+fn is_unread(pool: &Value) -> bool {
+    serde_json::from_value::<PoolObject>(pool.clone()).is_ok_and(|pool| pool.spec_error().is_some())
+}
+
+/// Whether the status of a pool says that its template cannot be used, or its revision cannot be stored. It may not show yet what a
+/// user has corrected.
+pub fn is_failed_pool(pool: &Value) -> bool {
+    let mut conditions = pool["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| {
+        condition["type"] == TEMPLATE_RESOLVED && condition["status"] == "False"
+            || condition["type"] == REPLICA_FAILURE && condition["status"] == "True"
+    })
+}
+
+/// The content of the revision that the controller would store now for a pool, with copies of what its template names. The content
+/// of the revision of a pool for which [`is_failed_pool`] is true decides whether it needs an object.
+pub fn pins_of(pool: &Value, found: &Found) -> Resolution {
+    let text = |pointer: &str| pool.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let id = ObjectId::new(text("/metadata/name"), text("/metadata/uid"));
+    let mut spec = pool["spec"].clone();
+    let policy = pool["metadata"]["annotations"][INSTANCETYPE_POLICY].as_str().map(str::to_owned);
+    pins::policy::complete(&mut spec, policy.as_ref());
+    pins::resolve(&id, text("/metadata/namespace"), (&spec, DefaultInterface::default()), found)
 }
 
 fn user(object: &Value, location: Location, is_stashed: bool) -> User<'_> {

@@ -179,6 +179,7 @@ impl Users {
                 "items.*.metadata.name",
                 "items.*.metadata.namespace",
                 "items.*.metadata.deletionTimestamp",
+                "items.*.metadata.annotations.vmpool.dev/instancetype-policy",
                 "items.*.spec.instancetypePolicy",
                 "items.*.spec.virtualMachineTemplate.spec.instancetype",
                 "items.*.spec.virtualMachineTemplate.spec.preference",

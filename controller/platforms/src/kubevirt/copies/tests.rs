@@ -285,6 +285,11 @@ fn an_old_copy_of_the_machine_is_replaced_and_a_shared_one_is_not() {
     assert_eq!(planned.upgrades, [StoredVersion::V1alpha2]);
     // It has no labels, so the watch does not show it.
     assert_eq!(planned.deletes, [Owned { name: "old".to_owned(), uid: "uid-of-old".to_owned() }]);
+    // The machine may have been edited since, and continues to use what it has.
+    let mut edited = stored.clone();
+    edited["spec"]["template"]["spec"]["domain"]["memory"] = json!({ "guest": "1Gi" });
+    let of_edited = Cluster::default().with_revision(old(&["uid-of-db"])).plan(&edited);
+    assert_eq!(of_edited.creates, planned.creates);
     let shared = Cluster::default().with_revision(old(&["uid-of-db", "uid-of-other"])).plan(&stored);
     assert_eq!(shared, Plan::default());
     // Until version 1.4, KubeVirt wrote the name into the spec, and later versions recorded it in the status, too.

@@ -18,9 +18,9 @@ const OWNERS: usize = 1000;
 pub enum Comparison {
     /// It is the copy.
     Same,
-    /// It has the same content, and other owners. This JSON patch adds the owner of the planned copy. It fails if the object has
-    /// changed.
-    Unowned(Value),
+    /// It has the same content, and lacks the owner of the planned copy, or labels. This JSON patch adds both. It fails if the object
+    /// has changed.
+    Incomplete(Value),
     /// It is being deleted, so the copy can be made when it is gone.
     Terminating,
     /// It has another content.
@@ -40,11 +40,25 @@ pub fn compare(planned: &Value, live: &Value) -> Comparison {
         return Comparison::Other;
     }
     let (mut owners, owner) = (owners(live), planned["metadata"]["ownerReferences"][0].clone());
-    if add_owner(&mut owners, owner) {
-        Comparison::Unowned(set_owners(&live["metadata"], &owners.into()))
-    } else {
-        Comparison::Same
+    let is_new = add_owner(&mut owners, owner);
+    complete(planned, live, is_new, owners).map_or(Comparison::Same, Comparison::Incomplete)
+}
+
+/// The JSON patch that gives an object these owners, if they are new, and the labels of a planned copy; `None` if it has both.
+pub(super) fn complete(planned: &Value, live: &Value, is_new: bool, owners: Vec<Value>) -> Option<Value> {
+    let labels = planned["metadata"]["labels"].as_object();
+    let is_labeled =
+        labels.into_iter().flatten().all(|(key, value)| live["metadata"]["labels"][key] == *value);
+    if is_labeled && !is_new {
+        return None;
     }
+    let mut patch = set_owners(&live["metadata"], &owners.into());
+    if !is_labeled && let Some(operations) = patch.as_array_mut() {
+        let mut all = live["metadata"]["labels"].as_object().cloned().unwrap_or_default();
+        all.extend(labels.cloned().unwrap_or_default());
+        operations.push(json!({ "op": "add", "path": "/metadata/labels", "value": all }));
+    }
+    Some(patch)
 }
 
 /// Whether the data of two ControllerRevisions are copies of one object with the same spec.

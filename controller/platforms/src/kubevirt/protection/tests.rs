@@ -132,6 +132,51 @@ fn a_condition_that_a_machine_gets_no_copy_is_no_proof(#[case] reason: &str, #[c
     // Its plan decides.
     let copy = |name: &str| json!({ "data": { "kind": "VirtualMachineInstancetype", "metadata": { "name": name } } });
     let plan = |name: &str| Plan { creates: vec![copy(name)], ..Plan::default() };
-    assert!(protected.is_copied_by(&plan("small")));
-    assert!(!protected.is_copied_by(&plan("other")) && !protected.is_copied_by(&Plan::default()));
+    assert!(protected.is_copied_by(&machine, &plan("small")));
+    assert!(!protected.is_copied_by(&machine, &plan("other")));
+    assert!(!protected.is_copied_by(&machine, &Plan::default()));
+}
+
+#[test]
+fn what_is_written_into_a_machine_is_needed_if_it_is_or_names_the_object() {
+    let protected = Protected::read(&object(&json!([FINALIZER]), &deleted())).unwrap();
+    let plan = |matcher: Value| {
+        let spec = json!({ "op": "replace", "path": "/spec", "value": { "instancetype": matcher } });
+        Plan { spec: Some(json!([spec])), ..Plan::default() }
+    };
+    let named = |name: &str| plan(json!({ "name": name, "kind": "virtualmachineinstancetype" }));
+    let mut inferring = machine("");
+    inferring["spec"]["instancetype"] = json!({ "inferFromVolume": "root" });
+    assert!(protected.needed_by_machine(&inferring, |_| false));
+    assert!(protected.may_be_inferred_by_machine(&inferring));
+    assert!(!protected.awaited_by_machine(&inferring), "its name is not known");
+    assert!(protected.is_copied_by(&inferring, &named("small")));
+    assert!(!protected.is_copied_by(&inferring, &named("other")));
+    assert!(!protected.is_copied_by(&inferring, &plan(Value::Null)), "nothing was inferred");
+    assert!(protected.is_copied_by(&machine(""), &plan(Value::Null)), "it is written out");
+    assert!(!protected.may_be_inferred_by_machine(&machine("")));
+}
+
+#[rstest]
+#[case::it_is_not_resolved("TemplateResolved", "False", true)]
+#[case::its_revision_is_not_stored("ReplicaFailure", "True", true)]
+#[case::it_is_resolved("TemplateResolved", "True", false)]
+#[case::something_else("Ready", "False", false)]
+fn a_pool_has_failed_if(#[case] kind: &str, #[case] status: &str, #[case] expected: bool) {
+    let pool = json!({ "status": { "conditions": [{ "type": kind, "status": status }] } });
+    assert_eq!(is_failed_pool(&pool), expected);
+}
+
+#[test]
+fn a_copy_that_is_too_large_is_not_stored() {
+    let protected = Protected::read(&object(&json!([FINALIZER]), &deleted())).unwrap();
+    let content = |size: usize| {
+        let data = json!({ "kind": "VirtualMachineInstancetype", "metadata": { "name": "small" }, "x": "x".repeat(size) });
+        json!({ "vmpoolPins": { "instancetype": { "revision": { "data": data } } } })
+    };
+    assert!(protected.is_copied_in(&content(10)));
+    assert!(!protected.is_copied_in(&content(limits::REVISION)));
+    let mut other = content(10);
+    other["vmpoolPins"]["instancetype"]["revision"]["data"]["metadata"]["name"] = json!("other");
+    assert!(!protected.is_copied_in(&other));
 }
