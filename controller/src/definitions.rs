@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use futures::future::select;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Resource};
 use tokio::sync::watch;
 use vmpool_platforms::{
     AttachmentOf, DiskOf, Disks, InstanceOf, Instances, OtherController, Pins, Platform, Source,
-    SourceVisitor,
+    SourceVisitor, Storage, VolumeOf,
 };
 use vmpool_runtime::Env;
 
@@ -41,6 +42,7 @@ pub(crate) fn of_platform<P: Platform>() -> Vec<String> {
         names.push(name::<<P::OtherController as OtherController>::Installation>());
     }
     names.extend(of_sources::<P>());
+    names.extend(P::Storage::PRESERVED_LABEL.map(|_| name::<VolumeOf<P>>()));
     names
 }
 
@@ -75,6 +77,26 @@ impl Definitions {
 
 /// The definitions of these names, which `observe` keeps up to date. `None` before the first list.
 pub(crate) type Known = watch::Receiver<Option<Definitions>>;
+
+/// Runs what `watch` returns while the cluster has the definition `name`, and `forget` when it does not any more.
+pub(crate) async fn while_served<F: Future<Output = ()>>(
+    mut known: Known,
+    name: &str,
+    mut watch: impl FnMut() -> F,
+    mut forget: impl FnMut(),
+) {
+    let uid = |known: &Option<Definitions>| known.as_ref().and_then(|known| known.uid(name).cloned());
+    loop {
+        let served = uid(&known.borrow_and_update());
+        let changed = known.wait_for(|known| uid(known) != served);
+        if served.is_some() {
+            select(std::pin::pin!(changed), std::pin::pin!(watch())).await;
+            forget();
+        } else if changed.await.is_err() {
+            return;
+        }
+    }
+}
 
 /// Keeps `known` up to date, forever. Only the metadata of the definitions is requested, and only their UIDs are stored,
 /// because definitions are large.

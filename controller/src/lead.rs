@@ -23,6 +23,7 @@ use crate::images::{ImageGate, ImageSettings};
 use crate::metrics::{Live, Metrics, PassResult, WatchResource};
 use crate::passes;
 use crate::platform_state::{PlatformStates, ShownState};
+use crate::preserved::Preserved;
 use crate::queue::Requeue;
 use crate::reconcile::{reconcile, release_former};
 use crate::settings::Settings;
@@ -138,6 +139,8 @@ pub(crate) struct Shared {
     /// The configuration of the platform.
     configuration: Arc<Mutex<Configuration>>,
     sources: Arc<Sources>,
+    /// The preserved storage of the platform.
+    preserved: Arc<Preserved>,
     /// Whether the disk images that templates name are ready.
     image_gate: ImageGate,
 }
@@ -165,6 +168,7 @@ impl Shared {
             leader_health,
             configuration: Arc::default(),
             sources: Arc::default(),
+            preserved: Arc::default(),
             image_gate,
         };
         (shared, sender)
@@ -235,9 +239,19 @@ impl Shared {
         &self.sources
     }
 
+    /// The preserved storage of this platform.
+    pub(crate) fn preserved(&self) -> &Arc<Preserved> {
+        &self.preserved
+    }
+
     /// The same for another platform, which has settings of its own.
     pub(crate) fn for_platform(&self) -> Self {
-        Self { configuration: Arc::default(), sources: Arc::default(), ..self.clone() }
+        Self {
+            configuration: Arc::default(),
+            sources: Arc::default(),
+            preserved: Arc::default(),
+            ..self.clone()
+        }
     }
 }
 
@@ -264,7 +278,8 @@ pub(crate) async fn reconcile_platform<P: Platform>(
     mut tasks: Vec<Task>,
     stop: CancellationToken,
 ) {
-    let Shared { dependencies, writer, events, leader_health, configuration, sources, image_gate } = shared;
+    let Shared { dependencies, writer, events, leader_health, configuration, sources, preserved, image_gate } =
+        shared;
     let Dependencies { env, client, namespace, settings, metrics, .. } = dependencies;
     let context = Arc::new(Context::<P>::new(
         env.clone(),
@@ -286,7 +301,7 @@ pub(crate) async fn reconcile_platform<P: Platform>(
     });
     let _counted = metrics.leading({
         let context = Arc::downgrade(&context);
-        move || context.upgrade().map(|context| live(&context))
+        move || context.upgrade().map(|context| live(&context, &preserved))
     });
     // A child token, because the end of this leadership must not stop the process.
     let stop = stop.child_token();
@@ -329,7 +344,7 @@ pub(crate) async fn oversee(workers: Vec<Task>, tasks: Vec<Task>, stop: &Cancell
     }
 }
 
-fn live<P: Platform>(context: &Context<P>) -> Live {
+fn live<P: Platform>(context: &Context<P>, preserved: &Preserved) -> Live {
     let cached = WatchResource::ALL.iter().map(|resource| match resource {
         WatchResource::Pools => context.pools.len(),
         WatchResource::Machines => context.machines.len(),
@@ -338,7 +353,8 @@ fn live<P: Platform>(context: &Context<P>) -> Live {
         WatchResource::Revisions => context.revisions.len(),
         WatchResource::Instances => context.instances.len(),
     });
-    let pools = (context.pool_counts.series(P::NAME), context.settings.max_pool_series);
+    let series = context.pool_counts.series(P::NAME, preserved.counts());
+    let pools = (series, context.settings.max_pool_series);
     Live::new(context.queue.state(), context.pool_counts.totals(), pools, cached)
 }
 

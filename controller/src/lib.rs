@@ -46,6 +46,8 @@ mod passes;
 mod platform_state;
 mod platforms;
 mod pool_entry;
+mod preserved;
+mod preserved_watches;
 mod preview;
 mod queue;
 mod reconcile;

@@ -15,6 +15,7 @@ use crate::metrics::PlatformState;
 use crate::options::PlatformName;
 use crate::other_controller::{self, OtherControllerState};
 use crate::platform_state::ShownState;
+use crate::preserved_watches;
 use crate::release_pins;
 use crate::source_watches;
 
@@ -134,6 +135,7 @@ async fn is_stopped<T>(changes: &mut watch::Receiver<T>, stop: &CancellationToke
 /// Reconciles the pools of a platform while no other controller may reconcile them.
 async fn while_alone<P: Platform>(shared: Shared, known: Known, shown: &ShownState, stop: CancellationToken) {
     let _sources = source_watches::observe::<P>(&shared, &known);
+    let _preserved = preserved_watches::observe::<P>(&shared, &known);
     if !P::OtherController::EXISTS {
         tracing::info!(platform = P::NAME, "reconciling the pools of this platform");
         shown.set(PlatformState::Reconciling, String::new());

@@ -1,6 +1,5 @@
 //! The watches of the objects that templates refer to. They last while the cluster has the definitions of these objects.
 
-use futures::future::select;
 use kube::Api;
 use vmpool_platforms::{Pins, Platform, Source, SourceVisitor};
 use vmpool_runtime::env::Task;
@@ -25,27 +24,19 @@ pub(crate) fn observe<P: Platform>(shared: &Shared, known: &Known) -> Vec<Task> 
     watches.2
 }
 
-async fn follow<K: Source>(shared: Shared, mut known: Known) {
-    let (name, kind) = (definitions::name::<K>(), K::kind(&()).into_owned());
-    let uid = |known: &Option<definitions::Definitions>| {
-        known.as_ref().and_then(|definitions| definitions.uid(&name).cloned())
+async fn follow<K: Source>(shared: Shared, known: Known) {
+    let kind = K::kind(&()).into_owned();
+    let watch = || {
+        let sources = shared.sources().clone();
+        let kind = kind.clone();
+        let sink = MapSink::new(
+            |object: K| Some(object.content()),
+            move |objects| sources.show(&kind, Some(objects)),
+        );
+        let namespace = shared.namespace().filter(|_| K::IS_NAMESPACED);
+        let api: Api<K> = watches::api(shared.client(), namespace);
+        crate::watch::watch(api, shared.env().clone(), Scope::default(), sink)
     };
-    loop {
-        let served = uid(&known.borrow_and_update());
-        let changed = known.wait_for(|known| uid(known) != served);
-        if served.is_some() {
-            let sources = shared.sources().clone();
-            let sink = MapSink::new(
-                |object: K| Some(object.content()),
-                |objects| sources.show(&kind, Some(objects)),
-            );
-            let namespace = shared.namespace().filter(|_| K::IS_NAMESPACED);
-            let api: Api<K> = watches::api(shared.client(), namespace);
-            let watch = crate::watch::watch(api, shared.env().clone(), Scope::default(), sink);
-            select(std::pin::pin!(changed), std::pin::pin!(watch)).await;
-            shared.sources().show(&kind, None);
-        } else if changed.await.is_err() {
-            return;
-        }
-    }
+    definitions::while_served(known, &definitions::name::<K>(), watch, || shared.sources().show(&kind, None))
+        .await;
 }

@@ -221,7 +221,8 @@ impl<K: Watched, T, R: FnMut(K) -> Option<T>, F: FnMut(&Objects<T>)> Sink<K> for
     }
 }
 
-fn key<K: Resource>(object: &K) -> (String, String) {
+/// Namespace and name.
+pub(crate) fn key<K: Resource>(object: &K) -> (String, String) {
     let metadata = object.meta();
     (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
 }

@@ -77,6 +77,7 @@ label_set!(pub(super) PoolTemplateLabels {
 pub(crate) struct PoolNumbers {
     pub(super) machines: [usize; MachineState::ALL.len()],
     pub(super) free_disks: usize,
+    pub(super) preserved_volumes: usize,
     /// Number of pools that are blocked for each reason.
     pub(super) blocked: [usize; Failed::ALL.len()],
     /// Number of pools with each condition about the template.
@@ -87,6 +88,7 @@ impl PoolNumbers {
     fn add(&mut self, other: &Self) {
         self.machines.iter_mut().zip(other.machines).for_each(|(sum, count)| *sum += count);
         self.free_disks += other.free_disks;
+        self.preserved_volumes += other.preserved_volumes;
         self.blocked.iter_mut().zip(other.blocked).for_each(|(sum, count)| *sum += count);
         self.template.iter_mut().zip(other.template).for_each(|(sum, count)| *sum += count);
     }
@@ -97,15 +99,27 @@ pub(crate) type PoolSeries = Vec<((Namespace, Name, PlatformName), PoolNumbers)>
 
 /// The series of all pools: the first `limit` by namespace and name, so that all replicas select the same ones, and one
 /// with the sum of the rest.
-fn capped(mut pools: PoolSeries, limit: usize) -> PoolSeries {
+fn capped(pools: PoolSeries, limit: usize) -> PoolSeries {
+    let (mut rest, mut pools): (PoolSeries, PoolSeries) =
+        pools.into_iter().partition(|(pool, _)| *pool == others());
     if pools.len() > limit {
         pools.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let mut rest = PoolNumbers::default();
-        pools.drain(limit..).for_each(|(_, numbers)| rest.add(&numbers));
-        let others = || OTHERS.into();
-        pools.push(((Namespace(others()), Name(others()), PlatformName(others())), rest));
+        rest.extend(pools.drain(limit..));
+    }
+    if !rest.is_empty() {
+        let mut sum = PoolNumbers::default();
+        for (_, numbers) in &rest {
+            sum.add(numbers);
+        }
+        pools.push((others(), sum));
     }
     pools
+}
+
+/// The series of the pools without one of their own.
+pub(super) fn others() -> (Namespace, Name, PlatformName) {
+    let others = || OTHERS.into();
+    (Namespace(others()), Name(others()), PlatformName(others()))
 }
 
 /// The gauges of single pools.
@@ -113,6 +127,7 @@ fn capped(mut pools: PoolSeries, limit: usize) -> PoolSeries {
 pub(super) struct PoolSeriesGauges {
     machines: Family<PoolMachineLabels, Gauge>,
     free_disks: Family<PoolDiskLabels, Gauge>,
+    preserved_volumes: Family<PoolDiskLabels, Gauge>,
     blocked: Family<PoolBlockedLabels, Gauge>,
     template: Family<PoolTemplateLabels, Gauge>,
 }
@@ -130,6 +145,12 @@ impl PoolSeriesGauges {
                 "vmpool_pool_free_disks",
                 "disks",
                 "Free disks of each pool, as of the last pass",
+                Family::default(),
+            ),
+            preserved_volumes: registry.register(
+                "vmpool_pool_preserved_volumes",
+                "volumes",
+                "Volumes and claims that machines of the pool left behind and that no machine uses; no series without any. Those of deleted pools are in the series `(others)`",
                 Family::default(),
             ),
             blocked: registry.register(
@@ -151,6 +172,7 @@ impl PoolSeriesGauges {
     pub(super) fn show(&self, pools: PoolSeries, limit: usize) {
         self.machines.clear();
         self.free_disks.clear();
+        self.preserved_volumes.clear();
         self.blocked.clear();
         self.template.clear();
         for ((namespace, pool, platform), numbers) in capped(pools, limit) {
@@ -174,6 +196,9 @@ impl PoolSeriesGauges {
             }
             let labels = PoolDiskLabels { namespace, pool, platform };
             self.free_disks.get_or_create(&labels).set(gauge(numbers.free_disks));
+            if numbers.preserved_volumes > 0 {
+                self.preserved_volumes.get_or_create(&labels).set(gauge(numbers.preserved_volumes));
+            }
         }
     }
 }

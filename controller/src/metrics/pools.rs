@@ -1,6 +1,6 @@
 //! Pools, machines and ledgers after the last pass over each pool. The sums are computed for each scrape.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use vmpool_runtime::metrics::{FloatGauge, Registry};
 use super::disks::{DiskCounts, DiskGauges};
 use super::label_values::{Failed, LedgerResource, MachineState, PoolState, RemovalState, TemplateProblem};
 use super::labels::{LedgerLabels, MachineLabels, PoolLabels, RemovalLabels, each, gauge};
-use super::pool_series::{Name, Namespace, PlatformName, PoolNumbers, PoolSeries};
+use super::pool_series::{Name, Namespace, PlatformName, PoolNumbers, PoolSeries, others};
 
 /// The counts of one pool after a pass.
 #[derive(Clone, Debug)]
@@ -125,7 +125,8 @@ impl PoolReport {
     fn numbers(&self) -> PoolNumbers {
         let blocked = Failed::ALL.map(|reason| usize::from(self.blocked == Some(reason)));
         let template = self.template.map(usize::from);
-        PoolNumbers { machines: self.machines, free_disks: self.disks.free(), blocked, template }
+        let free_disks = self.disks.free();
+        PoolNumbers { machines: self.machines, free_disks, preserved_volumes: 0, blocked, template }
     }
 }
 
@@ -163,13 +164,29 @@ impl PoolCounts {
         self.0.lock().remove(uid);
     }
 
-    /// The numbers of each pool of this platform.
-    pub(crate) fn series(&self, platform: &'static str) -> PoolSeries {
+    /// The numbers of each pool of this platform. `preserved` counts preserved volumes by the namespace and the name of
+    /// their pool. Those of pools that do not exist are in the series of the other pools, because the names come from
+    /// labels that users can write.
+    pub(crate) fn series(
+        &self,
+        platform: &'static str,
+        mut preserved: BTreeMap<(Arc<str>, Arc<str>), usize>,
+    ) -> PoolSeries {
         let platform = PlatformName(platform.into());
         let key = |pool: &PoolReport| {
             (Namespace(pool.namespace.clone()), Name(pool.name.clone()), platform.clone())
         };
-        self.0.lock().values().map(|pool| (key(pool), pool.numbers())).collect()
+        let all = self.0.lock();
+        let mut series: PoolSeries = all.values().map(|pool| (key(pool), pool.numbers())).collect();
+        for ((namespace, name, _), numbers) in &mut series {
+            numbers.preserved_volumes =
+                preserved.remove(&(namespace.0.clone(), name.0.clone())).unwrap_or_default();
+        }
+        let preserved_volumes: usize = preserved.into_values().sum();
+        if preserved_volumes > 0 {
+            series.push((others(), PoolNumbers { preserved_volumes, ..PoolNumbers::default() }));
+        }
+        series
     }
 
     /// The current sums.

@@ -28,7 +28,7 @@ use super::{facts, keys, pins, publish, revision, storage, template, update};
 use crate::{
     ApiObject, Configuration, Copied, Existing, Finalizers, Found, Instances, NoDisks, OtherController,
     PatchBody, Pins, Platform, Referent, Resolution, RestartRequest, Revisions, SourceVisitor, StatusFields,
-    Storage, VolumeUse, controller_of,
+    Storage, VolumeUse, controller_of, controller_reference,
 };
 
 /// The field of the spec of a pool that contains the template of its machines.
@@ -288,6 +288,8 @@ impl OtherController for KubeVirt {
 }
 
 impl Storage<MachineObject> for KubeVirt {
+    const PRESERVED_LABEL: Option<&'static str> = Some(keys::PRESERVED_POOL);
+
     type Volume = DataVolumeObject;
     type Claim = ClaimObject;
 
@@ -311,6 +313,10 @@ impl Storage<MachineObject> for KubeVirt {
     }
     fn preserve<K: ApiObject>(object: &K, machine: &ObjectId, pool: &ObjectId) -> Option<Value> {
         release::preserve(object.meta(), &machine.uid, pool, keys::ordinal(&machine.name))
+    }
+    fn preserved_for(object: &ObjectMeta) -> Option<&str> {
+        let pool = object.labels.as_ref()?.get(keys::PRESERVED_POOL)?;
+        controller_reference(object).is_none().then_some(pool)
     }
 }
 

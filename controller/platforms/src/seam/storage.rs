@@ -26,6 +26,9 @@ pub trait Storage<Machine>: Send + Sync + 'static {
     /// Whether the platform has them. If not, the controller requests none.
     const EXIST: bool = true;
 
+    /// The label of preserved storage, if the platform has one.
+    const PRESERVED_LABEL: Option<&'static str> = None;
+
     /// An object that provisions a claim.
     type Volume: ApiObject;
     /// A claim.
@@ -52,6 +55,12 @@ pub trait Storage<Machine>: Send + Sync + 'static {
     /// The JSON patch that removes `machine`, a machine of `pool`, from the owners of a storage object; `None` if the
     /// machine is not its controller owner. It fails if the owners have changed.
     fn preserve<K: ApiObject>(object: &K, machine: &ObjectId, pool: &ObjectId) -> Option<Value>;
+
+    /// The name of the pool whose machine left this storage object behind; `None` if it is not preserved, or a machine
+    /// uses it again.
+    fn preserved_for(_object: &ObjectMeta) -> Option<&str> {
+        None
+    }
 }
 
 /// For platforms whose machines own no such storage.

@@ -352,6 +352,29 @@ async fn a_claim_whose_data_volume_was_collected_is_preserved() {
     assert_eq!(world.server.all(MACHINES), [Value::Null; 0]);
     let claim = world.server.get(CLAIMS, "root-0").expect("the claim is preserved");
     assert_eq!(claim["metadata"]["ownerReferences"], Value::Null, "{claim}");
+    let preserved = |world: &World, labels: &str| {
+        let page = world.metrics.page();
+        let series = format!("vmpool_pool_preserved_volumes{{{labels}}} ");
+        page.lines().find_map(|line| line.strip_prefix(&series)).map(str::to_owned)
+    };
+    let of_pool = "namespace=\"team-a\",pool=\"web\",platform=\"kubevirt\"";
+    assert_eq!(preserved(&world, of_pool).as_deref(), Some("1"));
+
+    // The next machine uses it, and it keeps its labels.
+    world.server.edit(POOLS, "web", |pool| pool["spec"]["replicas"] = json!(1));
+    world.calm().await;
+    let owner = world.owner();
+    world.server.edit(CLAIMS, "root-0", |claim| claim["metadata"]["ownerReferences"] = json!([owner]));
+    world.calm().await;
+    assert_eq!(preserved(&world, of_pool), None);
+
+    world.server.delete(POOLS, "web");
+    world.advance(SECOND * 5).await;
+    let others = "namespace=\"(others)\",pool=\"(others)\",platform=\"(others)\"";
+    assert_eq!(preserved(&world, others), None);
+    world.server.edit(CLAIMS, "root-0", |claim| claim["metadata"]["ownerReferences"] = json!([]));
+    world.calm().await;
+    assert_eq!(preserved(&world, others).as_deref(), Some("1"), "its pool does not exist");
 }
 
 impl World {

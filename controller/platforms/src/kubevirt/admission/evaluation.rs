@@ -143,14 +143,19 @@ fn data_volumes_replaced(old: Pool<'_>, new: Pool<'_>, findings: &mut Findings) 
     let templates = |pool: Pool<'_>| field(pool.machine(), "dataVolumeTemplates").clone();
     let strategy = new.part("updateStrategy");
     let waits = ["unmanaged", "opportunistic"].iter().any(|member| !field(strategy, member).is_null());
-    if !same(&templates(old), &templates(new)) && !waits {
-        findings.warn(
-            Rule::DataVolumesReplaced,
-            format!("{MACHINE}.dataVolumeTemplates"),
-            "they change: the controller deletes each machine with its DataVolumes and their data, and creates it again; to \
-             keep existing machines, set updateStrategy to unmanaged first",
-        );
+    if same(&templates(old), &templates(new)) || waits {
+        return;
     }
+    let preservation = field(field(new.part("scaleInStrategy"), "opportunistic"), "statePreservation");
+    let preserves = matches!(preservation.as_str(), Some("Offline" | "Online"));
+    let consequence = if preserves {
+        "they change: the controller deletes each machine, preserves its DataVolumes and creates it again; delete preserved \
+         DataVolumes that the machines must not use"
+    } else {
+        "they change: the controller deletes each machine with its DataVolumes and their data, and creates it again; to keep \
+         existing machines, set updateStrategy to unmanaged first"
+    };
+    findings.warn(Rule::DataVolumesReplaced, format!("{MACHINE}.dataVolumeTemplates"), consequence);
 }
 
 impl PendingRequest<'_> {

@@ -62,6 +62,18 @@ fn changed_data_volume_templates_mean_data_loss(#[case] strategy: Value, #[case]
     assert_eq!(warned(&update(&old, &other)), []);
 }
 
+#[test]
+fn changed_data_volume_templates_mean_no_data_loss_if_the_storage_is_preserved() {
+    for (preservation, text) in [("Offline", "preserves its DataVolumes"), ("Disabled", "their data")] {
+        let strategy = json!({ "opportunistic": { "statePreservation": preservation } });
+        let old = with(pool(), "/spec/scaleInStrategy", strategy);
+        let larger = "/dataVolumeTemplates/0/spec/storage/resources/requests/storage";
+        let new = with(old.clone(), &format!("{MACHINE}{larger}"), json!("30Gi"));
+        let warning = update(&old, &new).warnings[0].to_string();
+        assert!(warning.contains(text) && warning.len() <= 256, "{warning}");
+    }
+}
+
 fn other(name: &str, volume: &str, farm: &str) -> Value {
     let pool = with(pool(), "/metadata", json!({ "name": name, "uid": name }));
     let pool = with(pool, &format!("{MACHINE}/dataVolumeTemplates/0/metadata/name"), json!(volume));
