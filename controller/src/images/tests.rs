@@ -118,6 +118,10 @@ async fn a_pool_that_waits_for_an_image_is_woken_by_its_change_and_sends_nothing
     world.calm().await;
     let waits = world.images_ready("web").unwrap();
     assert_eq!((&waits["status"], &waits["reason"]), (&json!("False"), &json!("ImageSyncing")));
+    let series = format!(
+        r#"vmpool_pool_template_condition{{namespace="{NAMESPACE}",pool="web",platform="kubevirt",condition="ImagesReady"}} 1"#
+    );
+    assert!(world.metrics.page().contains(&series), "{}", world.metrics.page());
     // For almost the whole safety interval nothing is sent, and no pass runs.
     world.advance(10 * SECOND).await;
     world.server.take_log();
@@ -132,6 +136,7 @@ async fn a_pool_that_waits_for_an_image_is_woken_by_its_change_and_sends_nothing
     assert_eq!(world.server.get(IMAGES, "debian").unwrap()["status"]["phase"], "Ready");
     assert_eq!(world.server.all(MACHINES).len(), 2);
     assert_eq!(world.images_ready("web"), None);
+    assert!(!world.metrics.page().contains(&series));
 }
 
 #[tokio::test]

@@ -253,6 +253,8 @@ words!(
         Drifted => "MembersDrifted",
         /// The cluster does not let machines share copies.
         Unavailable => "PinningUnavailable",
+        /// A disk image that the template names cannot be cloned.
+        Images => "ImagesReady",
     }
 );
 
@@ -264,6 +266,7 @@ impl TemplateProblem {
             Self::Outdated => condition::INSTANCETYPE_OUTDATED,
             Self::Drifted => condition::MEMBERS_DRIFTED,
             Self::Unavailable => condition::PINNING_UNAVAILABLE,
+            Self::Images => condition::IMAGES_READY,
         }
     }
 }
