@@ -89,14 +89,26 @@ fn what_keeps_a_type_is_reported_and_can_be_overridden() {
     with_copies("protection-blocked", async |world| {
         small(&world, "2048Mi").await?;
         until_protected(&world).await?;
-        // Given a pool without machines, which has no copies because its preference is missing, and a machine, which gets the
-        // copy of its type although its preference is missing,
+        // Given a quota without copies, a machine and a pool without machines,
+        let quota = json!({
+            "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "no-copies" },
+            "spec": { "hard": { "count/controllerrevisions.apps": "0" } },
+        });
+        let quotas = format!("/api/v1/namespaces/{}/resourcequotas", world.place.namespace);
+        world.place.ask(Method::POST, &quotas, &quota).await?;
+        let quota = format!("{quotas}/no-copies");
+        world
+            .until("the quota is enforced", async || {
+                let quota = world.place.ask(Method::GET, &quota, &Value::Null).await?;
+                Ok(quota["status"]["hard"].is_object().then_some(()))
+            })
+            .await?;
         create(&world, &machine("db", "Halted")).await?;
         world.create("p", &spec(0)).await?;
-        // when a user deletes its type, then an event says what keeps it.
+        // when a user deletes their type, then an event says what keeps it.
         delete(&world, &path_of_small(&world)?).await?;
         let note = until_event(&world, "DeletionBlocked").await?;
-        ensure!(note.contains("pool protection-blocked/p;"), "{note}");
+        ensure!(note.contains("machine protection-blocked/db, pool protection-blocked/p;"), "{note}");
         tokio::time::sleep(std::time::Duration::from_secs(2)).await;
         ensure!(stored(&world).await?.is_some());
         // When a user wants so, then it goes anyway.
@@ -108,12 +120,13 @@ fn what_keeps_a_type_is_reported_and_can_be_overridden() {
 }
 
 #[test]
-fn a_pool_with_copies_and_a_machine_in_conflict_do_not_keep_a_type() {
+fn pools_that_get_copies_and_a_machine_in_conflict_do_not_keep_a_type() {
     with_copies("protection-free", async |world| {
         small(&world, "2048Mi").await?;
         write(&world, "VirtualMachinePreference", "linux", json!({})).await?;
         until_protected(&world).await?;
         world.create("p", &spec(1)).await?;
+        world.create("rest", &spec(0)).await?;
         world.until_ready(&["p-0"]).await?;
         let mut conflict = machine("odd", "Halted");
         conflict["spec"]["template"]["spec"]["domain"]["memory"] = json!({ "guest": "1Gi" });
@@ -121,11 +134,15 @@ fn a_pool_with_copies_and_a_machine_in_conflict_do_not_keep_a_type() {
         delete(&world, &path_of_small(&world)?).await?;
         until_gone(&world).await?;
         world.delete_machine("odd").await?;
-        // New machines of the pool use its copy.
-        world.patch("p", &json!({ "spec": { "replicas": 2 } })).await?;
-        world.until_ready(&["p-0", "p-1"]).await?;
-        let instance = world.instances().await?.remove("p-1").context("the instance")?;
-        ensure!(instance["spec"]["domain"]["memory"]["guest"] == "2048Mi", "{instance}");
+        // New machines of the pools use their copies, also those of the one that had none before the deletion.
+        for (pool, replicas) in [("p", 2), ("rest", 1)] {
+            world.patch(pool, &json!({ "spec": { "replicas": replicas } })).await?;
+        }
+        world.until_ready(&["p-0", "p-1", "rest-0"]).await?;
+        for machine in ["p-1", "rest-0"] {
+            let instance = world.instances().await?.remove(machine).context("the instance")?;
+            ensure!(instance["spec"]["domain"]["memory"]["guest"] == "2048Mi", "{instance}");
+        }
         Ok(())
     });
 }
