@@ -218,7 +218,7 @@ fn the_state_of_a_machine_is_read() {
     let running: VirtualMachine = fixture("machine-running");
     assert_eq!(running.printable_status(), Some(PrintableStatus::Running));
     assert!(running.is_ready());
-    let firmware = running.spec.template.spec.domain.firmware.as_ref().unwrap();
+    let firmware = running.spec.template.spec.domain.as_ref().unwrap().firmware.as_ref().unwrap();
     assert_eq!(firmware.uuid.as_deref(), Some("5d307ca9-b3ef-428c-8861-06e72d69f223"));
     assert_eq!(running.metadata.labels.as_ref().unwrap()[labels::REVISION], "render-5");
 

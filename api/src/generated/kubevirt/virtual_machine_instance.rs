@@ -25,7 +25,8 @@ use std::collections::BTreeMap;
 #[kube(derive = "PartialEq")]
 pub struct VirtualMachineInstanceSpec {
     /// The virtual hardware.
-    pub domain: VirtualMachineInstanceDomain,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<VirtualMachineInstanceDomain>,
     /// Labels that a node must have to run the machine.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "nodeSelector")]
     pub node_selector: Option<BTreeMap<String, String>>,
@@ -44,7 +45,8 @@ pub struct VirtualMachineInstanceSpec {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachineInstanceDomain {
     /// Devices of the machine.
-    pub devices: VirtualMachineInstanceDomainDevices,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices: Option<VirtualMachineInstanceDomainDevices>,
     /// Firmware and the identity of the machine in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firmware: Option<VirtualMachineInstanceDomainFirmware>,

@@ -85,6 +85,21 @@ pub(super) fn spec(template: Template<'_>, ordinal: u64, revision: &str) -> Valu
     spec
 }
 
+/// Adds the parts that KubeVirt requires of a machine and that a template may omit, because an instance type and a preference
+/// can describe all hardware.
+fn complete_domain(spec: &mut Value) {
+    let mut part = spec.pointer_mut("/template/spec");
+    for field in ["domain", "devices"] {
+        // The API server reports a part of another type.
+        let Some(Value::Object(fields)) = part else { return };
+        let inner = fields.entry(field).or_insert(Value::Null);
+        if inner.is_null() {
+            *inner = json!({});
+        }
+        part = Some(inner);
+    }
+}
+
 /// Sets the revision label for the VirtualMachineInstance in the spec of a machine.
 pub(super) fn label_instance(spec: &mut Value, revision: &str) {
     let Some(template) = object(spec, "template") else { return };
@@ -107,6 +122,7 @@ fn emptied(value: &mut Value) -> &mut Value {
 pub(super) fn numbered(template: Template<'_>, ordinal: u64) -> Value {
     let mut spec = template.content["spec"].clone();
     pins::apply(&mut spec, template.pins);
+    complete_domain(&mut spec);
     let mut templates = Vec::new();
     for template in list(spec.get_mut("dataVolumeTemplates")) {
         let Some(metadata) = object(template, "metadata") else { continue };

@@ -20,6 +20,18 @@ fn a_machine_equals_the_one_that_kubevirt_creates() {
     assert_eq!(machine, fixtures::created_machine());
 }
 
+#[rstest]
+#[case::no_domain(json!({}), json!({ "domain": { "devices": {} } }))]
+#[case::null(json!({ "domain": null }), json!({ "domain": { "devices": {} } }))]
+#[case::no_devices(json!({ "domain": { "cpu": {} } }), json!({ "domain": { "cpu": {}, "devices": {} } }))]
+#[case::both(json!({ "domain": { "devices": { "rng": {} } } }), json!({ "domain": { "devices": { "rng": {} } } }))]
+#[case::another_type(json!({ "domain": "none" }), json!({ "domain": "none" }))]
+fn a_machine_has_the_domain_that_its_template_omits(#[case] instance: Value, #[case] expected: Value) {
+    let content = json!({ "spec": { "template": { "spec": instance } } });
+    let spec = numbered(Template { content: &content, names: NONE, pins: &Value::Null }, 0);
+    assert_eq!(spec["template"]["spec"], expected);
+}
+
 /// Template with these volumes, and with DataVolume template `root`.
 fn with_volumes(volumes: &Value) -> Value {
     json!({ "spec": {
