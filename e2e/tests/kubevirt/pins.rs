@@ -9,6 +9,7 @@ use crate::Unknown;
 use crate::world::{World, alone, condition, text, with_world};
 
 /// The spec of a pool that names instance type `small` and preference `linux` of its namespace.
+/// Its template leaves the domain to the controller.
 pub(crate) fn spec(replicas: usize) -> Value {
     json!({
         "replicas": replicas,
@@ -21,7 +22,7 @@ pub(crate) fn spec(replicas: usize) -> Value {
                 "preference": { "name": "linux", "kind": "virtualmachinepreference" },
                 "template": {
                     "metadata": { "labels": { "farm": "render" } },
-                    "spec": { "domain": { "devices": {} } },
+                    "spec": {},
                 },
             },
         },
