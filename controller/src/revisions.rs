@@ -2,7 +2,7 @@
 //!
 //! Only the leader writes them, so it lists them once per pool and leadership. It keeps only the fingerprints of their
 //! contents, and reads a revision again when it updates machines from or to it. A watch of their metadata shows deletions
-//! by other clients, so that the leader stores the current revision again.
+//! by other clients, so that the leader stores the current revision again, and revisions whose create had no answer.
 
 mod content;
 pub(crate) mod known;
@@ -92,6 +92,27 @@ pub(crate) async fn list<P: Platform>(
         .filter(|(id, generation)| *generation == pool.facts.generation && !revisions.history.contains(id));
     revisions.elsewhere = elsewhere.map(|(id, generation)| (*generation, id.clone()));
     Ok(revisions)
+}
+
+/// Reads the revisions whose create had no answer and that the watch shows. The template may not be resolvable any more, so that
+/// the controller would not try to store the revision again.
+pub(crate) async fn read_unconfirmed<P: Platform>(
+    context: &Context<P>,
+    pool: &CachedPool<P>,
+    revisions: &mut Revisions,
+) -> Result<(), ReadError> {
+    for object in revisions.unconfirmed(&context.revisions.of(&pool.facts.namespace)) {
+        if revisions.in_backoff {
+            return Err(ReadError::InBackoff);
+        }
+        let live = context.get_live::<RevisionObject>(&pool.facts.namespace, &object.name).await?;
+        revisions.confirm(&object.name);
+        if let Some(entry) = live.and_then(|live| RevisionEntry::read::<P>(&live, &pool.facts.id.uid)) {
+            tracing::info!(name = &*object.name, "a revision is stored whose create had no answer");
+            revisions.record(Change::Stored(Box::new(entry)), context.env.uptime());
+        }
+    }
+    Ok(())
 }
 
 /// The revision of the template in the spec, for a pool whose stored revisions are not known.

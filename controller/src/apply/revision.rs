@@ -114,7 +114,12 @@ async fn store_object<P: Platform>(
                     }
                 }
             }
-            Err(error) => return failed(pool, id, "storing", error),
+            Err(error) => {
+                let is_unconfirmed = matches!(error, WriteError::Unconfirmed(_));
+                let outcome = failed(pool, id, "storing", error);
+                let unconfirmed = || Effect::Revision(Change::Unconfirmed((*name).into()));
+                return if is_unconfirmed { outcome.with(unconfirmed()) } else { outcome };
+            }
         }
     }
     if P::Revisions::names(&pool.facts.id, pool.facts.generation).is_some() {

@@ -209,6 +209,7 @@ async fn revise<P: Platform>(
         revisions.in_backoff = state.memory.reading.batch_size(context.env.uptime()).is_err();
         let cache = context.revisions.of(&pool.facts.namespace);
         revisions.drop_deleted(&cache);
+        revisions::read_unconfirmed(context, &pool, revisions).await?;
         revisions.observe_copies(&pool.facts.id.uid, &cache);
         revisions::resolve(context, &pool, revisions).await
     };

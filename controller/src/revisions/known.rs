@@ -26,6 +26,8 @@ pub(crate) enum Change {
     Gone(RevisionId),
     /// An object that is no revision of the pool has the name of this revision.
     Taken(RevisionId),
+    /// The create of an object with this name had no answer.
+    Unconfirmed(Arc<str>),
 }
 
 /// The stored revisions of one pool.
@@ -50,6 +52,8 @@ pub(crate) struct Revisions {
     copy_objects: HashMap<Arc<str>, Uid>,
     /// Whether contents must not be read now, because of the backoff after a failed read.
     pub(crate) in_backoff: bool,
+    /// The names of objects whose create had no answer.
+    unconfirmed: HashSet<Arc<str>>,
     /// Identities that cannot be used, because other objects have these names.
     taken: HashSet<RevisionId>,
     /// Contents that passes use.
@@ -67,6 +71,7 @@ impl Revisions {
             Change::Stored(entry) => {
                 let entry = *entry;
                 self.since.insert(entry.stored.id.clone(), uptime);
+                self.unconfirmed.remove(&entry.object.name);
                 self.objects.insert(entry.stored.id.clone(), entry.object);
                 // They were stored before the revision.
                 self.copies_stored(&entry.copies);
@@ -85,6 +90,9 @@ impl Revisions {
             }
             Change::Taken(id) => {
                 self.taken.insert(id);
+            }
+            Change::Unconfirmed(name) => {
+                self.unconfirmed.insert(name);
             }
             Change::Gone(id) => {
                 self.objects.remove(&id);
@@ -123,6 +131,17 @@ impl Revisions {
             tracing::warn!(revision = id.as_str(), "a stored revision was deleted");
             self.record(Change::Gone(id), Duration::ZERO);
         }
+    }
+
+    /// The objects whose create had no answer and that the watch shows.
+    pub(super) fn unconfirmed(&self, cache: &impl ledger::Cache<RevisionFacts>) -> Vec<ObjectId> {
+        let shown = self.unconfirmed.iter().filter_map(|name| cache.get(name));
+        shown.map(|seen| seen.facts.id.clone()).collect()
+    }
+
+    /// Records that an object was read whose create had no answer.
+    pub(super) fn confirm(&mut self, name: &str) {
+        self.unconfirmed.remove(name);
     }
 
     /// Records the copies that a live list of the objects of the pool contained, with their objects. Others are lost, and so are

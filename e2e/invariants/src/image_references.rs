@@ -247,12 +247,13 @@ impl ImageReferences {
         found
     }
 
-    /// Whether the garbage collector may delete an object with the data of an image that is deleted in the foreground: the
-    /// controller has just created the object, the image still owns it, and no machine can clone it yet.
+    /// Whether the deletion of an object with the data of an image loses no data: no machine could clone the image yet. The
+    /// garbage collector deletes such objects that the image still owns, if the image is deleted in the foreground. The
+    /// controller deletes those of an import that failed, for example because a user deleted its claim.
     fn is_unfinished(&self, image: &str, object: &Object) -> bool {
         let mut owners = object.at("/metadata/ownerReferences").as_array().into_iter().flatten();
-        owners.any(|owner| owner["uid"] == image)
-            && self.images.get(image).is_some_and(|image| !image.is_ready)
+        let is_owned = owners.any(|owner| owner["uid"] == image);
+        self.images.get(image).is_some_and(|image| !image.was_ready || is_owned && !image.is_ready)
     }
 
     /// The image loses an object with its data, or itself. Before its deletion it may: its data is imported again.

@@ -11,10 +11,10 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     if !observed.pool.validation_errors.is_empty() {
         return plan_at_rest(observed, plan);
     }
-    store(observed, plan);
+    let stores = store(observed, plan);
     restore(observed, plan);
     prune(observed, plan);
-    delete_copies(observed, plan);
+    delete_copies(observed, plan, stores);
 }
 
 /// A pool whose machines the controller leaves as they are: it is paused, or its spec is invalid. Such a pool does not keep an object
@@ -28,11 +28,13 @@ pub(super) fn plan_at_rest(observed: &Observed<'_>, plan: &mut Plan) {
 /// The controller stores a revision before it writes it to any machine. This fixes its identity, and the revision is
 /// the merge base of later updates. It also stores a revision again to restore the copies of objects that machines with
 /// the same template use, and for an object that is being deleted.
-fn store(observed: &Observed<'_>, plan: &mut Plan) {
+///
+/// Returns whether the revision is to be stored, also if that must wait.
+fn store(observed: &Observed<'_>, plan: &mut Plan) -> bool {
     let pool = observed.pool;
     let is_lost = pool.revision.copies_lost;
     if pool.revision.stored && !is_lost {
-        return;
+        return false;
     }
     let rests_on_it = |action: &Action| matches!(action, Action::Create { .. } | Action::Update { .. });
     let first = plan.actions.iter().position(rests_on_it);
@@ -40,15 +42,17 @@ fn store(observed: &Observed<'_>, plan: &mut Plan) {
     let is_it = |written: &RevisionId| *written == pool.revision.id || is_lost && pool.is_current(written);
     let had = || observed.pool_machines().any(|machine| machine.written.as_ref().is_some_and(is_it));
     if first.is_none() && !had() && !pool.revision.copies_wanted {
-        return;
+        return false;
     }
     plan.wants.create = true;
     if let Err(left) = observed.memory.creating.batch_size(observed.uptime) {
         plan.actions.retain(|action| !rests_on_it(action));
-        return plan.back_off(Stage::Prepare, left);
+        plan.back_off(Stage::Prepare, left);
+        return true;
     }
     let store = Action::StoreRevision { revision: pool.revision.id.clone() };
     plan.actions.insert(first.unwrap_or(plan.actions.len()), store);
+    true
 }
 
 /// Restores the copies of objects that machines with other templates use. The current template need not be known for this.
@@ -89,11 +93,16 @@ fn prune(observed: &Observed<'_>, plan: &mut Plan) {
     delete(observed, plan, unneeded, surplus);
 }
 
-/// Deletes the copies of objects that nothing refers to. As with revisions, a machine may still appear that does.
-fn delete_copies(observed: &Observed<'_>, plan: &mut Plan) {
+/// Deletes the copies of objects that nothing refers to. As with revisions, a machine may still appear that does. So may the
+/// revision that is to be stored, if its create is not confirmed.
+fn delete_copies(observed: &Observed<'_>, plan: &mut Plan, stores: bool) {
     let unused = &observed.pool.revision.unused_copies;
-    let refers = |action: &Action| matches!(action, Action::Create { .. } | Action::StoreRevision { .. });
-    if unused.is_empty() || plan.actions.iter().any(refers) || !observed.unconfirmed_creates.is_empty() {
+    let refers = |action: &Action| matches!(action, Action::Create { .. });
+    if unused.is_empty()
+        || stores
+        || plan.actions.iter().any(refers)
+        || !observed.unconfirmed_creates.is_empty()
+    {
         return;
     }
     if let Some(left) = observed.memory.rollout_attempts.next_confirmed(observed.uptime) {

@@ -18,7 +18,7 @@ impl World {
     }
 
     /// The vCPUs in a copy.
-    fn size_of(&self, copy: &str) -> Option<Value> {
+    pub(super) fn size_of(&self, copy: &str) -> Option<Value> {
         Some(self.server.get(REVISIONS, copy)?["data"]["spec"]["cpu"]["guest"].clone())
     }
 }

@@ -207,3 +207,23 @@ async fn a_pool_whose_preference_is_missing_keeps_no_type_and_uses_its_copy_late
     assert!(preference.as_str().unwrap().starts_with("web-linux-"), "{preference}");
     world.stays_settled().await;
 }
+
+/// The type is gone before the controller tries again, so that it does not store the revision again.
+#[tokio::test]
+async fn a_revision_whose_create_had_no_answer_keeps_its_copies_and_makes_machines() {
+    let world = world(None).await;
+    world.create_pool_at_rest("web");
+    world.calm().await;
+    world.server.intercept(|call| {
+        let is_revision = call.is(Verb::Create, "controllerrevisions") && !call.name.contains("small");
+        if is_revision { Fate::ResponseLost } else { Fate::Serve }
+    });
+    world.delete_small();
+    world.server.edit(POOLS, "web", |pool| pool["spec"]["replicas"] = json!(1));
+    world.advance(120 * SECOND).await;
+    assert_eq!(world.small(), None);
+    assert!(world.has_copies("web"));
+    let pin = world.pin_of("web-0");
+    assert_eq!(world.size_of(&pin), Some(json!(2)));
+    world.stays_settled().await;
+}

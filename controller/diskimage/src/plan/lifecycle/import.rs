@@ -33,8 +33,9 @@ pub(super) fn queued(pass: &mut Pass<'_>) {
         return snapshot::take(pass);
     }
     if let Some(volume) = backing.data_volume.ours() {
-        // The controller exited between the create and the status.
-        if volume.transfer == Transfer::InProgress && !volume.deleting {
+        // The controller exited between the create and the status. CDI does not import into a claim that a user has kept.
+        let is_kept = backing.claim.ours().is_some_and(|claim| !claim.owned);
+        if volume.transfer == Transfer::InProgress && !volume.deleting && !is_kept {
             return start(pass);
         }
     }
@@ -97,7 +98,14 @@ pub(super) fn syncing(pass: &mut Pass<'_>) {
     }
     match backing.data_volume.ours().filter(|volume| !volume.deleting) {
         Some(volume) => transferring(pass, volume),
-        None if pass.status.data_volume.is_none() => {
+        None if pass.status.data_volume.is_none()
+            && backing.claim.ours().is_some()
+            && !pass.world.backing_is_live =>
+        {
+            // The cache may lack the DataVolume of this claim.
+            pass.reads.backing = true;
+        }
+        None if pass.status.data_volume.is_none() && backing.claim.ours().is_none() => {
             // The create is not confirmed. Its repetition finds the object if the API server has it.
             pass.act(Action::CreateDataVolume);
             pass.set(ImagePhase::Syncing, Reason::Syncing, "the data is imported");

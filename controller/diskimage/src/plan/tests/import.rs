@@ -196,6 +196,22 @@ fn an_unconfirmed_create_is_repeated() {
     assert_eq!(state(&plan), (ImagePhase::Syncing, Reason::Syncing));
 }
 
+/// A user deleted the DataVolume before its UID was stored, and kept the claim. CDI would not import into this claim.
+#[test]
+fn a_create_is_not_repeated_beside_a_claim() {
+    let mut case = Case::syncing(volume(Transfer::InProgress));
+    case.image.status.data_volume = None;
+    case.backing.data_volume = Found::Missing;
+    case.backing.claim = Found::Ours(claim());
+    case.live = false;
+    let plan = case.plan();
+    assert!(plan.actions.is_empty() && plan.reads.backing, "the cache may lack the DataVolume: {plan:?}");
+    case.live = true;
+    let plan = case.plan();
+    assert_eq!(state(&plan), (ImagePhase::RetryableFailure, Reason::UnknownSyncFailure));
+    assert!(!plan.actions.contains(&Action::CreateDataVolume), "{plan:?}");
+}
+
 #[test]
 fn after_the_backoff_the_image_is_queued_again_in_its_old_place() {
     let mut case = Case::syncing(volume(Transfer::Failed));
@@ -623,6 +639,19 @@ fn an_import_that_its_controller_left_is_continued() {
     case.turn = false;
     let plan = case.plan();
     assert_eq!((plan.actions.clone(), state(&plan)), (vec![], (ImagePhase::Syncing, Reason::Syncing)));
+}
+
+/// A former leader created the DataVolume after a user had kept the claim of the one before.
+#[test]
+fn a_data_volume_beside_a_kept_claim_is_no_import() {
+    let mut case = Case::in_phase(ImagePhase::Queued, Reason::Queued);
+    case.backing.data_volume = Found::Ours(volume(Transfer::InProgress));
+    case.backing.claim = Found::Ours(Claim { owned: false, ..claim() });
+    case.live = false;
+    assert!(case.plan().reads.backing, "the cache may lack the owner of the claim");
+    case.live = true;
+    let plan = case.plan();
+    assert_eq!((plan.actions.clone(), state(&plan).0), (vec![delete_volume()], ImagePhase::Queued));
 }
 
 /// The status of the pass that began the import was not written. That of an earlier pass has the UID of the former claim.

@@ -227,6 +227,13 @@ fn deletes_copy(world: &World) -> bool {
 #[case::its_revision_may_be_stored_again(
     World::desiring(1).with_machines(1).pool(|pool| pool.revision.stored = false), false
 )]
+#[case::its_revision_waits_to_be_stored_again(
+    World::desiring(1).with_machines(1).pool(|pool| pool.revision.stored = false).memory(|memory| {
+        let failure = Failure { reason: FailureReason::FailedCreate, message: "no answer".into() };
+        memory.creating.failed(failure, UPTIME, None, 0.0);
+    }),
+    false
+)]
 #[case::the_pool_cannot_be_read(
     World::desiring(1).with_machines(1).pool(|pool| pool.validation_errors.push("odd".into())), false
 )]
