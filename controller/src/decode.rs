@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 
 use serde::de::DeserializeOwned;
+use vmpool_engine::limits::{Bracket, brackets};
 
 /// The number of levels that are kept. The event of a watch adds a level to its object.
 const KEPT: usize = 120;
@@ -28,30 +29,15 @@ pub(crate) fn from_slice<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result
 
 /// Replaces lists and maps below the maximum number of levels by `null`.
 fn cut(text: &[u8]) -> Cow<'_, [u8]> {
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     let mut kept = Vec::new();
     // The end of what was copied or left out.
     let mut done = 0;
-    for (at, byte) in text.iter().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = in_string,
-            b'"' => in_string = !in_string,
-            _ if in_string => {}
-            b'[' | b'{' => {
-                if depth == KEPT {
-                    kept.extend_from_slice(&text[done..at]);
-                    kept.extend_from_slice(b"null");
-                }
-                depth += 1;
-            }
-            b']' | b'}' => {
-                depth = depth.saturating_sub(1);
-                if depth == KEPT {
-                    done = at + 1;
-                }
-            }
-            _ => {}
+    for Bracket { at, opens, .. } in brackets(text).filter(|bracket| bracket.depth == KEPT + 1) {
+        if opens {
+            kept.extend_from_slice(&text[done..at]);
+            kept.extend_from_slice(b"null");
+        } else {
+            done = at + 1;
         }
     }
     if done == 0 {

@@ -65,9 +65,24 @@ pub fn spec_error(size: usize, depth: usize) -> Option<String> {
 
 /// The nesting depth of lists and maps in a JSON text.
 pub fn nesting(json: &str) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0);
-    let (mut in_string, mut escaped) = (false, false);
-    for byte in json.bytes() {
+    brackets(json.as_bytes()).map(|bracket| bracket.depth).max().unwrap_or_default()
+}
+
+/// Where a list or a map begins or ends in a JSON text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bracket {
+    /// Its position in the text.
+    pub at: usize,
+    /// Whether the list or map begins here.
+    pub opens: bool,
+    /// The nesting depth of the list or map; 1 for the outermost one.
+    pub depth: usize,
+}
+
+/// The brackets of all lists and maps in a JSON text, without those in strings.
+pub fn brackets(json: &[u8]) -> impl Iterator<Item = Bracket> {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    json.iter().enumerate().filter_map(move |(at, byte)| {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = in_string,
@@ -75,13 +90,17 @@ pub fn nesting(json: &str) -> usize {
             _ if in_string => {}
             b'[' | b'{' => {
                 depth += 1;
-                deepest = deepest.max(depth);
+                return Some(Bracket { at, opens: true, depth });
             }
-            b']' | b'}' => depth = depth.saturating_sub(1),
+            b']' | b'}' => {
+                let closed = depth;
+                depth = depth.saturating_sub(1);
+                return Some(Bracket { at, opens: false, depth: closed });
+            }
             _ => {}
         }
-    }
-    deepest
+        None
+    })
 }
 
 #[cfg(test)]
