@@ -222,6 +222,19 @@ impl Cluster {
         }
     }
 
+    /// Lists a resource in all namespaces. A resource that the API server does not serve has no objects.
+    pub(crate) async fn all<T: DeserializeOwned + Default>(
+        &self,
+        resource: &StoredResource,
+    ) -> Result<T, CallError> {
+        let StoredResource { group, version, plural } = resource;
+        let path = Path::new(format!("/apis/{group}/{version}/{plural}"));
+        match self.repeated(|| path.list(&ListParams::default())).await {
+            Err(error) if error.is_not_found() => Ok(T::default()),
+            result => result,
+        }
+    }
+
     /// Reads an object that another one refers to; `None` if it does not exist.
     pub(crate) async fn referenced(&self, reference: &Reference) -> Result<Option<Value>, CallError> {
         match self.read(&reference.collection, &reference.name, false).await {

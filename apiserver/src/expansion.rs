@@ -5,7 +5,7 @@ use http::StatusCode;
 use serde_json::Value;
 use vmpool_platforms::Found;
 use vmpool_platforms::removal::{
-    Cause, ExpandedPools, Expansion, ExpansionApi, Problem, Revision, expansion,
+    Cause, ExpandedPools, Expansion, ExpansionApi, Problem, Revision, StartDefaults, expansion,
 };
 
 use crate::api::EXPAND;
@@ -113,14 +113,18 @@ pub(crate) fn parameters(query: &str) -> Result<(Revision, Option<u64>), Error> 
 /// The read that failed, or why the object cannot be expanded.
 pub(crate) async fn expand(
     cluster: &Cluster,
+    api: &ExpansionApi,
     (target, object): (Target, &Value),
     namespace: &str,
     (revision, index): (&Revision, Option<u64>),
 ) -> Result<Value, Error> {
     let mut found = Found::new();
+    let mut defaults: Option<StartDefaults> = None;
     loop {
         let expanded = match target {
-            Target::StoredMachine | Target::Machine => expansion::machine(object, namespace, &found),
+            Target::StoredMachine | Target::Machine => {
+                expansion::machine(object, namespace, (&found, defaults.as_ref()))
+            }
             Target::StoredPool => expansion::pool(object, namespace, revision, index, &found),
             Target::Pool => expansion::pool(object, namespace, &Revision::None, None, &found),
         };
@@ -130,6 +134,12 @@ pub(crate) async fn expand(
                     Error::Internal(format!("reading {} {:?}: {error}", reference.kind, reference.name))
                 })?;
                 found.insert(reference, read);
+            }
+            Expansion::NeedsDefaults => {
+                let resource = api.installations;
+                defaults = Some(cluster.all(resource).await.map_err(|error| {
+                    Error::Internal(format!("listing {}.{}: {error}", resource.plural, resource.group))
+                })?);
             }
             Expansion::Done(expanded) => return Ok(expanded),
             Expansion::Refused(problem) => return Err(refused(target, problem)),

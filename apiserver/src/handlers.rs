@@ -76,7 +76,8 @@ impl State {
             self.stored(api, target, &request).await?
         };
         let which = (&revision, index);
-        let expanded = expansion::expand(&self.cluster, (target, &object), &request.namespace, which).await?;
+        let expanded =
+            expansion::expand(&self.cluster, api, (target, &object), &request.namespace, which).await?;
         Ok(json(StatusCode::OK, &expanded))
     }
 

@@ -8,7 +8,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::body::MAX_LENGTH;
-use crate::testing::{Answer, Call, NAMESPACE, Process, World, ask, is_write};
+use crate::testing::{Answer, Call, Fault, NAMESPACE, Process, World, ask, is_write};
 
 const GROUP: &str = "/apis/kubevirt.subresources.vmpool.dev/v1alpha1/namespaces/team-a";
 
@@ -496,6 +496,70 @@ async fn what_the_volume_names_is_expanded() {
         assert_eq!((again.code.as_u16(), &again.body), (200, &answer.body));
     }
     assert_eq!(answers[0], answers[1]);
+}
+
+/// What the KubeVirt object of a cluster configures is in the expansion, and what it does not show is left out.
+#[rstest]
+#[case::no_kubevirt(None, json!([{ "name": "default", "bridge": {} }]), None)]
+#[case::no_configuration(Some(json!({})), json!([{ "name": "default", "bridge": {} }]), Some("q35"))]
+#[case::masquerade(
+    Some(json!({ "network": { "defaultNetworkInterface": "masquerade" } })),
+    json!([{ "name": "default", "masquerade": {} }]), Some("q35")
+)]
+#[case::an_unknown_binding(
+    Some(json!({ "network": { "defaultNetworkInterface": "slirp" } })), Value::Null, Some("q35")
+)]
+#[case::another_machine_type(
+    Some(json!({ "architectureConfiguration": { "amd64": { "machineType": "q35-9" } } })),
+    json!([{ "name": "default", "bridge": {} }]), Some("q35-9")
+)]
+#[tokio::test]
+async fn a_machine_gets_what_the_cluster_adds_to_it(
+    #[values(How::Stored, How::Supplied)] how: How,
+    #[case] configuration: Option<Value>,
+    #[case] interfaces: Value,
+    #[case] machine_type: Option<&str>,
+) {
+    let world = world();
+    if let Some(configuration) = configuration {
+        world.server.store(|store| {
+            let installation = json!({
+                "apiVersion": "kubevirt.io/v1", "kind": "KubeVirt",
+                "metadata": { "name": "kubevirt", "namespace": "kubevirt" },
+                "spec": { "configuration": configuration },
+                "status": { "defaultArchitecture": "amd64" },
+            });
+            store.model().create_now("kubevirts.kubevirt.io", installation).unwrap();
+        });
+    }
+    let process = world.process(1);
+    let answer = expand(&world, &process, how, &vm("m")).await;
+    assert_eq!(answer.code, 200, "{}", answer.body);
+    let domain = &answer.body["spec"]["template"]["spec"]["domain"];
+    assert_eq!(domain["devices"].get("interfaces").unwrap_or(&Value::Null), &interfaces);
+    assert_eq!(domain["machine"]["type"].as_str(), machine_type);
+    let again = expand(&world, &process, How::Supplied, &answer.body).await;
+    assert_eq!((again.code.as_u16(), &again.body), (200, &answer.body));
+}
+
+/// The defaults are read only for machines that name a type: others stay as they are.
+#[tokio::test]
+async fn an_unreadable_configuration_fails_only_expansions_that_need_it() {
+    let world = world();
+    let process = world.process(1);
+    world.server.intercept(|call, _| match &*call.resource {
+        "kubevirts" => Fault::Refuse(403, "Forbidden"),
+        _ => Fault::None,
+    });
+    let answer = call(&world, &process, "GET", "virtualmachines/m/expand-spec", "").await;
+    assert_eq!(answer.code, 500, "{}", answer.body);
+    assert!(answer.body["message"].as_str().unwrap().contains("kubevirts.kubevirt.io"), "{}", answer.body);
+    for path in ["virtualmachinepools/web/expand-spec", "virtualmachinepools/web/expand-spec?index=1"] {
+        assert_eq!(call(&world, &process, "GET", path, "").await.code, 200);
+    }
+    let mut bare = vm("m");
+    bare["spec"].as_object_mut().unwrap().remove("instancetype");
+    assert_eq!(expand(&world, &process, How::Supplied, &bare).await.code, 200);
 }
 
 #[rstest]

@@ -121,6 +121,8 @@ pub struct ExpansionApi {
     pub pools: Option<ExpandedPools>,
     /// The stored objects.
     pub stored: &'static Stored,
+    /// The installations of the platform, which configure what it adds to machines.
+    pub installations: &'static StoredResource,
 }
 
 /// The names of pools in an API of expansion.

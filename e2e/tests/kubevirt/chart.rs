@@ -183,6 +183,23 @@ async fn expansion(world: &World<'_>) -> Result<()> {
     ensure!(memory(&expanded) == "8Gi", "{expanded}");
     let again = put("expand-vm-spec", &expanded).await?.map_err(|status| anyhow::anyhow!("{status:?}"))?;
     ensure!(again == expanded, "the expansion of an expansion is the same: {again}");
+    // With a KubeVirt object, a machine gets the interface that KubeVirt would add.
+    let installations = format!("/apis/kubevirt.io/v1/namespaces/{NAMESPACE}/kubevirts");
+    let installation = json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": { "name": "kubevirt" },
+        "spec": {
+            "customizeComponents": { "flags": { "controller": { "pool-controller-threads": "0" } } },
+            "configuration": { "network": { "defaultNetworkInterface": "masquerade" } },
+        },
+    });
+    let interfaces =
+        |machine: &Value| machine["spec"]["template"]["spec"]["domain"]["devices"]["interfaces"].clone();
+    ensure!(interfaces(&expanded) == json!([{ "name": "default", "bridge": {} }]), "{expanded}");
+    place.ask(Method::POST, &installations, &installation).await?;
+    let masqueraded =
+        put("expand-vm-spec", &machine).await?.map_err(|status| anyhow::anyhow!("{status:?}"))?;
+    ensure!(interfaces(&masqueraded) == json!([{ "name": "default", "masquerade": {} }]), "{masqueraded}");
+    place.ask(Method::DELETE, &format!("{installations}/kubevirt"), &Value::Null).await?;
     let supplied = self::pool("v1beta1", &spec);
     let expanded =
         put("expand-pool-spec", &supplied).await?.map_err(|status| anyhow::anyhow!("{status:?}"))?;

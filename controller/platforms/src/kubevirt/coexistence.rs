@@ -1,7 +1,10 @@
 //! Whether the pool loop of virt-controller is off, so that vmpool may reconcile the pools of KubeVirt.
 //!
 //! Two controllers on one pool would delete each other's machines. KubeVirt has one switch, a flag of virt-controller
-//! for the whole cluster.
+//! for the whole cluster. The objects that contain it also configure what machines get.
+
+use vmpool_instancetype::defaults::Defaults;
+use vmpool_instancetype::quantity::Amount;
 
 use crate::{Configuration, DefaultInterface};
 
@@ -91,10 +94,37 @@ fn expands_references(installations: &[InstallationObject]) -> bool {
 /// The interface that KubeVirt adds to a machine that lists none.
 fn default_interface(installations: &[InstallationObject]) -> DefaultInterface {
     let interface = installations.iter().find_map(|installation| installation.default_interface.as_deref());
+    let permits_bridge = installations.iter().all(|installation| installation.permits_bridge != Some(false));
     match interface {
-        None | Some("" | "bridge") => DefaultInterface::Bridge,
+        None | Some("" | "bridge") if permits_bridge => DefaultInterface::Bridge,
         Some("masquerade") => DefaultInterface::Masquerade,
-        Some(_) => DefaultInterface::Other,
+        // KubeVirt starts no machine with an interface that it does not permit.
+        None | Some(_) => DefaultInterface::Other,
+    }
+}
+
+/// The CPU request for which KubeVirt writes none into a machine.
+const CPU_REQUEST: &str = "100m";
+
+/// The machine types of KubeVirt for architectures for which none is configured.
+const MACHINE_TYPES: [(&str, &str); 3] = [("amd64", "q35"), ("arm64", "virt"), ("s390x", "s390-ccw-virtio")];
+
+/// The general defaults that KubeVirt gives to machines, as far as its objects show them. Without a KubeVirt object, none is known.
+pub fn defaults(installations: &[InstallationObject]) -> Defaults {
+    let Some(installation) = installations.first() else { return Defaults::default() };
+    let InstallationObject { architecture, machine_types, cpu_request, eviction_strategy, .. } = installation;
+    let constants =
+        MACHINE_TYPES.map(|(architecture, machine)| (architecture.to_owned(), machine.to_owned()));
+    // A request that KubeVirt cannot read is none either.
+    let is_written = |request: &&String| {
+        let (request, constant) = (Amount::parse(request), Amount::parse(CPU_REQUEST));
+        matches!((request, constant), (Ok(request), Ok(constant)) if request.compare(&constant).is_ne())
+    };
+    Defaults {
+        architecture: architecture.clone().unwrap_or_default(),
+        machine_types: constants.into_iter().chain(machine_types.clone()).collect(),
+        cpu_request: cpu_request.as_ref().filter(is_written).cloned(),
+        eviction_strategy: eviction_strategy.clone(),
     }
 }
 

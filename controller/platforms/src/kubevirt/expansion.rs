@@ -4,16 +4,18 @@ mod outcome;
 mod pool;
 mod schema;
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION, VirtualMachine, VirtualMachinePool};
-use vmpool_instancetype::defaults::Defaults;
 use vmpool_instancetype::expand::expand;
 use vmpool_instancetype::fields::{Cause, CauseReason, Location};
 use vmpool_instancetype::model::Family;
-use vmpool_instancetype::start::{Binding, Settings};
+use vmpool_instancetype::start::Settings;
 
+use super::coexistence;
 use super::keys::{MACHINE_KIND, POOL_KIND};
+use super::objects::InstallationObject;
 use super::pins::{self, Resolved, Scope};
 use crate::Found;
 
@@ -59,11 +61,38 @@ fn check<T: DeserializeOwned>(
     metadata.map(|_| invalid("metadata", "has a field of the wrong type".to_owned())).into_iter().collect()
 }
 
+/// What KubeVirt adds to a machine when it starts, as far as the KubeVirt objects of the cluster show it. A list of these objects
+/// decodes to it; the default is that of a cluster without one.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Installations")]
+pub struct StartDefaults(Settings);
+
+#[derive(Default, Deserialize)]
+struct Installations {
+    items: Vec<InstallationObject>,
+}
+
+impl From<Installations> for StartDefaults {
+    fn from(Installations { items }: Installations) -> Self {
+        let interface = pins::binding(coexistence::configuration(&items).interface);
+        Self(Settings { interface, defaults: Some(coexistence::defaults(&items)) })
+    }
+}
+
+impl Default for StartDefaults {
+    fn default() -> Self {
+        Installations::default().into()
+    }
+}
+
 /// Expands a VirtualMachine of a namespace. A machine without matchers stays as it is.
 ///
-/// Defaults that depend on the configuration of KubeVirt are not filled in, except the interface and what follows from the
-/// rest of the machine.
-pub fn machine(machine: &Value, namespace: &str, found: &Found) -> Expansion {
+/// `defaults` are read only if they are needed: [`Expansion::NeedsDefaults`].
+pub fn machine(
+    machine: &Value,
+    namespace: &str,
+    (found, defaults): (&Found, Option<&StartDefaults>),
+) -> Expansion {
     let scope = Scope { namespace, location: Location::VirtualMachine };
     let has = |family: Family| machine["spec"][family.field()].is_object();
     if ![Family::Instancetype, Family::Preference].into_iter().any(has) {
@@ -73,8 +102,8 @@ pub fn machine(machine: &Value, namespace: &str, found: &Found) -> Expansion {
         Ok(resolved) => resolved,
         Err(open) => return open.into(),
     };
-    let settings = Settings { interface: Some(Binding::Bridge), defaults: Some(Defaults::default()) };
-    match expand(&machine, &types, &settings, scope.location) {
+    let Some(StartDefaults(settings)) = defaults else { return Expansion::NeedsDefaults };
+    match expand(&machine, &types, settings, scope.location) {
         Ok(expanded) => Expansion::Done(expanded),
         Err(error) => Expansion::Refused(pins::refused(&error, scope.location)),
     }

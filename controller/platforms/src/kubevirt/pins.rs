@@ -27,8 +27,8 @@ use policy::Policy;
 pub use resolve::Problem;
 pub(crate) use resolve::revision_at;
 pub(super) use resolve::{
-    INFERENCE_FAILED, INSTANCETYPE_CONFLICT, Open, REQUIREMENTS_NOT_MET, Resolved, Scope, inferred, live,
-    object as named_object, objects as resolve_machine, read, refused,
+    INFERENCE_FAILED, INSTANCETYPE_CONFLICT, Open, REQUIREMENTS_NOT_MET, Resolved, Scope, binding, inferred,
+    live, object as named_object, objects as resolve_machine, read, refused,
 };
 pub(super) use stored::FAMILIES;
 pub use stored::apply;

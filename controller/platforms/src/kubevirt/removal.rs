@@ -42,6 +42,7 @@ pub const EXPANSION: ExpansionApi = ExpansionApi {
     expand_machine: "expand-vm-spec",
     pools: Some(ExpandedPools { plural: VMPOOL.plural, kind: VMPOOL.kind, expand_pool: "expand-pool-spec" }),
     stored: &STORED,
+    installations: &INSTALLATIONS,
 };
 
 /// The group of KubeVirt itself, for clusters without KubeVirt. It knows no pools.

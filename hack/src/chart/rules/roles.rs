@@ -138,6 +138,7 @@ const APISERVER_NAMESPACED: Grants = &[
 const APISERVER_KUBEVIRT_CLUSTER: Grants = &[
     ("instancetype.kubevirt.io/virtualmachineclusterinstancetypes", "get"),
     ("instancetype.kubevirt.io/virtualmachineclusterpreferences", "get"),
+    ("kubevirt.io/kubevirts", "list"),
 ];
 
 const APISERVER_KUBEVIRT: Grants = &[
@@ -226,8 +227,6 @@ const ADMIN: Grants = &[
 const ADMIN_PLATFORM: Grants =
     &[("subresources.virtualization.deckhouse.io/virtualmachinepools/scaledownwith", "force")];
 
-const APISERVER_STANDALONE: Grants = &[("kubevirt.io/kubevirts", "list")];
-
 const VIEWER_STANDALONE: Grants = &[
     ("subresources.kubevirt.io/virtualmachines/expand-spec", "get"),
     ("subresources.kubevirt.io/expand-vm-spec", "update"),
@@ -302,7 +301,6 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
             vec![
                 (true, APISERVER_CLUSTER),
                 (kubevirt, APISERVER_KUBEVIRT_CLUSTER),
-                (standalone, APISERVER_STANDALONE),
                 (everywhere, APISERVER_EVENTS),
                 (everywhere && dvp, APISERVER_NAMESPACED),
                 (everywhere && kubevirt, APISERVER_KUBEVIRT),

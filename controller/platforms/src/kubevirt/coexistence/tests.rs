@@ -85,3 +85,72 @@ fn the_default_interface_is_that_of_the_cluster(#[case] word: Value, #[case] exp
     assert_eq!(configuration(&[installation(&edit)]).interface, expected);
     assert_eq!(configuration(&[]), Configuration::default());
 }
+
+#[rstest]
+#[case::the_default(json!(null), DefaultInterface::Other)]
+#[case::masquerade(json!("masquerade"), DefaultInterface::Masquerade)]
+fn a_bridge_that_the_cluster_does_not_permit_is_no_default(
+    #[case] word: Value,
+    #[case] expected: DefaultInterface,
+) {
+    let network = json!({ "defaultNetworkInterface": word, "permitBridgeInterfaceOnPodNetwork": false });
+    let edit = json!({ "spec": { "configuration": { "network": network } } });
+    assert_eq!(configuration(&[installation(&edit)]).interface, expected);
+}
+
+/// The default with this name in a cluster with this configuration and status.
+fn default_of(field: &str, configuration: &Value, status: &Value) -> Option<String> {
+    let edit = json!({ "spec": { "configuration": configuration }, "status": status });
+    let defaults = defaults(&[installation(&edit)]);
+    match field {
+        "architecture" => Some(defaults.architecture).filter(|name| !name.is_empty()),
+        "cpuRequest" => defaults.cpu_request,
+        "evictionStrategy" => defaults.eviction_strategy,
+        architecture => defaults.machine_types.get(architecture).cloned(),
+    }
+}
+
+#[rstest]
+#[case::no_architecture("architecture", json!({}), json!({}), None)]
+#[case::the_architecture_that_is_used(
+    "architecture", json!({ "architectureConfiguration": { "defaultArchitecture": "amd64" } }),
+    json!({ "defaultArchitecture": "arm64" }), Some("arm64")
+)]
+#[case::the_configured_architecture(
+    "architecture", json!({ "architectureConfiguration": { "defaultArchitecture": "s390x" } }),
+    json!({ "defaultArchitecture": "" }), Some("s390x")
+)]
+#[case::the_machine_type_of_kubevirt("amd64", json!({}), json!({}), Some("q35"))]
+#[case::another_of_kubevirt("arm64", json!({}), json!({}), Some("virt"))]
+#[case::a_third_of_kubevirt("s390x", json!({}), json!({}), Some("s390-ccw-virtio"))]
+#[case::a_configured_machine_type(
+    "arm64", json!({ "architectureConfiguration": { "arm64": { "machineType": "virt-9" } } }), json!({}), Some("virt-9")
+)]
+#[case::the_former_field("amd64", json!({ "machineType": "pc" }), json!({}), Some("pc"))]
+#[case::not_the_former_field_besides(
+    "amd64", json!({ "machineType": "pc", "architectureConfiguration": { "amd64": { "machineType": "q35-9" } } }),
+    json!({}), Some("q35-9")
+)]
+#[case::an_unknown_architecture("riscv64", json!({}), json!({}), None)]
+#[case::no_request("cpuRequest", json!({}), json!({}), None)]
+#[case::a_request("cpuRequest", json!({ "cpuRequest": "250m" }), json!({}), Some("250m"))]
+#[case::a_request_as_a_number("cpuRequest", json!({ "cpuRequest": 2 }), json!({}), Some("2"))]
+#[case::the_request_that_kubevirt_does_not_write("cpuRequest", json!({ "cpuRequest": "0.1" }), json!({}), None)]
+#[case::no_amount("cpuRequest", json!({ "cpuRequest": "much" }), json!({}), None)]
+#[case::no_strategy("evictionStrategy", json!({}), json!({}), None)]
+#[case::a_strategy("evictionStrategy", json!({ "evictionStrategy": "LiveMigrate" }), json!({}), Some("LiveMigrate"))]
+#[case::a_strategy_of_another_type("evictionStrategy", json!({ "evictionStrategy": 3 }), json!({}), None)]
+fn general_defaults_are_those_that_the_cluster_shows(
+    #[case] field: &str,
+    #[case] configuration: Value,
+    #[case] status: Value,
+    #[case] expected: Option<&str>,
+) {
+    assert_eq!(default_of(field, &configuration, &status).as_deref(), expected);
+}
+
+#[test]
+fn without_kubevirt_no_general_default_is_known() {
+    let defaults = defaults(&[]);
+    assert!(defaults.machine_types.is_empty() && defaults.architecture.is_empty(), "{defaults:?}");
+}

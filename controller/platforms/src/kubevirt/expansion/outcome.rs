@@ -10,6 +10,8 @@ use crate::Reference;
 pub enum Expansion {
     /// This object, which was not read yet, is needed.
     Needs(Reference),
+    /// What the platform adds to machines was not read yet, and is needed.
+    NeedsDefaults,
     /// The expanded object.
     Done(Value),
     /// The object cannot be expanded.

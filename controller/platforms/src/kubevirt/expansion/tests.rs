@@ -42,6 +42,11 @@ fn with(cluster: &[(String, Value)], expand: impl Fn(&Found) -> Expansion) -> Ex
     }
 }
 
+/// Expands a machine in a cluster without KubeVirt.
+fn start(vm: &Value, namespace: &str, found: &Found) -> Expansion {
+    machine(vm, namespace, (found, Some(&StartDefaults::default())))
+}
+
 fn done(expansion: Expansion) -> Value {
     match expansion {
         Expansion::Done(value) => value,
@@ -56,17 +61,17 @@ fn memory(machine: &Value) -> &Value {
 #[test]
 fn a_machine_without_matchers_stays_as_it_is() {
     let bare = json!({ "spec": { "template": { "spec": {} } } });
-    assert_eq!(done(with(&[], |found| machine(&bare, NAMESPACE, found))), bare);
+    assert_eq!(done(with(&[], |found| start(&bare, NAMESPACE, found))), bare);
 }
 
 #[test]
 fn an_expanded_machine_has_no_matchers_and_expands_to_itself() {
     let vm = json!({ "metadata": { "name": "m" }, "spec": spec() });
     let cluster = [(TYPES.to_owned(), instancetype("2048Mi"))];
-    let expanded = done(with(&cluster, |found| machine(&vm, NAMESPACE, found)));
+    let expanded = done(with(&cluster, |found| start(&vm, NAMESPACE, found)));
     assert_eq!(memory(&expanded), "2048Mi");
     assert_eq!(expanded["spec"].get("instancetype"), None);
-    assert_eq!(done(with(&[], |found| machine(&expanded, NAMESPACE, found))), expanded);
+    assert_eq!(done(with(&[], |found| start(&expanded, NAMESPACE, found))), expanded);
 }
 
 /// The ControllerRevision `copy` of an instance type with this name and 1Gi.
@@ -91,7 +96,7 @@ fn a_machine_is_expanded_from_the_copy_that_its_status_names() {
     });
     let cluster =
         |name: &str| [(TYPES.to_owned(), instancetype("4Gi")), (format!("{REVISIONS}copy"), copy(name))];
-    let expanded = |name: &str| done(with(&cluster(name), |found| machine(&vm, NAMESPACE, found)));
+    let expanded = |name: &str| done(with(&cluster(name), |found| start(&vm, NAMESPACE, found)));
     assert_eq!(memory(&expanded("small")), "1Gi");
     assert_eq!(memory(&expanded("large")), "4Gi", "the matcher has changed since the copy was recorded");
 }
@@ -127,7 +132,7 @@ fn a_machine_that_has_a_copy_is_expanded_from_it_whatever_its_volume_names_now()
         (format!("{REVISIONS}copy"), copy("small")),
     ];
     let expanded = |vm: &Value, cluster: &[(String, Value)]| {
-        memory(&done(with(cluster, |found| machine(vm, NAMESPACE, found)))).clone()
+        memory(&done(with(cluster, |found| start(vm, NAMESPACE, found)))).clone()
     };
     assert_eq!(expanded(&vm, &cluster), "8Gi", "the machine has no copy yet");
     vm["status"]["instancetypeRef"] = json!({
@@ -177,7 +182,7 @@ fn a_pool_that_has_copies_is_expanded_from_them_whatever_its_volume_names_now() 
 )]
 fn a_refusal_names_the_field(#[case] spec: Value, #[case] reason: &str, #[case] field: &str) {
     let vm = json!({ "spec": spec });
-    let Expansion::Refused(problem) = with(&[], |found| machine(&vm, NAMESPACE, found)) else { panic!() };
+    let Expansion::Refused(problem) = with(&[], |found| start(&vm, NAMESPACE, found)) else { panic!() };
     assert_eq!((problem.reason, &*problem.causes[0].field), (reason, field));
     let pool = json!({ "spec": { "virtualMachineTemplate": { "spec": spec } } });
     let Expansion::Refused(problem) =
@@ -194,9 +199,7 @@ fn a_conflict_names_the_field() {
     let mut vm = json!({ "spec": spec() });
     vm["spec"]["template"]["spec"]["domain"]["memory"] = json!({ "guest": "1Gi" });
     let cluster = [(TYPES.to_owned(), instancetype("2Gi"))];
-    let Expansion::Refused(problem) = with(&cluster, |found| machine(&vm, NAMESPACE, found)) else {
-        panic!()
-    };
+    let Expansion::Refused(problem) = with(&cluster, |found| start(&vm, NAMESPACE, found)) else { panic!() };
     assert_eq!(problem.causes[0].field, "spec.template.spec.domain.memory.guest");
 }
 

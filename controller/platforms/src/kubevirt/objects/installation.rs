@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::metadata::slim;
 use crate::decode::lenient;
@@ -23,6 +24,17 @@ pub struct InstallationObject {
     pub(in super::super) reference_policy: Option<String>,
     /// `spec.configuration.network.defaultNetworkInterface`.
     pub(in super::super) default_interface: Option<String>,
+    /// `spec.configuration.network.permitBridgeInterfaceOnPodNetwork`.
+    pub(in super::super) permits_bridge: Option<bool>,
+    /// The architecture of machines that state none: `status.defaultArchitecture`, which KubeVirt uses, or else
+    /// `spec.configuration.architectureConfiguration.defaultArchitecture`.
+    pub(in super::super) architecture: Option<String>,
+    /// The configured machine type for each architecture.
+    pub(in super::super) machine_types: BTreeMap<String, String>,
+    /// `spec.configuration.cpuRequest`.
+    pub(in super::super) cpu_request: Option<String>,
+    /// `spec.configuration.evictionStrategy`.
+    pub(in super::super) eviction_strategy: Option<String>,
     pub(in super::super) phase: String,
     pub(in super::super) observed_generation: Option<i64>,
 }
@@ -69,6 +81,35 @@ struct Configuration {
     instancetype: ReferenceSettings,
     #[serde(deserialize_with = "lenient")]
     network: NetworkSettings,
+    #[serde(rename = "architectureConfiguration", deserialize_with = "lenient")]
+    architectures: Architectures,
+    /// The former field for the machine type of `amd64`.
+    #[serde(deserialize_with = "lenient")]
+    machine_type: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    cpu_request: Value,
+    #[serde(deserialize_with = "lenient")]
+    eviction_strategy: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Architectures {
+    #[serde(deserialize_with = "lenient")]
+    default_architecture: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    amd64: Architecture,
+    #[serde(deserialize_with = "lenient")]
+    arm64: Architecture,
+    #[serde(deserialize_with = "lenient")]
+    s390x: Architecture,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Architecture {
+    #[serde(deserialize_with = "lenient")]
+    machine_type: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -76,6 +117,8 @@ struct Configuration {
 struct NetworkSettings {
     #[serde(deserialize_with = "lenient")]
     default_network_interface: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    permit_bridge_interface_on_pod_network: Option<bool>,
 }
 
 #[derive(Default, Deserialize)]
@@ -92,17 +135,38 @@ struct Status {
     phase: String,
     #[serde(deserialize_with = "lenient")]
     observed_generation: Option<i64>,
+    #[serde(deserialize_with = "lenient")]
+    default_architecture: Option<String>,
 }
 
 impl From<Wire> for InstallationObject {
     fn from(Wire { mut metadata, spec, status }: Wire) -> Self {
         slim(&mut metadata);
+        let set = |text: Option<String>| text.filter(|text| !text.is_empty());
+        let Architectures { default_architecture, amd64, arm64, s390x } = spec.configuration.architectures;
+        let machine_types = [
+            ("amd64", set(amd64.machine_type).or(set(spec.configuration.machine_type))),
+            ("arm64", set(arm64.machine_type)),
+            ("s390x", set(s390x.machine_type)),
+        ];
+        let machine_types =
+            machine_types.into_iter().filter_map(|(name, kind)| Some((name.to_owned(), kind?)));
+        let cpu_request = match spec.configuration.cpu_request {
+            Value::String(text) => set(Some(text)),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        };
         Self {
             metadata,
             controller_flags: spec.customize_components.flags.controller,
             rollout_strategy: spec.configuration.vm_rollout_strategy,
             reference_policy: spec.configuration.instancetype.reference_policy,
             default_interface: spec.configuration.network.default_network_interface,
+            permits_bridge: spec.configuration.network.permit_bridge_interface_on_pod_network,
+            architecture: set(status.default_architecture).or(set(default_architecture)),
+            machine_types: machine_types.collect(),
+            cpu_request,
+            eviction_strategy: set(spec.configuration.eviction_strategy),
             phase: status.phase,
             observed_generation: status.observed_generation,
         }

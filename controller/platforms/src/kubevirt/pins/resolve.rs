@@ -262,8 +262,12 @@ fn kept(pin: &Value, family: Family) -> Option<(Matcher, Object)> {
 /// preference is written out names no preference then.
 fn preferred(interface: DefaultInterface, types: &Types) -> Option<Binding> {
     let model = types.preference_spec()?.devices.as_ref()?.interface_model.as_deref()?;
+    if model.is_empty() { None } else { binding(interface) }
+}
+
+/// The binding of the default interface; `None` if vmpool does not know it.
+pub(in super::super) fn binding(interface: DefaultInterface) -> Option<Binding> {
     match interface {
-        _ if model.is_empty() => None,
         DefaultInterface::Bridge => Some(Binding::Bridge),
         DefaultInterface::Masquerade => Some(Binding::Masquerade),
         DefaultInterface::Other => None,
