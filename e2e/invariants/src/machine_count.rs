@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::timeline::{DesiredState, READABLE_FOR, Timeline, accepted_at};
 use super::{UserActions, Violation};
-use crate::object::Kind;
+use crate::object::{Kind, Object};
 use crate::recorder::History;
 
 /// Machines that were added although the pool had the maximum number of machines that any reader could still see as
@@ -46,7 +46,11 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
         let limit = SignedDuration::try_from(READABLE_FOR).unwrap_or(SignedDuration::MAX);
         let unseen =
             |uid: &str| returns.get(uid).is_some_and(|returned| change.at.duration_since(*returned) <= limit);
-        let members = before.owned_by(Kind::Machine, pool).filter(|member| !unseen(member.uid())).count() + 1;
+        // The pool releases a machine that it does not select, and does not wait for that.
+        let selects =
+            |machine: &Object| before.get(Kind::Pool, pool).is_none_or(|pool| pool.selects(machine));
+        let members = before.owned_by(Kind::Machine, pool);
+        let members = members.filter(|member| selects(member) && !unseen(member.uid())).count() + 1;
         let (name, revision) = (change.object.name(), change.revision);
         if !states.is_empty() && states.iter().all(|state| state.paused) && more == 0 {
             let what = format!("machine {name} was added to the paused pool at revision {revision}");

@@ -133,6 +133,29 @@ fn two_of(desired: i64, policy: &str) -> TestHistory {
     TestHistory::new().pool(desired, policy).machine("a").machine("b")
 }
 
+/// A pool of KubeVirt with two machines, of which one has this label.
+fn selecting(label: &str) -> TestHistory {
+    let pool = json!({
+        "apiVersion": "pool.kubevirt.io/v1beta1", "metadata": { "name": "pool" },
+        "spec": { "replicas": 2, "selector": { "matchLabels": { "farm": "render" } } } });
+    let with_label = |name: &str, label: &str| {
+        let mut object = machine(name);
+        object["metadata"]["labels"] = json!({ "farm": label });
+        object
+    };
+    let history = TestHistory::new().write(Kind::Pool, pool, false);
+    let history = history.write(Kind::Machine, with_label("a", "render"), false);
+    let history = history.write(Kind::Machine, with_label("b", label), false);
+    history.later(10).write(Kind::Machine, with_label("c", "render"), false)
+}
+
+#[rstest]
+#[case::that_the_pool_selects("render", &["I2"])]
+#[case::that_the_pool_releases("other", &[])]
+fn a_machine_is_not_created_in_the_place_of_one(#[case] label: &str, #[case] expected: &[&str]) {
+    assert_eq!(selecting(label).found(&UserActions::default(), &[]), expected);
+}
+
 #[rstest]
 #[case::a_machine_is_deleted_without_a_surplus(two_of(2, "NewestFirst").terminating("b"), &["I1"])]
 #[case::a_machine_disappears_without_a_surplus(two_of(2, "NewestFirst").removed("b"), &["I1"])]
