@@ -1,4 +1,5 @@
-//! Every single fault at every position of short scenarios: eleven of pools, and with KubeVirt four of disk images.
+//! Every single fault at every position of short scenarios: eleven of pools of both platforms, and with KubeVirt eleven that
+//! only its pools have, and four of disk images.
 
 use serde_json::{Value, json};
 use vmpool_invariants::platform::PlatformName;
@@ -8,6 +9,7 @@ use crate::fault::{ReadFault, WriteFault};
 use crate::manifest::resources;
 use crate::operation::{Operation, Removal};
 use crate::operation_image::ImageOperation;
+use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
 use crate::schedule::{Schedule, Verdict};
 use crate::webhook::WebhookState;
@@ -44,16 +46,26 @@ pub struct Scenario {
     pub op: Operation,
 }
 
+/// A disk that is deleted with its machine.
+fn own() -> Vec<(&'static str, Value)> {
+    vec![("root", Value::Null)]
+}
+
+/// A second disk that stays for the next machine. Pools of KubeVirt then preserve all storage.
+fn kept(ttl: &str) -> Vec<(&'static str, Value)> {
+    vec![("root", Value::Null), ("cache", json!({ "onScaleDown": "Retain", "keep": 0, "ttl": ttl }))]
+}
+
+impl Scenario {
+    fn of_pools(platform: PlatformName, name: &'static str, prelude: Vec<Operation>, op: Operation) -> Self {
+        let pauses = std::iter::once(0).chain(std::iter::repeat(PRELUDE_PAUSE));
+        Self { platform, images: false, name, prelude: pauses.zip(prelude).collect(), op }
+    }
+}
+
 /// All scenarios.
 pub fn scenarios(platform: PlatformName) -> Vec<Scenario> {
-    let own = || vec![("root", Value::Null)];
-    let kept = |ttl: &str| {
-        vec![("root", Value::Null), ("cache", json!({ "onScaleDown": "Retain", "keep": 0, "ttl": ttl }))]
-    };
-    let scenario = |name, prelude: Vec<Operation>, op| {
-        let prelude = prelude.into_iter().zip([0, PRELUDE_PAUSE]).map(|(op, pause)| (pause, op)).collect();
-        Scenario { platform, images: false, name, prelude, op }
-    };
+    let scenario = |name, prelude, op| Scenario::of_pools(platform, name, prelude, op);
     let claim = |seconds| {
         Operation::Protection(ProtectionOperation::Claim(Claim { id: "a", seconds, renew: false }, 0))
     };
@@ -100,9 +112,56 @@ pub fn scenarios(platform: PlatformName) -> Vec<Scenario> {
         ),
     ];
     if platform == PlatformName::KubeVirt {
+        all.extend(kubevirt_scenarios());
         all.extend(image_scenarios());
     }
     all
+}
+
+/// The scenarios that only pools of KubeVirt have.
+fn kubevirt_scenarios() -> Vec<Scenario> {
+    let scenario = |name, prelude, op| Scenario::of_pools(PlatformName::KubeVirt, name, prelude, op);
+    let only = Operation::KubeVirt;
+    let create = |replicas, disks| Operation::CreatePool(replicas, "DescendingOrder", disks);
+    let manual = |which| only(KubeVirtOperation::SetRunStrategy(which, "Manual"));
+    vec![
+        scenario("paused", vec![create(3, own())], only(KubeVirtOperation::SetPaused(true))),
+        scenario(
+            "continued",
+            vec![
+                create(2, own()),
+                only(KubeVirtOperation::SetPaused(true)),
+                Operation::SetCores(2),
+                Operation::Scale(3),
+            ],
+            only(KubeVirtOperation::SetPaused(false)),
+        ),
+        scenario(
+            "healed",
+            vec![create(2, kept("10m")), only(KubeVirtOperation::SetHealing(true))],
+            only(KubeVirtOperation::FailStarts(0, 2)),
+        ),
+        scenario("an instance deleted", vec![create(2, own())], only(KubeVirtOperation::DeleteInstance(0))),
+        scenario("restarts by request", vec![create(2, own()), manual(0), manual(1)], Operation::SetCores(2)),
+        scenario("released", vec![create(2, own())], Operation::RemoveLabels(0)),
+        scenario("detached", vec![create(2, own())], Operation::RemoveOwner(0)),
+        scenario(
+            "returned",
+            vec![create(2, own()), Operation::RemoveOwner(0)],
+            only(KubeVirtOperation::ReturnOwner(0)),
+        ),
+        scenario(
+            "a larger budget",
+            vec![create(3, own()), only(KubeVirtOperation::SetMaxUnavailable(2))],
+            Operation::SetCores(2),
+        ),
+        scenario("a label changed", vec![create(3, own())], only(KubeVirtOperation::SetTier(2))),
+        scenario(
+            "a disk template added",
+            vec![create(2, kept("10m"))],
+            Operation::AddDiskTemplate("extra", Value::Null),
+        ),
+    ]
 }
 
 /// The scenarios of disk images: an image is held, or deleted, or both at the same time.
@@ -247,7 +306,7 @@ impl Scenario {
                 all.push((format!("write {at}, {write_fault:?}, unseen"), schedule));
             }
         }
-        for op in users(self.images) {
+        for op in self.users() {
             for at in UNSEEN_OFFSETS {
                 let schedule = without_watch_events(vec![(0, self.op.clone()), (at, op.clone())]);
                 all.push((format!("{op:?} after {at} ms, unseen"), schedule));
@@ -258,11 +317,20 @@ impl Scenario {
         all
     }
 
+    /// Operations of users that can run in parallel with the scenario.
+    fn users(&self) -> Vec<Operation> {
+        match self.platform {
+            _ if self.images => users_of_images(),
+            PlatformName::Dvp => users(),
+            PlatformName::KubeVirt => users().into_iter().chain(users_of_kubevirt()).collect(),
+        }
+    }
+
     /// Each other operation at each offset.
     fn at_offsets(&self) -> Named {
         let mut all = Named::new();
         for at in OFFSETS {
-            for mut what in concurrent_operations(self.watched().len(), self.images) {
+            for mut what in concurrent_operations(self.watched().len(), self.users()) {
                 let name = format!("{:?} after {at} ms", what[0].1);
                 what[0].0 += at;
                 let needs_two = matches!(what[0].1, Operation::PauseLeader | Operation::KillController(_));
@@ -279,7 +347,7 @@ impl Scenario {
 }
 
 /// Operations that can run in parallel with a scenario.
-fn concurrent_operations(watched: usize, images: bool) -> Vec<Vec<(u64, Operation)>> {
+fn concurrent_operations(watched: usize, users: Vec<Operation>) -> Vec<Vec<(u64, Operation)>> {
     let mut all = Vec::new();
     for resource in 0..watched {
         all.push(vec![(0, Operation::EndWatch(resource, false))]);
@@ -326,15 +394,12 @@ fn concurrent_operations(watched: usize, images: bool) -> Vec<Vec<(u64, Operatio
     ]);
     let jumps = [-3600, -5, 5, 3600].map(|seconds| Operation::StepWallClock(0, seconds));
     all.extend(jumps.map(|op| vec![(0, op)]));
-    all.extend(users(images).into_iter().map(|op| vec![(0, op)]));
+    all.extend(users.into_iter().map(|op| vec![(0, op)]));
     all
 }
 
-/// Operations of users that can run in parallel with a scenario.
-fn users(images: bool) -> Vec<Operation> {
-    if images {
-        return users_of_images();
-    }
+/// Operations of users that can run in parallel with a scenario of pools.
+fn users() -> Vec<Operation> {
     let named =
         |targets: Vec<usize>| Removal { targets, first: 0, pinned: false, forced: false, dry_run: false };
     vec![
@@ -357,6 +422,23 @@ fn users(images: bool) -> Vec<Operation> {
         Operation::DeletePool("Foreground"),
         Operation::DeletePool("Orphan"),
     ]
+}
+
+/// The further ones of pools of KubeVirt.
+fn users_of_kubevirt() -> Vec<Operation> {
+    let all = [
+        KubeVirtOperation::SetPaused(true),
+        KubeVirtOperation::SetPaused(false),
+        KubeVirtOperation::SetMaxUnavailable(3),
+        KubeVirtOperation::SetTier(3),
+        KubeVirtOperation::SetHealing(true),
+        KubeVirtOperation::FailStarts(0, 1),
+        KubeVirtOperation::DeleteInstance(1),
+        KubeVirtOperation::SetRunStrategy(0, "Manual"),
+        KubeVirtOperation::SetRunStrategy(1, "Halted"),
+        KubeVirtOperation::ReturnOwner(0),
+    ];
+    all.map(Operation::KubeVirt).into()
 }
 
 /// Operations of users that can run in parallel with a scenario of disk images.

@@ -17,7 +17,7 @@ struct FaultFreeRun {
     plain: Verdict,
 }
 
-static SCENARIOS: LazyLock<Vec<FaultFreeRun>> = LazyLock::new(|| {
+fn fault_free_runs(platform: PlatformName) -> Vec<FaultFreeRun> {
     let run = |scenario: Scenario| {
         let (before, plain) = (
             without_violation(scenario.name, scenario.before().run()),
@@ -25,8 +25,12 @@ static SCENARIOS: LazyLock<Vec<FaultFreeRun>> = LazyLock::new(|| {
         );
         FaultFreeRun { scenario, before, plain }
     };
-    scenarios(PlatformName::Dvp).into_iter().map(run).collect()
-});
+    scenarios(platform).into_iter().map(run).collect()
+}
+
+static SCENARIOS: LazyLock<Vec<FaultFreeRun>> = LazyLock::new(|| fault_free_runs(PlatformName::Dvp));
+static KUBEVIRT_SCENARIOS: LazyLock<Vec<FaultFreeRun>> =
+    LazyLock::new(|| fault_free_runs(PlatformName::KubeVirt));
 
 fn removal_by_name() -> &'static FaultFreeRun {
     let transcript = SCENARIOS.iter().find(|transcript| transcript.scenario.name == "removal by name");
@@ -142,11 +146,15 @@ fn an_image_is_held_by_references_that_no_cache_shows() {
 #[rstest]
 #[case::a_crash(WriteFault::CrashAfter, "is killed")]
 #[case::a_replaced_leader(WriteFault::StallLate, "resumes")]
-fn a_scenario_survives_a_fault_in_its_middle(#[case] write_fault: WriteFault, #[case] expected: &str) {
-    for FaultFreeRun { scenario, before, plain } in &*SCENARIOS {
+fn a_scenario_survives_a_fault_in_its_middle(
+    #[values(&SCENARIOS, &KUBEVIRT_SCENARIOS)] scenarios: &'static LazyLock<Vec<FaultFreeRun>>,
+    #[case] write_fault: WriteFault,
+    #[case] expected: &str,
+) {
+    for FaultFreeRun { scenario, before, plain } in &**scenarios {
         // The controller writes nothing if the garbage collector does all the work.
         if plain.writes == before.writes {
-            assert_eq!(scenario.name, "the pool deleted");
+            assert_eq!((scenario.platform, scenario.name), (PlatformName::Dvp, "the pool deleted"));
             continue;
         }
         let at = usize::midpoint(before.writes, plain.writes);
@@ -160,6 +168,26 @@ fn a_scenario_survives_a_fault_in_its_middle(#[case] write_fault: WriteFault, #[
             scenario.name
         );
     }
+}
+
+/// Of every scenario that only pools of KubeVirt have, a sample of all schedules. `make faults EXHAUSTIVE=true
+/// PLATFORM=kubevirt` runs all of them.
+#[test]
+fn a_scenario_of_kubevirt_pools_survives_each_kind_of_fault() {
+    const EVERY: usize = 61;
+    let shared: Vec<&str> = SCENARIOS.iter().map(|run| run.scenario.name).collect();
+    let of_kubevirt =
+        KUBEVIRT_SCENARIOS.iter().filter(|run| !run.scenario.images && !shared.contains(&run.scenario.name));
+    let mut tried = 0;
+    for (place, FaultFreeRun { scenario, before, plain }) in of_kubevirt.enumerate() {
+        // Each scenario begins at another schedule, so that together they have faults of every kind.
+        let schedules = scenario.with_faults(before, plain).into_iter().skip(place).step_by(EVERY);
+        for (name, schedule) in schedules {
+            without_violation(&name, schedule.run());
+            tried += 1;
+        }
+    }
+    assert!(tried > 80, "only {tried} schedules");
 }
 
 #[test]
