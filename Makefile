@@ -98,14 +98,23 @@ conformance: xtask ## Compare the API server model of make faults with a real AP
 	SEEDS="$(or $(SEEDS),500)" cargo test --locked --package vmpool-e2e --test conformance -- --nocapture
 
 .PHONY: crashes
-crashes: xtask ## Kill every program at each of its requests, and interrupt every watch, on a real control plane; ONLY="rollout, restart: killed after DELETE"; PLATFORM=kubevirt
+crashes: xtask ## Kill every program at each of its requests, and interrupt every watch, on a real control plane; ONLY="rollout, restart: killed after DELETE"; PLATFORM=kubevirt ONLY="update, standby"
 	@$(XTASK) tools control-plane
 	@$(XTASK) tools helm
 	cargo build --locked --workspace --bins
 	@case "$${PLATFORM:-dvp}" in \
-	kubevirt) set -x; VMPOOL_CRASHES=all VMPOOL_ONLY="$(ONLY)" cargo test --locked --package vmpool-e2e --test kubevirt -- --nocapture crashes:: ;; \
+	kubevirt) set -x; VMPOOL_CRASHES=all VMPOOL_ONLY="$(ONLY)" cargo test --locked --package vmpool-e2e --test kubevirt --test crashes -- --nocapture crashes:: case_2_kubevirt ;; \
 	*) set -x; VMPOOL_CRASHES=all VMPOOL_ONLY="$(ONLY)" cargo test --locked --package vmpool-e2e --test crashes -- --nocapture ;; \
 	esac
+
+.PHONY: fields
+fields: xtask ## Write unusual values to every field of the pools' schemas, on a real control plane; PLATFORM=dvp or kubevirt (default: both)
+	@case "$(PLATFORM)" in ""|dvp|kubevirt) ;; *) echo "error: PLATFORM is dvp or kubevirt, or empty for both" >&2; exit 1 ;; esac
+	@$(XTASK) tools control-plane
+	@$(XTASK) tools helm
+	cargo build --locked --workspace --bins
+	VMPOOL_UNUSUAL_VALUES=all cargo test --locked --package vmpool-e2e --test platforms -- --nocapture \
+		$(addprefix every_field_is_refused_with_a_reason_or_applied::case_,$(or $(filter %$(PLATFORM),1_dvp 2_kubevirt),none))
 
 .PHONY: soak
 soak: xtask ## Run random operations and faults on a real control plane, and measure resource usage; MINUTES=10, SEED=7, PLATFORM=kubevirt

@@ -89,23 +89,23 @@ pub async fn guarded() -> Result<Arc<Installation>> {
 pub async fn both_platforms() -> Result<Arc<Installation>> {
     let start = async || {
         tear_down_at_exit();
-        start_with_both_platforms("both-platforms").await
+        start_with_both_platforms("both-platforms", GuardOptions::default()).await
     };
     shared(&BOTH_PLATFORMS, start).await
 }
 
-/// Starts a control plane of its own as [`both_platforms`].
+/// Starts a control plane of its own as [`both_platforms`], with these options.
 ///
 /// # Errors
 /// As [`Installation::guarded`].
-pub async fn start_with_both_platforms(name: &str) -> Result<Installation> {
+pub async fn start_with_both_platforms(name: &str, guard: GuardOptions) -> Result<Installation> {
     let mut options = cluster_options(name);
     options.manifests.extend(kubevirt_definitions());
     let cluster = Arc::new(ControlPlane::start(options).await?);
-    Installation::guarded(cluster, GuardOptions::default().with_kubevirt()).await
+    Installation::guarded(cluster, guard.with_kubevirt()).await
 }
 
-/// A further shared control plane. Its webhook and aggregated API have one replica each, which can be killed at one of
+/// A further shared control plane with both platforms. Its webhook and aggregated API have one replica each, which can be killed at one of
 /// its requests, and reservations last five seconds.
 ///
 /// # Errors
@@ -115,7 +115,7 @@ pub async fn with_fault_proxies() -> Result<Arc<Installation>> {
         tear_down_at_exit();
         let impatient = format!("apiserver.extraArgs={{{SHORT_RESERVATION}}}");
         let options = GuardOptions::default().with_fault_proxy().value(&impatient);
-        Installation::start("fault-proxy", Some(options)).await
+        start_with_both_platforms("fault-proxy", options).await
     };
     shared(&WITH_FAULT_PROXIES, start).await
 }

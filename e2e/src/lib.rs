@@ -7,6 +7,7 @@
 //! * [`world`] is the language of scenarios, and [`autoscaling`] its part about autoscalers. It checks the invariants
 //!   of
 //!   [`vmpool_invariants`] after each step;
+//! * [`crash`] kills controllers at a selected write;
 //! * [`schemas`] reads the schemas of pools;
 //! * [`harness`] is the shared state of the scenarios of one test binary: clusters with an installation of
 //!   [`vmpool_installation`].
@@ -14,6 +15,7 @@
 //! Progress is logged through `tracing`, at level info.
 
 pub mod autoscaling;
+pub mod crash;
 pub mod harness;
 pub mod scenario;
 pub mod schemas;

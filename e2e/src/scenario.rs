@@ -129,8 +129,8 @@ impl Scenario {
             guard if self.own_cluster => {
                 Installation::start(&self.name.replace(' ', "-"), guard).await.map(Arc::new)
             }
-            _shared if self.platform.is_some() => harness::both_platforms().await,
             _shared if self.fault_proxy => harness::with_fault_proxies().await,
+            _shared if self.platform.is_some() => harness::both_platforms().await,
             Some(_default) => harness::guarded().await,
             None => harness::installation().await,
         };

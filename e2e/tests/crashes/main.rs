@@ -4,16 +4,14 @@
 //! `make crashes` runs all trials (`VMPOOL_CRASHES=all`); the default is a few trials of every scenario.
 //! `VMPOOL_ONLY="rollout, restart: killed after DELETE"` runs only trials with such a name.
 
-mod controllers;
 mod runner;
 mod scenario;
 mod services;
 mod trial;
 mod write_counts;
 
+use vmpool_e2e::crash::Coverage;
 use vmpool_e2e::harness;
-
-use crate::runner::Coverage;
 
 #[test]
 fn every_scenario_settles_after_crashes_of_the_controller_and_watch_faults() {

@@ -6,13 +6,14 @@ use std::time::Instant;
 use anyhow::Context;
 use futures::future::try_join_all;
 use futures::{StreamExt, stream};
+use vmpool_e2e::crash::{Controllers, Coverage, Successor, is_selected};
 use vmpool_e2e::harness;
 use vmpool_e2e::world::World;
 use vmpool_installation::fault_proxy::{DropPoint, WatchFault};
+use vmpool_installation::programs::ControllerOptions;
 use vmpool_test_cluster::error::chain;
 
-use crate::controllers::{Controllers, Successor};
-use crate::scenario::{Scenario, all_disks};
+use crate::scenario::{Scenario, all_disks, is_counted_write};
 use crate::trial::{FaultFreeRun, Outcome, Point, Trial, WATCHED, run_with_fault, run_without_faults};
 
 /// Number of pools that are prepared at the same time. Their trials run one after another.
@@ -20,26 +21,6 @@ const BATCH: usize = 6;
 
 /// Number of concurrent worlds. They mostly wait.
 const WORLDS: usize = 10;
-
-/// Which trials run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Coverage {
-    /// One crash and one watch fault for each scenario, always the same.
-    Sample,
-    /// Every crash and every watch fault.
-    All,
-}
-
-impl Coverage {
-    /// The coverage from the environment.
-    pub(crate) fn from_environment() -> Self {
-        if std::env::var("VMPOOL_CRASHES").is_ok_and(|coverage| coverage == "all") {
-            Self::All
-        } else {
-            Self::Sample
-        }
-    }
-}
 
 /// The results of all trials.
 #[derive(Debug, Default)]
@@ -98,6 +79,17 @@ pub(crate) async fn run(coverage: Coverage) -> Results {
         started.elapsed()
     );
     results
+}
+
+/// Starts controllers with a short lease, so that a successor takes over soon.
+async fn start_controllers(world: &World, successor: Successor) -> anyhow::Result<Controllers> {
+    let mut proxied = Vec::new();
+    for place in 0..successor.controllers() {
+        let mut options = ControllerOptions::short_lease(world.namespace(), format!("controller-{place}"));
+        options.extra = vec!["--request-deadline=1900ms".to_owned(), "--disk-collection-grace=1s".to_owned()];
+        proxied.push(world.add_controller_with_proxy(options).await?);
+    }
+    Ok(Controllers::new(successor, proxied, is_counted_write))
 }
 
 /// The trials of one scenario with one kind of successor.
@@ -160,7 +152,7 @@ impl ScenarioRunner {
         (fault_free, remaining): (&mut Option<FaultFreeRun>, &mut VecDeque<Trial>),
         results: &mut Results,
     ) -> anyhow::Result<()> {
-        let controllers = Controllers::start(world, self.successor).await?;
+        let controllers = start_controllers(world, self.successor).await?;
         let count = match (self.coverage, &*fault_free) {
             (Coverage::Sample, _) => 3,
             (Coverage::All, None) => 1,
@@ -204,10 +196,9 @@ impl ScenarioRunner {
             Coverage::Sample => self.sample(),
             Coverage::All => self.all(fault_free),
         };
-        let only = std::env::var("VMPOOL_ONLY").unwrap_or_default();
         let name =
             |trial: &Trial| format!("{}, {}: {}", self.scenario.name(), self.successor.name(), trial.name());
-        trials.into_iter().filter(|trial| name(trial).contains(&only)).collect()
+        trials.into_iter().filter(|trial| is_selected(&name(trial))).collect()
     }
 
     fn sample(&self) -> Vec<Trial> {

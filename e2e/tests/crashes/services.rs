@@ -2,6 +2,7 @@
 //! request. The request takes effect once or not at all, and never affects other machines.
 
 use anyhow::{Context, ensure};
+use rstest::rstest;
 use serde_json::json;
 use tokio::sync::{Mutex, RwLock};
 use vmpool_api::annotations;
@@ -12,6 +13,7 @@ use vmpool_e2e::world::{DEADLINE, Policy, Pool, World};
 use vmpool_installation::fault_proxy::{DropPoint, RequestLine};
 use vmpool_installation::programs::{Component, ControllerOptions};
 use vmpool_invariants::object::{Kind, Object};
+use vmpool_invariants::platform::PlatformName;
 use vmpool_test_cluster::poll;
 
 use crate::scenario::{remove_until_answered, unrecorded};
@@ -70,73 +72,74 @@ async fn until_reachable(pool: &Pool<'_>, machine: &Object) -> anyhow::Result<()
     Ok(())
 }
 
-#[test]
-fn a_removal_survives_the_death_of_the_aggregated_api_at_every_request() {
+#[rstest]
+#[case::dvp(PlatformName::Dvp)]
+#[case::kubevirt(PlatformName::KubeVirt)]
+fn a_removal_survives_the_death_of_the_aggregated_api_at_every_request(#[case] platform: PlatformName) {
     let (_stays, _alone) = harness::block_on(async { (WEBHOOK.read().await, APISERVER.lock().await) });
-    scenario("a removal survives a crash of the aggregated API").with_fault_proxy().controllers(0).run(
-        async |world| {
-            controller_with_short_reservations(world).await?;
-            let service = world.installation().guard()?.service(Component::Apiserver)?;
-            let proxy = world.installation().guard()?.fault_proxy(Component::Apiserver)?;
-            // Given the requests of a removal without faults,
-            let model = world.pool("model").policy(Policy::Explicit).replicas(1).ready().await?;
-            until_reachable(&model, &model.machine(0).await?).await?;
-            proxy.clear_requests();
-            model.remove(&model.machines().await?).await?;
-            let requests: Vec<RequestLine> =
-                proxy.requests().into_iter().filter(concerns(world.namespace())).collect();
-            ensure!((4..=8).contains(&requests.len()), "{requests:#?}");
-            // when the process is killed before or after any one of them, and the user repeats the request,
-            let mut pools = Vec::new();
-            for drop_point in DropPoint::BOTH {
-                for request in 0..requests.len() {
-                    let policy = if request % 2 == 0 { Policy::Explicit } else { Policy::NewestFirst };
-                    let name = format!("{drop_point:?}-{request}").to_lowercase();
-                    pools.push((
-                        drop_point,
-                        request,
-                        world.pool(&name).policy(policy).replicas(2).create().await?,
-                    ));
-                }
+    let name = "a removal survives a crash of the aggregated API";
+    scenario(name).on(platform).with_fault_proxy().controllers(0).run(async |world| {
+        controller_with_short_reservations(world).await?;
+        let service = world.installation().guard()?.service(Component::Apiserver)?;
+        let proxy = world.installation().guard()?.fault_proxy(Component::Apiserver)?;
+        // Given the requests of a removal without faults,
+        let model = world.pool("model").policy(Policy::Explicit).replicas(1).ready().await?;
+        until_reachable(&model, &model.machine(0).await?).await?;
+        proxy.clear_requests();
+        model.remove(&model.machines().await?).await?;
+        let requests: Vec<RequestLine> =
+            proxy.requests().into_iter().filter(concerns(world.namespace())).collect();
+        ensure!((4..=8).contains(&requests.len()), "{requests:#?}");
+        // when the process is killed before or after any one of them, and the user repeats the request,
+        let mut pools = Vec::new();
+        for drop_point in DropPoint::BOTH {
+            for request in 0..requests.len() {
+                let policy = if request % 2 == 0 { Policy::Explicit } else { Policy::NewestFirst };
+                let name = format!("{drop_point:?}-{request}").to_lowercase();
+                pools.push((
+                    drop_point,
+                    request,
+                    world.pool(&name).policy(policy).replicas(2).create().await?,
+                ));
             }
-            for (drop_point, request, pool) in &pools {
-                pool.until(ready_replicas(2)).await?;
-                let machines = pool.machines().await?;
-                kill_service_at(
-                    world,
-                    Component::Apiserver,
-                    concerns(world.namespace()),
-                    (*request, *drop_point),
-                )?;
-                let lost = pool.removal().target(&machines[0]).send().await?;
-                ensure!(
-                    !proxy.disarm(),
-                    "{drop_point:?} request {request} never arrived, and the response was {lost}"
-                );
-                ensure!(
-                    !lost.is_success(),
-                    "{drop_point:?} {:?} the killed process responded with {lost}",
-                    requests[*request]
-                );
-                service.restart(0).await?;
-                remove_until_answered(pool, &machines[0]).await?;
-                // then the pool has exactly one machine less.
-                pool.until(ready_replicas(1)).await?;
-                let remaining = pool.get().await?.number("/spec/replicas");
-                ensure!(
-                    remaining == Some(1),
-                    "{drop_point:?} {:?}: {remaining:?} replicas are desired",
-                    requests[*request]
-                );
-                ensure!(
-                    pool.machine(0).await?.uid() == machines[1].uid(),
-                    "{drop_point:?}: another machine was removed"
-                );
-            }
-            println!("crashes of the aggregated API: {} points", pools.len());
-            Ok::<_, anyhow::Error>(())
-        },
-    );
+        }
+        for (drop_point, request, pool) in &pools {
+            pool.until(ready_replicas(2)).await?;
+            let machines = pool.machines().await?;
+            kill_service_at(
+                world,
+                Component::Apiserver,
+                concerns(world.namespace()),
+                (*request, *drop_point),
+            )?;
+            let lost = pool.removal().target(&machines[0]).send().await?;
+            ensure!(
+                !proxy.disarm(),
+                "{drop_point:?} request {request} never arrived, and the response was {lost}"
+            );
+            ensure!(
+                !lost.is_success(),
+                "{drop_point:?} {:?} the killed process responded with {lost}",
+                requests[*request]
+            );
+            service.restart(0).await?;
+            remove_until_answered(pool, &machines[0]).await?;
+            // then the pool has exactly one machine less.
+            pool.until(ready_replicas(1)).await?;
+            let remaining = pool.get().await?.number("/spec/replicas");
+            ensure!(
+                remaining == Some(1),
+                "{drop_point:?} {:?}: {remaining:?} replicas are desired",
+                requests[*request]
+            );
+            ensure!(
+                pool.machine(0).await?.uid() == machines[1].uid(),
+                "{drop_point:?}: another machine was removed"
+            );
+        }
+        println!("crashes of the aggregated API, {platform}: {} points", pools.len());
+        Ok::<_, anyhow::Error>(())
+    });
 }
 
 /// The revision at which the record of a pool was removed.

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use vmpool_e2e::crash::Controllers;
 use vmpool_e2e::world::condition::View as ConditionView;
 use vmpool_e2e::world::{DEADLINE, Pool, World};
 use vmpool_installation::fault_proxy::{DropPoint, RequestLine, WatchFault};
 use vmpool_test_cluster::error::Error;
 use vmpool_test_cluster::poll;
 
-use crate::controllers::Controllers;
 use crate::scenario::{Prepared, Scenario, is_counted_write};
 use crate::write_counts::{Mark, WriteCounts};
 
@@ -209,7 +209,7 @@ async fn until_killed(
         if !end.holds(ConditionView { state: world.recorder().history().state(), uid: pool.uid() }) {
             return Ok(Err(format!("the controller was not killed, and not {end}")));
         }
-        controllers.until_quiet().await.map_err(|error| unexpected(&error))?;
+        controllers.until_quiet().await?;
         Ok(Ok(if controllers.has_killed() { Outcome::Happened } else { Outcome::TooLate }))
     });
     let outcome = outcome.await.context("waiting for the crash of the controller")?;
@@ -226,10 +226,6 @@ async fn until_listed(controllers: &Controllers, resources: &[&str]) -> anyhow::
     })
     .await?;
     Ok(())
-}
-
-fn unexpected(error: &anyhow::Error) -> Error {
-    Error::Unexpected { what: "the controllers have stopped writing".to_owned(), last: format!("{error:#}") }
 }
 
 /// Waits until the scenario has reached its final state or makes no progress.

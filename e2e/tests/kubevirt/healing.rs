@@ -31,7 +31,7 @@ fn knob(name: &str, value: &Value) -> Value {
 }
 
 /// Ends the guest of a machine, which then starts again with this knob.
-async fn fail(world: &World<'_>, machine: &str, name: &str, value: &str) -> Result<()> {
+pub(crate) async fn fail(world: &World<'_>, machine: &str, name: &str, value: &str) -> Result<()> {
     world.patch_machine(machine, &knob(name, &json!(value))).await?;
     let path = format!("{}/{machine}", world.place.path(API_VERSION, "VirtualMachineInstance")?);
     world.place.ask(Method::DELETE, &path, &Value::Null).await.map(drop)

@@ -16,7 +16,8 @@ async fn volumes(world: &World<'_>) -> Result<BTreeMap<String, String>> {
     Ok(volumes.into_iter().map(|(name, volume)| (name, text(&volume, "/metadata/uid").to_owned())).collect())
 }
 
-fn larger(spec: &Value) -> Value {
+/// A patch of a pool with this spec: larger storage.
+pub(crate) fn larger(spec: &Value) -> Value {
     let mut templates = spec["virtualMachineTemplate"]["spec"]["dataVolumeTemplates"].clone();
     templates[0]["spec"]["storage"]["resources"]["requests"]["storage"] = json!("2Gi");
     json!({ "spec": { "virtualMachineTemplate": { "spec": { "dataVolumeTemplates": templates } } } })

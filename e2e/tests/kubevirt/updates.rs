@@ -63,21 +63,36 @@ async fn in_order(world: &World<'_>) -> Result<()> {
     world.until_memory(&["order-2"], "2Gi").await.map(drop)
 }
 
+/// Starts a machine with the run strategy `Manual` as soon as it exists.
+pub(crate) async fn start(world: &World<'_>, machine: &str) -> Result<()> {
+    world
+        .until(&format!("{machine} exists"), async || {
+            Ok(world.machines().await?.contains_key(machine).then_some(()))
+        })
+        .await?;
+    let path = format!("{}/{machine}/status", world.place.path(API_VERSION, "VirtualMachine")?);
+    let start = json!({ "status": { "stateChangeRequests": [{ "action": "Start" }] } });
+    world.place.ask(Method::PATCH, &path, &start).await.map(drop)
+}
+
+/// Turns live updates off, so that only a restarted guest has a new template.
+pub(crate) async fn without_live_updates(world: &World<'_>) -> Result<()> {
+    let knobs = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "simulator-knobs" },
+        "data": { "live-update": "false" },
+    });
+    let maps = format!("/api/v1/namespaces/{}/configmaps", world.place.namespace);
+    world.place.ask(Method::POST, &maps, &knobs).await.map(drop)
+}
+
 /// A guest with this run strategy restarts through requests in the status of its machine.
 async fn by_request(world: &World<'_>, pool: &str, strategy: &str) -> Result<()> {
     let mut spec = bare(pool, 1);
     spec["virtualMachineTemplate"]["spec"]["runStrategy"] = json!(strategy);
     world.create(pool, &spec).await?;
     let machine = format!("{pool}-0");
-    world
-        .until(&format!("{machine} exists"), async || {
-            Ok(world.machines().await?.contains_key(&machine).then_some(()))
-        })
-        .await?;
     if strategy == "Manual" {
-        let path = format!("{}/{machine}/status", world.place.path(API_VERSION, "VirtualMachine")?);
-        let start = json!({ "status": { "stateChangeRequests": [{ "action": "Start" }] } });
-        world.place.ask(Method::PATCH, &path, &start).await?;
+        start(world, &machine).await?;
     }
     world.until_ordinals(pool, &[0]).await?;
     let before = world.instances().await?;
@@ -226,13 +241,7 @@ async fn what_others_wrote_stays(world: &World<'_>) -> Result<()> {
 #[test]
 fn a_changed_template_reaches_machines_and_guests_as_the_strategy_says() {
     with_world("kubevirt-updates", async |world| {
-        // Without live updates, only a restarted guest has the new template.
-        let knobs = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "simulator-knobs" },
-            "data": { "live-update": "false" },
-        });
-        let maps = format!("/api/v1/namespaces/{}/configmaps", world.place.namespace);
-        world.place.ask(Method::POST, &maps, &knobs).await?;
+        without_live_updates(&world).await?;
         let results = tokio::join!(
             unmanaged(&world),
             in_order(&world),

@@ -2,8 +2,8 @@
 //! accepted, the controller applies it, or a condition explains the problem.
 //!
 //! The fields come from the CRD's schema, so a new field is included automatically. By default each kind of field is
-//! tried once and a few of the accepted pools are created; `VMPOOL_UNUSUAL_VALUES=all` tries all fields and creates all
-//! accepted pools.
+//! tried once and a few of the accepted pools are created; `make fields` (`VMPOOL_UNUSUAL_VALUES=all`) tries all fields
+//! and creates all accepted pools.
 
 mod hosts;
 mod judge;
@@ -149,10 +149,11 @@ fn spread<T>(items: Vec<T>, some: usize) -> Vec<T> {
     items.into_iter().enumerate().filter(|(place, _)| place % every == 0).map(|(_, item)| item).collect()
 }
 
+// `make fields` selects the cases by their names.
 #[rstest]
-fn every_field_is_refused_with_a_reason_or_applied(
-    #[values(PlatformName::Dvp, PlatformName::KubeVirt)] platform: PlatformName,
-) {
+#[case::dvp(PlatformName::Dvp)]
+#[case::kubevirt(PlatformName::KubeVirt)]
+fn every_field_is_refused_with_a_reason_or_applied(#[case] platform: PlatformName) {
     let story = scenario("every field is refused with a reason or applied").on(platform);
     story.within(if everything() { ALL } else { LIMIT }).run(async |world| {
         let _shared = REPLICAS.read().await;

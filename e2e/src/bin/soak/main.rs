@@ -80,7 +80,7 @@ async fn soak(options: &Options) -> anyhow::Result<bool> {
     let platform = options.platform();
     let installation = match platform {
         PlatformName::Dvp => Installation::start("soak", Some(GuardOptions::default())).await?,
-        PlatformName::KubeVirt => start_with_both_platforms("soak").await?,
+        PlatformName::KubeVirt => start_with_both_platforms("soak", GuardOptions::default()).await?,
     };
     let installation = Arc::new(installation);
     let world = World::start_on(platform, "soak", installation.clone(), 0).await?;
