@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::instances::Storage;
 use super::retained_disks::RetainedDisks;
 use super::revisions::Revisions;
 use super::targeted_removals::TargetedRemovals;
 use crate::ledger::{Fact, Seen};
 use crate::model::{
-    Disk, DiskDraft, DiskRef, DiskTemplate, Draft, Machine, Naming, ObjectId, Pool, ScaleDownPolicy, Uid,
+    Disk, DiskDraft, DiskRef, DiskTemplate, Draft, Finalizer, Machine, Naming, ObjectId, Pool,
+    ScaleDownPolicy, Uid,
 };
 use crate::names::NameBlock;
 use crate::protection::Until;
@@ -126,6 +128,8 @@ pub(super) struct Api {
     pub(super) revisions: Revisions,
     /// The state of retained disks.
     pub(super) retained: RetainedDisks,
+    /// The storage of machines, on a platform where it belongs to them.
+    pub(super) storage: Storage,
     /// All lists of disk templates that the pool ever had.
     pub(super) templates_ever: Vec<Vec<DiskTemplate>>,
     version: u64,
@@ -151,6 +155,7 @@ impl Api {
             quota: None,
             revisions: Revisions::new(&pool.revision.id),
             retained: RetainedDisks::default(),
+            storage: Storage::default(),
             version: 0,
             machines_ever: BTreeSet::new(),
             strays: Vec::new(),
@@ -215,6 +220,9 @@ impl Api {
             check(open, || format!("{} has number {} outside every open block", draft.name, draft.number))?;
         }
         self.check_disks(draft, basis)?;
+        check(self.pool.finalizer != Finalizer::Missing || self.pool.deleting, || {
+            format!("{} is created before the pool has the finalizer", draft.name)
+        })?;
         let version = self.next_version();
         let uid = format!("{}#{version}", draft.name);
         let disks = draft.disks.iter().enumerate().map(|(position, disk)| DiskRef {
@@ -233,15 +241,20 @@ impl Api {
             disks: disks.collect(),
             boot_disk: draft.disks.first().map(|disk| disk.name.clone()),
             devices_ready: true,
-            restarts_itself: true,
+            restarts_itself: !self.has_instances(),
+            has_finalizer: self.has_instances(),
             ..Machine::blank(ObjectId::new(&draft.name, &uid))
         };
         self.machines_ever.insert(machine.id.uid.clone());
         let seen = self.machines.put(machine, version);
         self.record_machine_count();
+        if self.has_instances() {
+            self.use_storage(&seen.facts.id.clone());
+        }
         if basis.current {
             let largest = self.history[basis.pool..].iter().map(|pool| pool.desired).max();
             let strays = self.strays.iter().filter(|position| **position >= basis.seen).count();
+            let strays = strays + self.returned_since(basis);
             let (machines, bound) = (self.pool_machines().count(), largest.unwrap_or_default() + strays);
             check(machines <= bound, || {
                 format!("I2: {machines} machines where at most {bound} were desired")
@@ -388,7 +401,13 @@ impl Api {
             format!("{id} was released and never was in the pool")
         })?;
         self.give_disks_away(id, shared);
+        let has_instances = self.has_instances();
+        // The controller reads the machine first: a user may have given it back.
+        if has_instances && self.machines.find(id).is_ok_and(|machine| machine.owner.is_some()) {
+            return Ok(Err(Refusal::Conflict));
+        }
         Ok(self.change(id, |machine| {
+            machine.has_finalizer &= !has_instances;
             machine.pool_label = None;
             machine.pool_uid_label = None;
         }))

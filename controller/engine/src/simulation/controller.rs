@@ -10,7 +10,7 @@ use super::revisions::Written;
 use super::watch_cache::{Names, WatchCache};
 use crate::failure::Failure;
 use crate::ledger::Cache;
-use crate::model::{Disk, DiskAnnotations, DiskSource, Draft, Machine, ObjectId};
+use crate::model::{Disk, DiskAnnotations, DiskSource, Draft, Finalizer, Machine, ObjectId};
 use crate::plan::{DeleteReason, Disruption, NamesInUse, Observed, Settings, Snapshot, Stage, UpdateOutcome};
 use crate::{Action, Memory, Plan, Status};
 
@@ -82,7 +82,8 @@ impl Controller {
         disks.overlay(&mut disk_snapshot);
         let uid = &api.pool.id.uid;
         let (machines, foreign): (Vec<_>, Vec<_>) = machine_snapshot.into_iter().partition(|machine| {
-            machine.owner.as_ref() == Some(uid) || machine.pool_uid_label.as_ref() == Some(uid)
+            let released = machine.owner.is_none() && machine.has_finalizer;
+            machine.owner.as_ref() == Some(uid) || machine.pool_uid_label.as_ref() == Some(uid) || released
         });
         let known_version = |disk: &Arc<Disk>| {
             let name = &disk.id.name;
@@ -105,6 +106,9 @@ impl Controller {
         self.basis = Basis { seen: self.machines.position, pool: read, planned: read, current: true };
         self.known = machines.iter().map(|machine| (machine.id.name.clone(), machine.clone())).collect();
         self.memory.observe(&api.pool, api.now);
+        if api.has_instances() {
+            self.memory.restarts.observe(machines.iter());
+        }
         let own = machines.iter().filter(|machine| machine.owner.as_ref() == Some(uid));
         self.memory.observe_machines(own, api.now);
         let mut snapshot = Snapshot {
@@ -158,12 +162,17 @@ impl Controller {
         }
         let basis = self.reach(&action);
         let version = match &action {
-            Action::Update { machine, .. } | Action::RecordRevision { machine, .. } => {
+            Action::Update { machine, .. }
+            | Action::RecordRevision { machine, .. }
+            | Action::AddFinalizer { machine }
+            | Action::Restart { machine, .. }
+            | Action::EndRestart { machine } => {
                 api.machines.objects.get(&machine.name).map(|seen| seen.version)
             }
             Action::Delete { machine, reason } => self.planned(machine, *reason),
             action => self.versions.get(action.object()).copied(),
         };
+        let marks = matches!(&action, Action::Restart { machine, .. } if !api.is_restarting(machine));
         let answer = match fate {
             Fate::Answered => Some(self.send(api, &action, basis)?),
             Fate::AnswerLost => {
@@ -181,6 +190,11 @@ impl Controller {
             }
             Some(Err(refusal)) => self.refused(api, &action, refusal),
             None => {
+                if let Action::Restart { instance, .. } = &action
+                    && !marks
+                {
+                    self.memory.restarts.request_unconfirmed(instance, api.now);
+                }
                 self.response_lost(&action, basis, api.now, api.retains_disks());
                 "no answer"
             }
@@ -250,8 +264,10 @@ impl Controller {
             | Action::AddFinalizer { .. }
             | Action::RemoveFinalizer { .. }
             | Action::Restart { .. }
-            | Action::EndRestart { .. } => {
-                unreachable!("this platform has no finalizers and restarts machines itself")
+            | Action::EndRestart { .. }
+            | Action::RecordRevision { instance: Some(_), .. }
+            | Action::Delete { reason: DeleteReason::StorageChanged { .. }, .. } => {
+                return self.send_for_instances(api, action, planned);
             }
             Action::Relabel { machine } => api.relabel(machine).map(|seen| machines.written(seen, now)),
             Action::Release { machine, shared } => {
@@ -333,6 +349,62 @@ impl Controller {
         Ok(answer)
     }
 
+    /// Sends a request that only a platform with instances has.
+    fn send_for_instances(
+        &mut self,
+        api: &mut Api,
+        action: &Action,
+        planned: Option<u64>,
+    ) -> Result<Result<(), Refusal>, Broken> {
+        let now = api.now;
+        let machines = &mut self.memory.machines;
+        let answer = match action {
+            Action::AddPoolFinalizer => {
+                api.set_pool_finalizer(Finalizer::Present)?;
+                Ok(())
+            }
+            Action::RemovePoolFinalizer => {
+                api.set_pool_finalizer(Finalizer::Missing)?;
+                Ok(())
+            }
+            Action::AddFinalizer { machine } => {
+                api.add_finalizer(machine, None).map(|seen| machines.written(seen, now))
+            }
+            Action::RemoveFinalizer { machine, preserve_storage } => {
+                api.remove_finalizer(machine, *preserve_storage)?.map(|seen| machines.written(seen, now))
+            }
+            Action::Restart { machine, instance, revision } => {
+                match api.mark_restarting(machine, instance, revision, None) {
+                    Ok(Some(seen)) => {
+                        machines.written(seen, now);
+                        // The second request deletes the instance.
+                        self.pending.push_front(action.clone());
+                        Ok(())
+                    }
+                    Ok(None) => {
+                        let answer = api.delete_instance(machine, instance)?;
+                        if answer.is_ok() {
+                            self.memory.restarts.request(instance, now);
+                        }
+                        answer
+                    }
+                    Err(refusal) => Err(refusal),
+                }
+            }
+            Action::EndRestart { machine } => {
+                api.end_restart(machine, None).map(|seen| machines.written(seen, now))
+            }
+            Action::RecordRevision { machine, instance: Some(instance), to } => {
+                api.record_on_instance(machine, instance, to).map(|seen| machines.written(seen, now))
+            }
+            Action::Delete { machine, reason: reason @ DeleteReason::StorageChanged { .. } } => {
+                api.recreate(machine, planned, *reason)?.map(|seen| machines.deleted(&seen.facts, now))
+            }
+            _ => unreachable!("not of instances"),
+        };
+        Ok(answer)
+    }
+
     /// The version that a deletion requires: a target is deleted in any state.
     fn planned(&self, machine: &ObjectId, reason: DeleteReason) -> Option<u64> {
         let version = || self.machine_versions.get(&machine.name).copied().unwrap_or_default();
@@ -378,7 +450,7 @@ impl Controller {
                 self.memory.disks.written(api.disks.objects[&disk.name].clone(), now);
                 "was there already"
             }
-            (Action::Delete { machine, .. }, Refusal::NotFound) => {
+            (Action::Delete { machine, .. } | Action::RemoveFinalizer { machine, .. }, Refusal::NotFound) => {
                 self.deleted(&machine.name, now);
                 "was gone already"
             }
@@ -402,6 +474,11 @@ impl Controller {
                 if let Action::Update { machine, .. }
                 | Action::RecordRevision { machine, .. }
                 | Action::ShortenProtection { machine, .. }
+                | Action::AddFinalizer { machine }
+                | Action::Release { machine, .. }
+                | Action::RemoveFinalizer { machine, .. }
+                | Action::Restart { machine, .. }
+                | Action::EndRestart { machine }
                 | Action::Delete { machine, .. } = action
                     && let Some(seen) = api.machines.objects.get(&machine.name)
                     && seen.facts.id == *machine

@@ -68,7 +68,8 @@ impl World {
         })?;
         self.api.names_are_settled()?;
         self.api.retained_disks_are_settled()?;
-        for machine in self.api.pool_machines() {
+        self.api.instances_are_settled()?;
+        for machine in self.api.pool_machines().filter(|_| !self.api.has_instances()) {
             let disk = machine.disks.first().and_then(|disk| self.api.disks.objects.get(&disk.disk));
             let owner = disk.and_then(|disk| disk.facts.owner.as_ref());
             check(owner == Some(&machine.id), || format!("{} has not got its own disk", machine.id))?;

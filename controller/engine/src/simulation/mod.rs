@@ -3,7 +3,7 @@
 //! The simulations run the real planner, ledger, backoff and names. They model the API server ([`api`]), watches with
 //! delays ([`watch_cache`]), the controller that applies plans ([`controller`], [`request`]), other clients of the same
 //! objects ([`world`], [`other_writers`]), clients of targeted removals ([`removal_client`]), and the platform that
-//! mounts disks ([`platform`], [`disk_steps`]). The model runs in one thread, in an order that a list of steps
+//! mounts disks ([`platform`], [`disk_steps`]) or has instances, finalizers and preserved storage ([`instances`]). The model runs in one thread, in an order that a list of steps
 //! determines. It checks the invariants at every committed write ([`api::Api::create`] and similar functions,
 //! [`retained_disks`]). After every sequence of steps the state must converge.
 //!
@@ -16,6 +16,7 @@ mod controller;
 mod convergence;
 mod disk_steps;
 mod exploration;
+mod instances;
 mod other_writers;
 mod platform;
 mod removal_client;

@@ -41,8 +41,9 @@ impl Api {
 
     /// The platform finishes the deletion of a terminating machine.
     pub(super) fn finish(&mut self, name: &str) {
-        let uid = self.machines.objects[name].facts.id.uid.clone();
-        self.unmount(&uid);
+        let id = self.machines.objects[name].facts.id.clone();
+        self.unmount(&id.uid);
+        self.discard_storage(&id);
         self.machines.remove(name);
     }
 

@@ -7,7 +7,8 @@ use super::api::{Api, Basis, Broken};
 use super::revisions::Written;
 use crate::Action;
 use crate::ledger::REQUEST_TIMEOUT;
-use crate::model::{DiskDraft, DiskSource, Machine, ObjectId};
+use crate::model::{DiskDraft, DiskSource, Finalizer, Machine, ObjectId};
+use crate::plan::DeleteReason;
 
 /// A request in flight.
 #[derive(Clone)]
@@ -77,14 +78,21 @@ pub(super) fn commit(
     let read = version.filter(|_| late);
     let version_of_disk = version.unwrap_or_default();
     Ok(match action {
-        Action::AddPoolFinalizer
-        | Action::RemovePoolFinalizer
-        | Action::AddFinalizer { .. }
-        | Action::RemoveFinalizer { .. }
-        | Action::Restart { .. }
-        | Action::EndRestart { .. } => {
-            unreachable!("this platform has no finalizers and restarts machines itself")
+        Action::AddPoolFinalizer => api.set_pool_finalizer(Finalizer::Present).map(|()| true)?,
+        Action::RemovePoolFinalizer => api.set_pool_finalizer(Finalizer::Missing).map(|()| true)?,
+        Action::AddFinalizer { machine } => api.add_finalizer(machine, read).is_ok(),
+        Action::RemoveFinalizer { machine, preserve_storage } => {
+            api.remove_finalizer(machine, *preserve_storage)?.is_ok()
         }
+        // The second request of a restart names the instance, and requires no version.
+        Action::Restart { machine, instance, revision } => {
+            match api.mark_restarting(machine, instance, revision, read) {
+                Ok(Some(_marked)) => true,
+                Ok(None) => api.delete_instance(machine, instance)?.is_ok(),
+                Err(_refusal) => false,
+            }
+        }
+        Action::EndRestart { machine } => api.end_restart(machine, read).is_ok(),
         Action::Relabel { machine } => api.relabel(machine).is_ok(),
         Action::Release { machine, shared } => api.release(machine, shared)?.is_ok(),
         Action::Repoint { machine, position, from, to } => api.repoint(machine, *position, from, to).is_ok(),
@@ -95,12 +103,18 @@ pub(super) fn commit(
         }
         Action::ExpandDisk { disk, to } => api.grow(disk, *to).is_ok(),
         Action::DeleteDisk { disk, reason } => api.delete_disk(disk, version_of_disk, *reason)?.is_ok(),
+        Action::Delete { machine, reason: reason @ DeleteReason::StorageChanged { .. } } => {
+            api.recreate(machine, version, *reason)?.is_ok()
+        }
         Action::Delete { machine, .. } => api.delete(machine, version, basis, late)?.is_ok(),
         Action::ShortenProtection { machine, until } => api.shorten_protection(machine, *until).is_ok(),
         Action::Update { machine, base, to, disks, disruption } => api
             .update(machine, &Written { base: base.as_ref(), to, disks, disruption: *disruption }, read)?
             .is_ok(),
-        Action::RecordRevision { machine, to, .. } => api.advance(machine, to, read).is_ok(),
+        Action::RecordRevision { machine, instance: Some(instance), to } => {
+            api.record_on_instance(machine, instance, to).is_ok()
+        }
+        Action::RecordRevision { machine, instance: None, to } => api.advance(machine, to, read).is_ok(),
         Action::StoreRevision { revision } => api.store(revision),
         Action::RestoreCopies { .. } | Action::DeleteCopy { .. } => false,
         Action::PruneRevision { revision } => api.prune(revision, late)?,

@@ -39,6 +39,7 @@ impl Api {
         let to = RevisionId::from(to);
         let stored = self.revisions.stored.contains(&to);
         self.edit_pool(|pool| (pool.revision.id, pool.revision.stored) = (to, stored));
+        self.compare_templates();
     }
 
     /// Stores a revision. Returns whether it was new.
@@ -49,17 +50,21 @@ impl Api {
             self.revisions.lost.remove(revision);
         }
         self.pool.revision.stored |= self.pool.revision.id == *revision;
+        self.compare_templates();
         fresh
     }
 
     /// Deletes a stored revision. Returns whether it existed. A revision that a machine refers to must never be
     /// deleted, unless this request or the update of that machine came late, or the machine came from a former leader.
     pub(super) fn prune(&mut self, revision: &RevisionId, late: bool) -> Result<bool, Broken> {
-        let names = |machine: &Machine| {
-            machine.revision.as_ref() == Some(revision) || machine.written.as_ref() == Some(revision)
-        };
+        let names = |machine: &Machine| machine.revisions().any(|named| named == revision);
+        // A deleted pool does not wait for what a former leader creates.
+        let excused = |machine: &Machine| self.pool.deleting && self.is_stray(&machine.id.uid);
         let machine = self.pool_machines().find(|machine| {
-            !machine.terminating && names(machine) && !self.revisions.late.contains(&machine.id.uid)
+            !machine.terminating
+                && names(machine)
+                && !excused(machine)
+                && !self.revisions.late.contains(&machine.id.uid)
         });
         let surplus = self.pool_machines().count() > self.pool.desired;
         check(machine.is_none() || surplus || late, || {
@@ -71,6 +76,7 @@ impl Api {
         if late {
             self.revisions.lost.insert(revision.clone());
         }
+        self.compare_templates();
         Ok(self.revisions.stored.len() < before)
     }
 
@@ -118,10 +124,11 @@ impl Api {
         } else {
             self.revisions.late.remove(&id.uid);
         }
+        let is_evaluated = self.has_instances();
         let devices: Vec<DiskRef> = disks.iter().enumerate().map(device).collect();
         let seen = self.change(id, |machine| {
             machine.written = Some(to.clone());
-            machine.evaluated = false;
+            machine.evaluated = is_evaluated;
             machine.disks = devices;
         });
         Ok(seen)
@@ -154,7 +161,7 @@ impl Api {
         self.change(id, |machine| machine.revision = Some(to.clone()))
     }
 
-    fn as_read(&self, id: &ObjectId, read: Option<u64>) -> Result<Machine, Refusal> {
+    pub(super) fn as_read(&self, id: &ObjectId, read: Option<u64>) -> Result<Machine, Refusal> {
         let machine = self.machines.find(id)?;
         let current = read.is_none_or(|version| self.machines.objects[&id.name].version == version);
         if current { Ok(machine) } else { Err(Refusal::Conflict) }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::api::{Api, Broken};
 use super::controller::{Controller, Fate, Sent};
+use super::instances::can_finish;
 use super::removal_client::{RemovalClient, Went};
 use super::request::InFlight;
 use super::step::Step;
@@ -295,7 +296,7 @@ impl World {
                 }
             }
             Step::Finish(which) => {
-                let machines = self.api.machines.objects.values().filter(|seen| seen.facts.terminating);
+                let machines = self.api.machines.objects.values().filter(|seen| can_finish(&seen.facts));
                 let names: Vec<Arc<str>> = machines.map(|seen| seen.facts.id.name.clone()).collect();
                 if let Some(name) = pick(&names, which) {
                     self.api.finish(name);

@@ -1,5 +1,6 @@
 //! Configurations that are small enough to visit all their states.
 
+use super::super::instances::Changes;
 use crate::model::{Naming, ScaleDownPolicy};
 
 /// The actions of users.
@@ -14,6 +15,8 @@ pub(super) struct Users {
     pub(super) delete: bool,
     /// They change the template.
     pub(super) revise: bool,
+    /// They remove the owner reference of machines, and add it again.
+    pub(super) detach: bool,
     /// They protect machines.
     pub(super) protect: bool,
     /// They delete the pool.
@@ -32,6 +35,8 @@ pub(super) struct Config {
     pub(super) machines: usize,
     /// Whether each machine also has a retained disk, with or without a time to live.
     pub(super) keeps: Option<Ends>,
+    /// Whether machines have instances, finalizers and storage of their own, and what a different template changes.
+    pub(super) instances: Option<Changes>,
     pub(super) users: Users,
     /// Number of actions of users; `None` means unlimited.
     pub(super) edits: Option<u8>,

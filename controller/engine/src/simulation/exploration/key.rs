@@ -68,6 +68,10 @@ fn pool(out: &mut String, state: &State) {
         "pool",
         &(pool.desired, pool.scale_down_policy, &pool.revision.id, pool.revision.stored, pool.deleting),
     );
+    if state.world.api.has_instances() {
+        put(out, "finalizer", &pool.finalizer);
+        put(out, "storage", &state.world.api.storage.owners);
+    }
     put(out, "block", &pool.name_block);
     put(out, "record", &pool.record);
     put(out, "revisions", &(&state.world.api.revisions.stored, &state.world.api.revisions.lost));
@@ -138,7 +142,8 @@ fn basis(api: &Api, basis: Basis) -> impl Debug + use<> {
         .map(|(uid, since)| (uid.clone(), *since <= basis.pool))
         .collect();
     let first = since.first().map(|wanted| (wanted.desired(), wanted.scale_down_policy()));
-    let counts = (after(&api.strays), after(&api.others_removals), since.len() == 1);
+    let counts =
+        (after(&api.strays) + api.returned_since(basis), after(&api.others_removals), since.len() == 1);
     let reserved_later: Vec<_> = (api.removals.reserved_at.iter())
         .filter(|(request, at)| **at > basis.planned && api.pool.record.requests().contains(*request))
         .map(|(request, _)| request.clone())

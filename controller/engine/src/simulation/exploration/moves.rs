@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::super::api::{Api, Broken, check};
 use super::super::controller::Fate;
+use super::super::instances::{can_finish, prepare};
 use super::super::step::Step;
 use super::super::world::World;
 use super::config::{Config, Ends};
 use crate::Plan;
-use crate::ledger::Fact;
 use crate::model::{Activity, Budget, DiskTemplate, Lifetime, Machine, ObjectId};
 use crate::protection::{Until, after};
 use crate::testing::RETAINED;
@@ -46,6 +46,8 @@ pub(super) enum Move {
     RemovalClient,
     Delete(usize),
     Revise,
+    Detach(usize),
+    Return(usize),
     Protect(usize),
     End,
     Time,
@@ -72,7 +74,14 @@ impl State {
             template.ttl = (ends == Ends::AtOnce).then_some(Duration::from_secs(10));
             template
         }));
-        let mut world = World::around(Api::new(pool));
+        if let Some(changes) = small.instances {
+            prepare(&mut pool, changes);
+        }
+        let mut api = Api::new(pool);
+        if let Some(changes) = small.instances {
+            api.set_changes(changes);
+        }
+        let mut world = World::around(api);
         (world.silent, world.tick) = (true, TICK);
         let mut state = Self { world, small: *small, edits: small.edits, faults: small.faults };
         super::convergence::bring_to_rest(&mut state);
@@ -91,7 +100,8 @@ impl State {
         match step {
             Move::Pass => {
                 let plan = self.pass();
-                let deleting = self.world.api.pool.deleting;
+                // With finalizers, the controller must release the machines.
+                let deleting = self.world.api.pool.deleting && self.small.instances.is_none();
                 check(!deleting || plan == Plan::default(), || {
                     format!("I9: {plan:?} of a pool that is deleted")
                 })?;
@@ -127,6 +137,8 @@ impl State {
             | Move::Name(_)
             | Move::Delete(_)
             | Move::Revise
+            | Move::Detach(_)
+            | Move::Return(_)
             | Move::Protect(_)
             | Move::End => {
                 self.edits = self.edits.map(|edits| edits - 1);
@@ -159,6 +171,10 @@ impl State {
         match step {
             Move::Start(which) => {
                 let id = idle(&world.api)[which].clone();
+                if world.api.has_instances() {
+                    world.api.start_instance(&id);
+                    return;
+                }
                 // A new leader starts with the current state.
                 if world.api.machines.find(&id).is_ok_and(|machine| !machine.evaluated) {
                     world.api.edit_machine(&id, |machine| machine.evaluated = true);
@@ -172,7 +188,11 @@ impl State {
             }
             Move::Restart(which) => {
                 let id = restarting(&world.api)[which].clone();
-                world.api.restart(&id);
+                if world.api.has_instances() {
+                    world.api.end_instance(&id);
+                } else {
+                    world.api.restart(&id);
+                }
             }
             Move::Sweep(which) => {
                 let id = live(&world.api)[which].clone();
@@ -199,6 +219,14 @@ impl State {
                 let to = if world.api.pool.revision.id.as_str() == "r1" { "r2" } else { "r1" };
                 world.api.revise(to);
             }
+            Move::Detach(which) => {
+                let id = live(&world.api)[which].clone();
+                world.api.remove_by_hand(&id, |machine| machine.owner = None);
+            }
+            Move::Return(which) => {
+                let id = detached(&world.api)[which].clone();
+                world.api.return_machine(&id);
+            }
             Move::Protect(which) => {
                 let id = live(&world.api)[which].clone();
                 let until = after(world.api.timestamp(), PROTECTED);
@@ -213,7 +241,10 @@ impl State {
     /// each have one request in flight.
     fn disturbs_few(&self) -> Result<(), Broken> {
         let disturbed = self.world.api.pool_machines().filter(|machine| {
-            machine.activity == Activity::Running && (!machine.evaluated || machine.restart_pending)
+            let restarts = machine.is_restarting() && machine.activity != Activity::Running;
+            let evaluates =
+                machine.activity == Activity::Running && (!machine.evaluated || machine.restart_pending);
+            restarts || evaluates || machine.discards_storage
         });
         let (disturbed, more) = (disturbed.count(), usize::from(self.small.faults - self.faults));
         check(disturbed <= 1 + more, || format!("a rollout disturbs {disturbed} machines at once"))
@@ -225,6 +256,13 @@ fn chosen(api: &Api, is: impl Fn(&Machine) -> bool) -> Vec<ObjectId> {
     machines.map(|machine| machine.id.clone()).collect()
 }
 
+/// Machines that a user can return to the pool.
+fn detached(api: &Api) -> Vec<ObjectId> {
+    let machines = api.machines.objects.values().map(|seen| &seen.facts);
+    let machines = machines.filter(|machine| machine.owner.is_none() && !machine.terminating);
+    machines.map(|machine| machine.id.clone()).collect()
+}
+
 fn live(api: &Api) -> Vec<ObjectId> {
     chosen(api, |machine| !machine.terminating)
 }
@@ -232,7 +270,8 @@ fn live(api: &Api) -> Vec<ObjectId> {
 /// Machines that the platform can start now.
 fn idle(api: &Api) -> Vec<ObjectId> {
     chosen(api, |machine| {
-        !machine.terminating && machine.activity != Activity::Running && api.can_start(machine)
+        let fits = if api.has_instances() { machine.instance.is_none() } else { api.can_start(machine) };
+        !machine.terminating && machine.activity != Activity::Running && fits
     })
 }
 
@@ -241,7 +280,10 @@ fn unevaluated(api: &Api) -> Vec<ObjectId> {
 }
 
 fn restarting(api: &Api) -> Vec<ObjectId> {
-    chosen(api, |machine| !machine.terminating && machine.restart_pending && machine.evaluated)
+    chosen(api, |machine| {
+        let stops = machine.instance.as_ref().is_some_and(|instance| instance.terminating);
+        !machine.terminating && (stops || machine.restart_pending && machine.evaluated)
+    })
 }
 
 /// The possible moves except those of users, faults and time, in the order that leads to convergence.
@@ -260,7 +302,7 @@ pub(super) fn work(state: &State) -> Vec<Move> {
     if !shell.pending.is_empty() {
         moves.push(Move::Act(Fate::Answered));
     }
-    let leaving = api.machines.objects.values().filter(|seen| seen.facts.is_terminating()).count();
+    let leaving = api.machines.objects.values().filter(|seen| can_finish(&seen.facts)).count();
     // The garbage collector has a limited delay: it deletes the objects of one machine before the next machine is
     // deleted.
     if api.has_garbage() {
@@ -312,6 +354,10 @@ pub(super) fn enabled(state: &State) -> Vec<Move> {
     }
     if users.revise {
         moves.push(Move::Revise);
+    }
+    if users.detach {
+        moves.extend((0..live).map(Move::Detach));
+        moves.extend((0..detached(api).len()).map(Move::Return));
     }
     if users.protect {
         moves.extend((0..live).map(Move::Protect));

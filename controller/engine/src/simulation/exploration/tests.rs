@@ -5,11 +5,19 @@
 
 use rstest::rstest;
 
+use super::super::instances::Changes;
 use super::{Config, Count, Ends, Users, explore};
 use crate::model::{Naming, ScaleDownPolicy};
 
-const NONE: Users =
-    Users { scale: false, name: false, delete: false, revise: false, protect: false, end: false };
+const NONE: Users = Users {
+    scale: false,
+    name: false,
+    delete: false,
+    revise: false,
+    detach: false,
+    protect: false,
+    end: false,
+};
 
 const SCALE: Users = Users { scale: true, ..NONE };
 
@@ -20,6 +28,9 @@ const REVISE: Users = Users { scale: true, revise: true, ..NONE };
 
 /// Users that protect machines, change the number of replicas and change the template.
 const PROTECT: Users = Users { protect: true, ..REVISE };
+
+/// Users that detach machines and give them back.
+const DETACH: Users = Users { scale: true, detach: true, ..NONE };
 
 const END: Users = Users { scale: true, end: true, ..NONE };
 
@@ -32,6 +43,7 @@ const SMALLEST: Config = Config {
     start: 0,
     machines: 1,
     keeps: None,
+    instances: None,
     users: SCALE,
     edits: Some(1),
     faults: 1,
@@ -46,6 +58,17 @@ const ORDINAL: Config = Config {
     users: REMOVE,
     ..SMALLEST
 };
+
+/// As a pool of KubeVirt: machines with instances, finalizers and preserved storage.
+const INSTANCES: Config = Config {
+    scale_down_policy: ScaleDownPolicy::HighestOrdinalFirst,
+    users: SCALE,
+    instances: Some(Changes::Instances),
+    ..ORDINAL
+};
+
+/// As `INSTANCES`, and a different template needs other storage.
+const STORAGE: Config = Config { instances: Some(Changes::Storage), users: REVISE, ..INSTANCES };
 
 const TWO: Config = Config { start: 1, machines: 2, edits: Some(2), behind: 0, ..SMALLEST };
 
@@ -74,6 +97,12 @@ const FEW: usize = 20_000;
 #[case(Config { called: "one machine is protected", start: 1, users: PROTECT, edits: Some(2), faults: 0, behind: 0, ..SMALLEST })]
 #[case(Config { called: "one machine is removed by name", start: 1, users: REMOVE, behind: 0, ..EXPLICIT })]
 #[case(Config { called: "one pool is deleted", start: 1, keeps: Some(Ends::Never), users: END, behind: 0, ..SMALLEST })]
+#[case(Config { called: "one machine with an instance comes", ..INSTANCES })]
+#[case(Config { called: "one machine with preserved storage goes and comes", start: 1, edits: Some(2), faults: 0, behind: 0, ..INSTANCES })]
+#[case(Config { called: "one instance restarts for another template", start: 1, users: REVISE, behind: 0, ..INSTANCES })]
+#[case(Config { called: "one machine gets other storage", start: 1, behind: 0, ..STORAGE })]
+#[case(Config { called: "one machine is detached or returned", start: 1, users: DETACH, edits: Some(2), faults: 0, behind: 0, ..INSTANCES })]
+#[case(Config { called: "one pool with finalizers is deleted", start: 1, users: END, behind: 0, ..INSTANCES })]
 fn all_states_of_a_small_configuration_keep_the_invariants_and_converge(#[case] small: Config) {
     let count = explored(&small, FEW);
     assert!(count.complete, "{} is not so small: {count}", small.called);
@@ -95,6 +124,17 @@ fn all_states_of_a_small_configuration_keep_the_invariants_and_converge(#[case] 
 #[case(Config { called: "two machines, removed", users: REMOVE, ..TWO })]
 #[case(Config { called: "two machines, explicit", users: REMOVE, scale_down_policy: ScaleDownPolicy::Explicit, ..TWO })]
 #[case(Config { called: "two machines, by ordinal", start: 1, machines: 2, edits: Some(2), behind: 0, ..ORDINAL })]
+#[case(Config { called: "one machine with an instance, late, two edits", edits: Some(2), ..INSTANCES })]
+#[case(Config { called: "one instance, template, two edits", start: 1, users: REVISE, edits: Some(2), ..INSTANCES })]
+#[case(Config { called: "one machine with an instance, protected, two edits", start: 1, users: PROTECT, edits: Some(2), behind: 0, ..INSTANCES })]
+#[case(Config { called: "one machine with an instance, detached or returned, two edits", start: 1, users: DETACH, edits: Some(2), ..INSTANCES })]
+#[case(Config { called: "one machine with an instance, removed, two edits", start: 1, users: REMOVE, edits: Some(2), ..INSTANCES })]
+#[case(Config { called: "one machine with an instance, pool deleted, two edits", users: END, edits: Some(2), ..INSTANCES })]
+#[case(Config { called: "one machine, other storage, two edits", start: 1, edits: Some(2), ..STORAGE })]
+#[case(Config { called: "two machines with instances", start: 1, machines: 2, edits: Some(2), behind: 0, ..INSTANCES })]
+#[case(Config { called: "two instances, template", start: 2, machines: 2, users: REVISE, behind: 0, ..INSTANCES })]
+#[case(Config { called: "two machines with instances, removed", start: 2, machines: 2, users: REMOVE, behind: 0, ..INSTANCES })]
+#[case(Config { called: "two machines, other storage", start: 2, machines: 2, behind: 0, ..STORAGE })]
 #[case(Config { called: "three machines", ..THREE })]
 #[case(Config { called: "three machines, late", behind: 1, ..THREE })]
 #[case(Config { called: "three machines, template", users: REVISE, ..THREE })]
