@@ -14,6 +14,7 @@ use axum::routing::post;
 use http::HeaderMap;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use vmpool_api::diskimage::finalizers::IMAGE_PROTECTION;
 use vmpool_diskimage::admission::{self, Finding, Severity};
 use vmpool_diskimage::read;
 use vmpool_diskimage::source::SourceUrl;
@@ -21,6 +22,7 @@ use vmpool_engine::admission::{Found, Kind, Refusal, Refusals, Rule};
 use vmpool_runtime::https::Peer;
 
 use crate::callers::Caller;
+use crate::finalizers;
 use crate::handlers::handle;
 use crate::metrics::Path;
 use crate::review::{Answer, Request};
@@ -28,6 +30,8 @@ use crate::state::State;
 
 /// The path of the webhook for images.
 pub(crate) const IMAGE_PATH: &str = "/validate-vmpool-dev-v1alpha1-vmdiskimage";
+/// The path of the webhook that adds the finalizer to images.
+pub(crate) const PROTECTION_PATH: &str = "/mutate-vmpool-dev-v1alpha1-vmdiskimage";
 /// The path of the webhook for wrappers.
 pub(crate) const WRAPPER_PATH: &str = "/validate-vmpool-dev-v1alpha1-wrapper";
 /// The path of the webhook for grants.
@@ -45,6 +49,7 @@ const MAX_IMAGES: usize = 40;
 pub(crate) fn routes(state: &State) -> Router {
     Router::new()
         .route(IMAGE_PATH, post(image))
+        .route(PROTECTION_PATH, post(protect))
         .route(WRAPPER_PATH, post(wrapper))
         .route(GRANT_PATH, post(grant))
         .route(REFERENCES_PATH, post(references))
@@ -83,6 +88,19 @@ fn review_image(allowed: &[SourceUrl], request: &Request) -> Reviewed {
         return (Answer::allowed(), warnings(warning));
     }
     reviewed(request, |old, new| admission::image(old, new, allowed))
+}
+
+async fn protect(
+    Extract(state): Extract<State>,
+    peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let kind = kind("VMDiskImage");
+    handle(&state, kind, Path::ImageProtection, peer, &headers, body, async |request, _| {
+        (finalizers::added(request, IMAGE_PROTECTION), Vec::new())
+    })
+    .await
 }
 
 async fn grant(

@@ -15,12 +15,13 @@
 //! 2. [`metrics`]
 //! 3. `review`: decoding and encoding of reviews
 //! 4. `reads`: reads from kube-apiserver
-//! 5. `state`, `body`, `handlers`, `images`, `types`, `router`: the handling of a review
+//! 5. `state`, `body`, `handlers`, `finalizers`, `images`, `types`, `router`: the handling of a review
 //! 6. [`options`], `run`: the process
 
 mod body;
 mod bounded_json;
 mod callers;
+mod finalizers;
 mod handlers;
 mod images;
 mod memory;

@@ -19,6 +19,7 @@ use axum::Router;
 use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
+use k8s_openapi::ByteString;
 use kube::Client;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -242,4 +243,11 @@ fn with(mut pool: Value, pointer: &str, value: Value) -> Value {
     let (parent, name) = pointer.rsplit_once('/').unwrap();
     pool.pointer_mut(parent).unwrap()[name] = value;
     pool
+}
+
+/// The JSON patch of a response.
+fn patch(response: &Value) -> Value {
+    assert_eq!(response["patchType"], "JSONPatch", "{response}");
+    let ByteString(patch) = serde_json::from_value(response["patch"].clone()).unwrap();
+    serde_json::from_slice(&patch).unwrap()
 }

@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
 use serde_json::Value;
 use vmpool_api::names::is_dns_subdomain;
 use vmpool_engine::admission::{Found, Kind};
-use vmpool_platforms::kubevirt::protection::{self, protected};
+use vmpool_platforms::kubevirt::protection::{self, FINALIZER};
 use vmpool_platforms::kubevirt::type_admission::{
     self as rules, COMPLETE_PATH, Decision, EXAMINED_USERS, FIELDS, Failure, MACHINE_PATH, Need, OBJECT_PATH,
     POOL_PATH, PROTECT_PATH, Reads, Step, USERS_IN_A_PAGE, Users,
@@ -21,6 +21,7 @@ use vmpool_platforms::kubevirt::type_admission::{
 use vmpool_runtime::https::Peer;
 
 use crate::callers::Caller;
+use crate::finalizers;
 use crate::handlers::handle;
 use crate::metrics::{Path, Resource};
 use crate::review::{Answer, Request};
@@ -121,9 +122,7 @@ async fn protect(
 ) -> Response {
     let kind = kind(rules::GROUP, "");
     handle(&state, kind, Path::Protection, peer, &headers, body, async |request, _| {
-        let new = objects(request).filter(|(old, _)| old.is_none()).map(|(_, new)| new);
-        let protected = new.and_then(|new| Some(json_patch::diff(new, &protected(new)?)));
-        (protected.map_or_else(Answer::allowed, Answer::patched), Vec::new())
+        (finalizers::added(request, FINALIZER), Vec::new())
     })
     .await
 }

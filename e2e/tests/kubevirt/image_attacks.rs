@@ -5,6 +5,7 @@
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
+use vmpool_api::diskimage::finalizers::IMAGE_PROTECTION;
 use vmpool_installation::workspace_root;
 use vmpool_test_cluster::deadline::Deadline;
 
@@ -204,7 +205,10 @@ async fn prepare(place: &Place<'_>) -> Result<()> {
         if name == "leaving" {
             image["metadata"]["finalizers"] = json!(["example.com/keep"]);
         }
-        place.ask(Method::POST, IMAGES, &image).await?;
+        let stored = place.ask(Method::POST, IMAGES, &image).await?;
+        // No controller runs: the webhook protects the image.
+        let finalizers = stored["metadata"]["finalizers"].as_array().context("finalizers")?;
+        ensure!(finalizers.iter().any(|name| name == IMAGE_PROTECTION), "{stored}");
     }
     place.ask(Method::DELETE, &format!("{IMAGES}/leaving"), &Value::Null).await?;
     let to = |names: &[&str]| names.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>();

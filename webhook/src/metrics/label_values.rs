@@ -12,6 +12,8 @@ label_values!(
         Scale => "scale",
         /// An image.
         Image => "image",
+        /// An image that gets its finalizer.
+        ImageProtection => "image_protection",
         /// A wrapper.
         Wrapper => "wrapper",
         /// A grant.

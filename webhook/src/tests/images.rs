@@ -5,7 +5,7 @@ use vmpool_diskimage::admission::{Rule, Severity};
 use vmpool_diskimage::source::SourceUrl;
 
 use super::*;
-use crate::images::{GRANT_PATH, IMAGE_PATH, REFERENCES_PATH, WRAPPER_PATH};
+use crate::images::{GRANT_PATH, IMAGE_PATH, PROTECTION_PATH, REFERENCES_PATH, WRAPPER_PATH};
 
 const IMAGES: &str = "/apis/vmpool.dev/v1alpha1/namespaces/images";
 
@@ -102,6 +102,35 @@ async fn a_url_outside_of_the_allowed_prefixes_is_refused_without_its_query() {
     let response = world.creates(IMAGE_PATH, &image("https://evil.example.com/a?X-Signature=hunter2")).await;
     assert_eq!(response["allowed"], false);
     assert!(!response.to_string().contains("hunter2"), "{response}");
+}
+
+#[rstest]
+#[case::without_finalizers("CREATE", json!(null), json!(["vmpool.dev/vmdiskimage-protection"]))]
+#[case::with_another_one("CREATE", json!(["a/b"]), json!(["a/b", "vmpool.dev/vmdiskimage-protection"]))]
+#[case::with_its_own("CREATE", json!(["vmpool.dev/vmdiskimage-protection"]), json!(null))]
+#[case::that_a_user_has_removed("UPDATE", json!(["a/b"]), json!(null))]
+#[tokio::test]
+async fn a_new_image_gets_its_finalizer(
+    #[case] operation: &str,
+    #[case] finalizers: Value,
+    #[case] wanted: Value,
+) {
+    let mut object = image("https://images.example.com/debian.qcow2");
+    if !finalizers.is_null() {
+        object["metadata"]["finalizers"] = finalizers;
+    }
+    let old = if operation == "UPDATE" { object.clone() } else { Value::Null };
+    // The webhook needs no client certificate for it, because it reads nothing.
+    let world = World::of_images(Callers::Any, &[]);
+    let response = world.review(PROTECTION_PATH, &review(operation, "", &old, &object)).await;
+    assert_eq!(response["allowed"], true, "{response}");
+    if wanted.is_null() {
+        assert_eq!(response.get("patch"), None, "{response}");
+    } else {
+        let patch: json_patch::Patch = serde_json::from_value(patch(&response)).unwrap();
+        json_patch::patch(&mut object, &patch).unwrap();
+        assert_eq!(object["metadata"]["finalizers"], wanted);
+    }
 }
 
 #[tokio::test]

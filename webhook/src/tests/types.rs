@@ -1,7 +1,6 @@
 //! The webhooks for instance types, preferences, and the machines that name them.
 #![expect(clippy::needless_pass_by_value, reason = "the tables of tests write JSON in place")]
 
-use k8s_openapi::ByteString;
 use rstest::rstest;
 use vmpool_platforms::kubevirt::type_admission::{COMPLETE_PATH, MACHINE_PATH, OBJECT_PATH, PROTECT_PATH};
 
@@ -69,12 +68,6 @@ fn machine(matcher: Value) -> Value {
             } },
         },
     })
-}
-
-fn patch(response: &Value) -> Value {
-    assert_eq!(response["patchType"], "JSONPatch", "{response}");
-    let ByteString(patch) = serde_json::from_value(response["patch"].clone()).unwrap();
-    serde_json::from_slice(&patch).unwrap()
 }
 
 #[tokio::test]

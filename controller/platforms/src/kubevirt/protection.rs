@@ -73,16 +73,6 @@ pub fn removal(finalizers: &[String]) -> Option<Value> {
     ]))
 }
 
-/// A new object with the finalizer; `None` if it has it.
-pub fn protected(object: &Value) -> Option<Value> {
-    if is_protected(object) {
-        return None;
-    }
-    let mut protected = object.clone();
-    protected["metadata"]["finalizers"] = json!([finalizers(object), vec![FINALIZER]].concat());
-    Some(protected)
-}
-
 fn is_protected(object: &Value) -> bool {
     finalizers(object).contains(&FINALIZER)
 }

@@ -118,13 +118,18 @@ const COMPLETING: &[Path] = &[(
     ["kubevirt.io", "v1", "virtualmachines"],
 )];
 
+/// What protects images.
+const PROTECTING_IMAGES: &[Path] =
+    &[("/mutate-vmpool-dev-v1alpha1-vmdiskimage", &["CREATE"], ["vmpool.dev", "v1alpha1", "vmdiskimages"])];
+
 /// What protects instance types and preferences.
 const PROTECTING: &[Path] = &[("/mutate-instancetype-kubevirt-io-v1beta1", &["CREATE"], TYPES)];
 
 /// Reviews without which requests are allowed: machines and pools do not depend on the reviews of images, and the controller
-/// does later what the other one does.
-const OPTIONAL: [&str; 3] = [
+/// does later what the mutating ones do.
+const OPTIONAL: [&str; 4] = [
     "/validate-disk-image-references",
+    "/mutate-vmpool-dev-v1alpha1-vmdiskimage",
     "/mutate-instancetype-kubevirt-io-v1beta1",
     "/validate-pool-kubevirt-io-v1beta1-virtualmachinepool-instancetypes",
 ];
@@ -175,6 +180,7 @@ pub(super) fn webhooks(variant: &Variant, configuration: &Value, objects: &[Valu
         (!is_mutating && variant.standalone, STANDALONE),
         (!is_mutating && variant.kubevirt && !variant.standalone, BESIDE_KUBEVIRT),
         (is_mutating && variant.standalone, COMPLETING),
+        (is_mutating && variant.images, PROTECTING_IMAGES),
         (is_mutating && variant.kubevirt, PROTECTING),
     ];
     let paths: Vec<&Path> =
