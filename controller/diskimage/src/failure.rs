@@ -63,6 +63,18 @@ impl Reason {
         Self::Terminating,
     ];
 
+    /// The reasons of failed attempts, which are label values of metrics.
+    pub const OF_ATTEMPTS: [Self; 8] = [
+        Self::ResourceCreationFailed,
+        Self::ResourceUpdateFailed,
+        Self::RetryLimitExceeded,
+        Self::MissingSourceArtifact,
+        Self::SyncAttemptDurationExceeded,
+        Self::UnknownSyncFailure,
+        Self::SnapshotFailed,
+        Self::SyncDeadlineExceeded,
+    ];
+
     /// The reason with this text.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == text)
@@ -122,16 +134,13 @@ pub fn is_missing_artifact(message: &str) -> bool {
     })
 }
 
-/// The text without the queries and fragments of the URLs in it, because a query may contain a signature.
+/// The text without the queries and fragments of the URLs in it, because a query may contain a signature. URLs may be relative, as
+/// in the messages of HTTP clients about redirects: `/disk.qcow2?sig=x`.
 pub fn without_queries(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     for word in text.split_inclusive(char::is_whitespace) {
         let trimmed = word.trim_end();
-        let end = match trimmed.find("://") {
-            Some(scheme) => trimmed[scheme..].find(['?', '#']).map(|at| scheme + at),
-            None => None,
-        };
-        match end {
+        match query(trimmed) {
             Some(end) => {
                 kept.push_str(&trimmed[..end]);
                 // Punctuation after the URL, for example a quotation mark, is not part of it.
@@ -144,6 +153,14 @@ pub fn without_queries(text: &str) -> String {
         }
     }
     kept
+}
+
+/// Where the query or the fragment of the first URL in a word begins.
+fn query(word: &str) -> Option<usize> {
+    let of_absolute = word.find("://").and_then(|scheme| Some(scheme + word[scheme..].find(['?', '#'])?));
+    let mut marks = word.match_indices('?').map(|(at, _)| at);
+    let of_relative = marks.find(|at| word[..*at].contains('/') || word[at + 1..].contains('='));
+    of_absolute.into_iter().chain(of_relative).min()
 }
 
 #[cfg(test)]
@@ -177,6 +194,11 @@ mod tests {
     #[case::two("https://h/a?x=1 https://h/b?y=2", "https://h/a https://h/b")]
     #[case::a_fragment("https://h/a#token", "https://h/a")]
     #[case::no_url("what? nothing", "what? nothing")]
+    #[case::relative("Get \"/disk.qcow2?X-Amz-Signature=secret\": 403", "Get \"/disk.qcow2\": 403")]
+    #[case::a_request_line("GET /a?sig=secret HTTP/1.1", "GET /a HTTP/1.1")]
+    #[case::without_a_slash("redirect to disk.qcow2?sig=secret.", "redirect to disk.qcow2.")]
+    #[case::relative_before_absolute("(/a?sig=secret,https://h/b?x=1)", "(/a)")]
+    #[case::a_number("vm/pool#12 is full", "vm/pool#12 is full")]
     #[case::newlines("a\nhttps://h/a?x\nb", "a\nhttps://h/a\nb")]
     fn no_message_contains_the_query_of_a_url(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(without_queries(text), expected);

@@ -133,6 +133,12 @@ label!(
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct AttemptResult(pub(crate) Option<Reason>);
 
+impl AttemptResult {
+    fn all() -> impl Iterator<Item = Self> {
+        std::iter::once(None).chain(Reason::OF_ATTEMPTS.map(Some)).map(Self)
+    }
+}
+
 impl EncodeLabelValue for AttemptResult {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
         fmt::Write::write_str(encoder, self.0.map_or("success", Reason::as_str))
@@ -253,7 +259,10 @@ impl ImageMetrics {
                 "vmpool_vmdi_sync_attempts_total",
                 "attempts",
                 "Attempts to import a disk image that ended",
-                Family::default(),
+                // The alerts need the series before the first attempt.
+                each(SourceLabel::ALL.iter().flat_map(|&source_type| {
+                    AttemptResult::all().map(move |result| AttemptLabels { source_type, result })
+                })),
             ),
             heals: registry.register(
                 "vmpool_vmdi_heals_total",

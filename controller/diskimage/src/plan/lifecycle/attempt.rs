@@ -32,6 +32,7 @@ pub(super) fn end_attempt(status: &mut Status) {
 
 /// Ends the attempt. The DataVolume goes, unless its data is complete; the finalizer stays.
 pub(super) fn fail(pass: &mut Pass<'_>, reason: Reason, message: &str) {
+    debug_assert!(Reason::OF_ATTEMPTS.contains(&reason), "metrics have no series for {reason}");
     let message = without_queries(message);
     let now = pass.now();
     pass.status.failures = pass.status.failures.saturating_add(1);
