@@ -113,12 +113,35 @@ pub struct DataVolume {
     pub progress: Option<String>,
     /// How often the transfer was restarted.
     pub restarts: u32,
-    /// Message of its condition `Running`, if that is False.
-    pub not_running: Option<String>,
+    /// What its condition `Running` says, if that is False.
+    pub not_running: Option<NotRunning>,
     /// Why the namespace has no room for the claim, if a quota refuses it.
     pub over_quota: Option<String>,
     /// Whether CDI knows that it must not fill a new claim on its own.
     pub prepopulated: bool,
+}
+
+impl DataVolume {
+    /// Why the data does not arrive, for users. Empty if CDI reports nothing.
+    pub fn problem(&self) -> String {
+        let stopped = self.not_running.as_ref();
+        let NotRunning { reason, message } = stopped.cloned().unwrap_or_default();
+        match (reason.is_empty(), message.is_empty()) {
+            (false, false) => format!("{reason}: {message}"),
+            (true, false) => message,
+            // A reason alone says less than the message about a quota.
+            (_, true) => self.over_quota.clone().unwrap_or(reason),
+        }
+    }
+}
+
+/// The condition `Running` of a DataVolume whose transfer does not run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NotRunning {
+    /// Its reason, a word of CDI.
+    pub reason: String,
+    /// Its message. It can contain the answer of the source.
+    pub message: String,
 }
 
 /// The claim with the imported data.

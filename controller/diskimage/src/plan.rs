@@ -22,7 +22,7 @@ use std::time::Duration;
 use crate::failure::Reason;
 use crate::model::Image;
 
-pub use self::types::{Action, Event, Plan, Reads, World};
+pub use self::types::{Action, Event, Plan, Reads, Turn, World};
 use crate::model::DeletionBlocked;
 
 /// How often a pass looks at an object of another owner, which no event announces.

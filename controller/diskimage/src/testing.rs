@@ -10,7 +10,7 @@ use crate::model::{
     Backing, Claim, DataSource, DataTarget, DataVolume, Found, Image, Key, References, Snapshot, Status,
     Transfer,
 };
-use crate::plan::{Plan, World, plan};
+use crate::plan::{Plan, Turn, World, plan};
 use crate::settings::Settings;
 
 /// A moment, in seconds after the beginning of the tests.
@@ -89,7 +89,7 @@ pub(crate) struct Case {
     pub(crate) backing: Backing,
     pub(crate) live: bool,
     pub(crate) references: References,
-    pub(crate) turn: bool,
+    pub(crate) turn: Turn,
 }
 
 impl Case {
@@ -102,7 +102,7 @@ impl Case {
             backing: Backing::empty(),
             live: false,
             references: References::default(),
-            turn: true,
+            turn: Turn::Given,
         }
     }
 

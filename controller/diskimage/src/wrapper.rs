@@ -87,6 +87,7 @@ fn observe_image<'a>(world: &World<'a>, plan: &mut Plan) -> Option<&'a SeenImage
     };
     let template = world.wrapper.template.as_ref();
     plan.status.differences = template.map(|template| Source::differences(template, &image.source));
+    plan.status.compared = image.generation;
     if !bound {
         if image.deleting {
             clear_mark(plan);
@@ -219,13 +220,12 @@ fn observe_machine(world: &World<'_>, plan: &mut Plan, image: Option<&SeenImage>
     }
 }
 
-/// Another machine has started never, and was kicked never.
+/// Another machine has never started. Kicks are those of the wrapper: otherwise a client that deletes and creates machines that
+/// do not become ready would cause one clone after another.
 fn forget_machine(plan: &mut Plan) {
     plan.status.machine = None;
     plan.status.started = false;
     plan.status.disk = None;
-    plan.status.kicks = 0;
-    plan.status.last_kick = None;
 }
 
 /// Notes the disk with data of the guest. It is in the status, so that also another leader finds out that it was lost. Before the
@@ -308,7 +308,7 @@ fn kick(world: &World<'_>, plan: &mut Plan, image: Option<&SeenImage>) -> Result
     }
     if plan.status.kicks >= MAX_KICKS {
         let text = format!(
-            "the disk of the machine was made {MAX_KICKS} times again, and its clone does not begin; see its DataVolume"
+            "disks of this wrapper were made {MAX_KICKS} times again, and the clone does not begin; correct the cause, and delete the DataVolume of the machine"
         );
         return stop(plan, text);
     }

@@ -45,8 +45,6 @@ pub(super) struct Context {
     pub(super) store: Mutex<Store>,
     /// The queue of imports. It changes before a status is written.
     pub(super) imports: Mutex<Imports>,
-    /// UIDs of the images for which an event says that they wait for their turn.
-    pub(super) waiting: Mutex<HashSet<String>>,
     /// UIDs of the images whose deletion may proceed: a list that began after the deletion timestamp contained no reference.
     pub(super) released: Mutex<HashSet<String>>,
     /// The metrics, if they are exported.
@@ -86,7 +84,6 @@ impl Context {
             grants,
             store: Mutex::new(store),
             imports: Mutex::default(),
-            waiting: Mutex::default(),
             released: Mutex::default(),
             metrics: None,
             lists: FirstLists::default(),

@@ -6,14 +6,14 @@ use jiff::Timestamp;
 use vmpool_api::diskimage::values::ImagePhase;
 use vmpool_diskimage::failure::{Reason, without_queries};
 use vmpool_diskimage::model::{Image, Key, Status};
-use vmpool_diskimage::plan::{self, Action, Event, Plan, World};
+use vmpool_diskimage::plan::{self, Action, Event, Plan, Turn, World};
 use vmpool_diskimage::status;
 use vmpool_runtime::telemetry::with_causes;
 
 use super::apply::{Applied, apply};
 use super::context::{Context, Facts};
 use super::permission;
-use super::writes::{difference, json};
+use super::writes::{difference, error_text, json};
 use crate::metrics::{HealReason, HealResult, SourceLabel};
 use crate::queue::Requeue;
 use crate::write::WriteError;
@@ -109,19 +109,25 @@ fn note_release(context: &Context, facts: &Facts) {
 }
 
 /// Whether the queue lets the image start its import.
-fn turn(context: &Context, image: &Image) -> bool {
+fn turn(context: &Context, image: &Image) -> Turn {
     let mut imports = context.imports.lock();
     imports.observe(image);
-    image.status.phase == Some(ImagePhase::Queued)
-        && !image.deleting
-        && imports.turn(&image.key, context.settings.limits.max_concurrent_syncs)
+    let is_queued = image.status.phase == Some(ImagePhase::Queued) && !image.deleting;
+    if is_queued && imports.turn(&image.key, context.settings.limits.max_concurrent_syncs) {
+        Turn::Given
+    } else if is_queued && imports.is_waiting(&image.key) {
+        Turn::Waits
+    } else {
+        // An image that cannot start does not wait for others.
+        Turn::Unasked
+    }
 }
 
-fn plan_of(context: &Context, facts: &Facts, turn: bool, is_live: bool) -> Plan {
+fn plan_of(context: &Context, facts: &Facts, turn: Turn, is_live: bool) -> Plan {
     plan::plan(&world(context, facts, turn, is_live))
 }
 
-fn world<'a>(context: &'a Context, facts: &'a Facts, turn: bool, is_live: bool) -> World<'a> {
+fn world<'a>(context: &'a Context, facts: &'a Facts, turn: Turn, is_live: bool) -> World<'a> {
     World {
         now: context.now(),
         settings: &context.settings.limits,
@@ -133,9 +139,9 @@ fn world<'a>(context: &'a Context, facts: &'a Facts, turn: bool, is_live: bool) 
     }
 }
 
-async fn carry_out(context: &Context, facts: &Facts, mut plan: Plan, is_live: bool, turn: bool) -> Requeue {
+async fn carry_out(context: &Context, facts: &Facts, mut plan: Plan, is_live: bool, turn: Turn) -> Requeue {
     let image = &facts.image;
-    if turn && !plan.status.transfers() {
+    if turn == Turn::Given && !plan.status.transfers() {
         pass_on(context, image);
     }
     let mut refused = None;
@@ -155,12 +161,13 @@ async fn carry_out(context: &Context, facts: &Facts, mut plan: Plan, is_live: bo
             }
             Applied::Outdated => return Requeue::After(AGAIN),
             Applied::Unknown(error) => {
-                tracing::warn!(image = %image.key, %error, "a write is not confirmed");
+                let message = error_text(&error);
+                tracing::warn!(image = %image.key, message, "a write is not confirmed");
                 return Requeue::After(error.retry_after().unwrap_or(AGAIN));
             }
             // Labels prevent no import, and no other write waits for them.
             Applied::Failed(error) if matches!(action, Action::Label { .. }) => {
-                let message = without_queries(&error.to_string());
+                let message = error_text(&error);
                 tracing::warn!(image = %image.key, ?action, message, "a write was refused");
                 plan.again = Some(plan.again.unwrap_or(AFTER_REFUSAL).min(AFTER_REFUSAL));
             }
@@ -187,23 +194,23 @@ async fn carry_out(context: &Context, facts: &Facts, mut plan: Plan, is_live: bo
             again = again.into_iter().chain(plan.again).min();
         }
         Err(error) => {
-            tracing::warn!(image = %image.key, %error, "the permission to clone the image cannot be written");
+            let message = error_text(&error);
+            tracing::warn!(image = %image.key, message, "the permission to clone the image cannot be written");
             again = Some(again.unwrap_or(AFTER_REFUSAL).min(AFTER_REFUSAL));
         }
     }
     match report(context, facts, &plan).await {
         Ok(()) => {
-            note_waiting(context, facts, &plan);
             count(context, facts, &plan);
             publish(context, facts, plan.events);
         }
         Err(error) if error.is_gone() => {}
         Err(error) => {
-            let text = error.to_string();
+            let message = error_text(&error);
             // A conflict is common, and the next pass repeats the write with what it reads.
             let is_refused = matches!(Applied::from(error), Applied::Failed(_));
             if is_refused {
-                tracing::warn!(image = %image.key, error = text, "the status was refused");
+                tracing::warn!(image = %image.key, message, "the status was refused");
             }
             again = Some(if is_refused { AFTER_REFUSAL } else { AGAIN });
         }
@@ -214,9 +221,9 @@ async fn carry_out(context: &Context, facts: &Facts, mut plan: Plan, is_live: bo
 
 /// The plan after the API server refused a write.
 fn failed(context: &Context, facts: &Facts, is_live: bool, action: &Action, error: &WriteError) -> Plan {
-    let message = without_queries(&error.to_string());
+    let message = error_text(error);
     tracing::warn!(image = %facts.image.key, ?action, message, "a write was refused");
-    plan::write_failed(&world(context, facts, false, is_live), action, &message)
+    plan::write_failed(&world(context, facts, Turn::Unasked, is_live), action, &message)
 }
 
 /// Writes the status if it differs from the stored one.
@@ -236,20 +243,6 @@ async fn report(context: &Context, facts: &Facts, plan: &Plan) -> Result<(), Wri
     }
     let patch = difference(&old.map(json).unwrap_or_default(), &json(&rendered));
     context.patch_image(&stored, serde_json::json!({ "status": patch }), Some("status")).await
-}
-
-/// One event says that an image waits for its turn.
-fn note_waiting(context: &Context, facts: &Facts, plan: &Plan) {
-    let is_waiting = context.imports.lock().is_waiting(&facts.image.key);
-    let mut waiting = context.waiting.lock();
-    let uid = &facts.image.uid;
-    if !is_waiting || plan.status.phase != Some(ImagePhase::Queued) {
-        waiting.remove(uid);
-    } else if waiting.insert(uid.clone()) {
-        let limit = context.settings.limits.max_concurrent_syncs;
-        let note = format!("{limit} images are imported, which is the limit; the import waits for its turn");
-        context.events.publish_plain(&facts.subject(), "WaitingToSync", false, note);
-    }
 }
 
 /// Counts what ended or began with this status.

@@ -17,7 +17,7 @@ use super::context::Context;
 use super::table::Origin;
 use super::wrapper_apply::apply;
 use super::wrapper_facts::WrapperFacts;
-use super::writes::{difference, json};
+use super::writes::{difference, error_text, json};
 use crate::metrics::{WrapperMetrics, WriteKind};
 use crate::object::collection;
 use crate::queue::Requeue;
@@ -84,11 +84,12 @@ async fn carry_out(context: &Context, facts: &WrapperFacts, mut plan: Plan) -> O
                 break;
             }
             Applied::Unknown(error) => {
-                tracing::warn!(wrapper = %facts.wrapper.key, %error, "a write is not confirmed");
+                let message = error_text(&error);
+                tracing::warn!(wrapper = %facts.wrapper.key, message, "a write is not confirmed");
                 return Some(error.retry_after().unwrap_or(AGAIN));
             }
             Applied::Failed(error) => {
-                let message = without_queries(&error.to_string());
+                let message = error_text(&error);
                 tracing::warn!(wrapper = %facts.wrapper.key, ?action, message, "a write was refused");
                 wrapper::write_failed(&mut plan, &action, before, &message);
                 again = Some(again.unwrap_or(AFTER_REFUSAL).min(AFTER_REFUSAL));
@@ -140,11 +141,11 @@ async fn report(context: &Context, facts: &WrapperFacts, plan: &Plan) -> Result<
         }
         Err(error) if error.is_gone() => Err(None),
         Err(error) => {
-            let text = error.to_string();
+            let message = error_text(&error);
             // A conflict is common, and the next pass repeats the write with what it reads.
             let is_refused = matches!(Applied::from(error), Applied::Failed(_));
             if is_refused {
-                tracing::warn!(wrapper = %key, error = text, "the status was refused");
+                tracing::warn!(wrapper = %key, message, "the status was refused");
             }
             Err(Some(if is_refused { AFTER_REFUSAL } else { AGAIN }))
         }

@@ -5,6 +5,7 @@ use kube::api::Patch;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use vmpool_api::diskimage::VmDiskImage;
+use vmpool_diskimage::failure::without_queries;
 use vmpool_diskimage::model::Key;
 use vmpool_diskimage::objects;
 use vmpool_engine::ObjectId;
@@ -15,6 +16,11 @@ use super::table::Origin;
 use crate::metrics::WriteKind;
 use crate::object::collection;
 use crate::write::WriteError;
+
+/// The text of a failed write, for status, events and logs. The API server can repeat the URL of an image.
+pub(super) fn error_text(error: &WriteError) -> String {
+    without_queries(&error.to_string())
+}
 
 /// What became of the owner reference to an image.
 pub(super) enum Disowned<K> {

@@ -209,7 +209,7 @@ fn pass_of_image(state: &mut State, at_index: usize, guards: Guards) -> bool {
         backing: &backing,
         backing_is_live: true,
         references: &counted,
-        turn: false,
+        turn: plan::Turn::Unasked,
     });
     let writes = writes(&planned.actions, cached);
     let controller = &mut state.images[at_index];
@@ -272,6 +272,7 @@ fn pass_of_wrapper(state: &mut State, at_index: usize, guards: Guards) -> bool {
         phase: Some(ImagePhase::Ready),
         usable: image.data,
         message: String::new(),
+        generation: 1,
         source: source(),
     });
     let facts = Wrapper {

@@ -19,6 +19,11 @@ fn stored_claim<'a>(world: &World<'a>) -> Option<&'a String> {
     status.claim.as_ref().filter(|_| !is_earlier)
 }
 
+/// The message of an image that waits for its turn. The stored status thereby shows that the event was published, so that another
+/// leader does not repeat it.
+pub(super) const WAITS: &str =
+    "as many images as diskImage.maxConcurrentSyncs allows are imported; the import waits for its turn";
+
 pub(super) struct Pass<'a> {
     pub(super) world: &'a World<'a>,
     pub(super) status: Status,
@@ -131,6 +136,9 @@ impl<'a> Pass<'a> {
         let mut events: Vec<(bool, &'static str, String)> = Vec::new();
         if entered(ImagePhase::Queued) && reason == Some(Reason::Queued) {
             events.push((false, "Queued", message.clone()));
+        }
+        if message == WAITS && before.message != WAITS {
+            events.push((false, "WaitingToSync", message.clone()));
         }
         if self.status.transfers() && !before.transfers() {
             events.push((false, "SyncStarted", message.clone()));

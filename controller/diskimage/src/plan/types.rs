@@ -23,7 +23,18 @@ pub struct World<'a> {
     /// The references to the image.
     pub references: &'a References,
     /// Whether the queue lets the image start its import.
-    pub turn: bool,
+    pub turn: Turn,
+}
+
+/// The answer of the queue of imports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// The queue was not asked: the stored status does not show that the image waits.
+    Unasked,
+    /// Other images go first.
+    Waits,
+    /// The image may start.
+    Given,
 }
 
 /// One write. Deletes have the UID as a precondition, so that they cannot hit a successor.

@@ -15,7 +15,7 @@ use vmpool_api::kubevirt;
 
 use super::controller;
 use crate::model::{
-    Claim, DataKind, DataSource, DataTarget, DataVolume, Found, Image, Key, Snapshot, Transfer,
+    Claim, DataKind, DataSource, DataTarget, DataVolume, Found, Image, Key, NotRunning, Snapshot, Transfer,
 };
 use crate::objects::{self, Labels, PREPOPULATED};
 use crate::wrapper::DiskName;
@@ -169,9 +169,11 @@ pub fn data_volume(stored: &kubevirt::DataVolume) -> Owned<DataVolume> {
     let status = stored.status.clone().unwrap_or_default();
     // Other conditions contain messages such as "not found" in harmless situations. Only that about a quota has a reason of
     // its own.
-    let message = |is: &dyn Fn(&kubevirt::Condition) -> bool| {
-        let condition = status.conditions.iter().flatten().find(|condition| is(condition));
-        condition.and_then(|condition| condition.message.clone()).filter(|message| !message.is_empty())
+    let condition = |is: &dyn Fn(&kubevirt::Condition) -> bool| {
+        let condition = status.conditions.iter().flatten().find(|condition| is(condition))?;
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let found = NotRunning { reason: text(&condition.reason), message: text(&condition.message) };
+        Some(found).filter(|found| *found != NotRunning::default())
     };
     let volume = DataVolume {
         uid: uid(metadata),
@@ -184,10 +186,12 @@ pub fn data_volume(stored: &kubevirt::DataVolume) -> Owned<DataVolume> {
         },
         progress: status.progress.filter(|progress| !progress.is_empty()),
         restarts: status.restart_count.and_then(|count| count.try_into().ok()).unwrap_or_default(),
-        not_running: message(&|condition| condition.type_ == "Running" && condition.status == "False"),
-        over_quota: message(&|condition| {
+        not_running: condition(&|condition| condition.type_ == "Running" && condition.status == "False"),
+        over_quota: condition(&|condition| {
             condition.type_ == "Bound" && condition.reason.as_deref() == Some(OVER_QUOTA)
-        }),
+        })
+        .map(|found| found.message)
+        .filter(|message| !message.is_empty()),
         prepopulated: metadata.annotations.as_ref().is_some_and(|all| all.contains_key(PREPOPULATED)),
     };
     Owned::new(metadata, volume)
@@ -254,21 +258,25 @@ mod tests {
     }
 
     #[rstest]
-    #[case::the_importer(condition("Running", "False", "Error", "got 404"), (Some("got 404"), None))]
+    #[case::the_importer(condition("Running", "False", "Error", "got 404"), (Some(("Error", "got 404")), None))]
     #[case::an_importer_that_runs(condition("Running", "True", "Pod is running", "fine"), (None, None))]
     #[case::a_quota(condition("Bound", "False", "ErrExceededQuota", "exceeded quota: q"), (None, Some("exceeded quota: q")))]
     #[case::no_claim_yet(condition("Bound", "False", "NotFound", "No PVC found"), (None, None))]
-    #[case::no_message(condition("Running", "False", "Pending", ""), (None, None))]
+    #[case::no_message(condition("Running", "False", "ErrImagePull", ""), (Some(("ErrImagePull", "")), None))]
+    #[case::nothing(condition("Running", "False", "", ""), (None, None))]
+    #[case::a_quota_without_message(condition("Bound", "False", "ErrExceededQuota", ""), (None, None))]
     fn only_the_importer_and_quotas_give_messages(
         #[case] condition: Value,
-        #[case] expected: (Option<&str>, Option<&str>),
+        #[case] expected: (Option<(&str, &str)>, Option<&str>),
     ) {
         let stored = json!({
             "apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataVolume", "metadata": { "name": "debian" }, "spec": {},
             "status": { "phase": "Pending", "conditions": [condition] },
         });
         let volume = data_volume(&serde_json::from_value(stored).unwrap()).object;
-        assert_eq!((volume.not_running.as_deref(), volume.over_quota.as_deref()), expected);
+        let stopped = volume.not_running.as_ref();
+        let stopped = stopped.map(|stopped| (stopped.reason.as_str(), stopped.message.as_str()));
+        assert_eq!((stopped, volume.over_quota.as_deref()), expected);
     }
 
     /// Labels, controller, and the name of the DataVolume that controls a claim.

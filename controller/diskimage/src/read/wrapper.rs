@@ -81,6 +81,7 @@ pub fn seen_image(stored: &VmDiskImage) -> SeenImage {
         phase: read.status.phase,
         usable: read.status.is_usable(),
         message: read.status.message,
+        generation: read.generation,
         source: Source {
             name: spec.name.clone(),
             url: spec.url.clone(),

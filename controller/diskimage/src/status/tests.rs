@@ -4,8 +4,7 @@ use vmpool_api::diskimage::values::ImagePhase;
 use vmpool_api::diskimage::{VmDiskImage, VmDiskImageSpec};
 
 use super::*;
-use crate::model::Transfer;
-use crate::model::{Key, References};
+use crate::model::{Key, NotRunning, References, Transfer};
 use crate::read;
 use crate::testing::{Case, at, volume};
 
@@ -93,7 +92,7 @@ fn the_transition_time_changes_with_the_status_only() {
 fn no_text_of_another_object_makes_the_status_too_long() {
     let mut volume = volume(Transfer::InProgress);
     volume.progress = Some("z".repeat(100));
-    volume.not_running = Some("y".repeat(40_000));
+    volume.not_running = Some(NotRunning { reason: "Error".to_owned(), message: "y".repeat(40_000) });
     let (written, ..) = stored(&Case::syncing(volume));
     assert!(written.progress.unwrap().len() <= 64);
     assert!(written.message.unwrap().len() <= 32_768);

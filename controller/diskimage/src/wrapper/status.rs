@@ -26,7 +26,7 @@ const MISMATCH: &str = "TemplateMismatch";
 /// Reason of the event about a disk that was lost with the data of its guest.
 pub const DISK_RECREATED: &str = "DiskRecreated";
 
-/// The stored status. The fields in which template and image differ are not read: each pass compares them.
+/// The stored status. The differences of template and image are not read: each pass compares them.
 pub fn read(stored: &VirtualMachineStatus) -> Status {
     let reason = |kind: &str| condition(stored, kind).map(|condition| condition.reason.as_str());
     let mark = stored.vm_disk_image.as_ref();
@@ -46,6 +46,7 @@ pub fn read(stored: &VirtualMachineStatus) -> Status {
         image: reason(IMAGE_READY).and_then(ImageReason::parse),
         virtual_machine: reason(MACHINE_READY).and_then(MachineReason::parse),
         differences: None,
+        compared: 0,
         ready: condition(stored, READY).is_some_and(|ready| ready.status == "True"),
     }
 }
@@ -134,8 +135,10 @@ fn conditions(
             conditions.push(condition(TEMPLATE_MATCHES, true, "Matches", String::new()));
         }
         Some(fields) => {
+            // The generation makes the message, and thereby the event, that of one version of the image.
             let text = format!(
-                "vmDiskImageTemplate and the image differ in {}; the image is used as it is",
+                "vmDiskImageTemplate and generation {} of the image differ in {}; the image is used as it is",
+                planned.compared,
                 fields.join(", ")
             );
             conditions.push(condition(TEMPLATE_MATCHES, false, MISMATCH, text));

@@ -21,6 +21,7 @@ fn image() -> SeenImage {
         phase: Some(ImagePhase::Ready),
         usable: true,
         message: "busy".to_owned(),
+        generation: 4,
         source: source(),
     }
 }
@@ -471,6 +472,36 @@ fn three_kicks_ten_minutes_apart_are_enough() {
     let plan = case.step();
     assert_eq!((plan.actions, plan.status.phase), (vec![], Some(WrapperPhase::Failed)));
     assert_eq!(case.step().status.phase, Some(WrapperPhase::Failed), "it stays so");
+}
+
+#[test]
+fn another_machine_of_the_wrapper_gets_no_further_kicks() {
+    let mut case = Case::with_disk(failed(|disk| disk.failed = true));
+    assert_eq!(case.step().actions.len(), 1);
+    let renew = |case: &mut Case, uid: &str| {
+        case.machine = Found::Missing;
+        case.step();
+        case.machine =
+            Found::Ours(SeenMachine { uid: uid.to_owned(), ready: false, started: false, ..machine() });
+    };
+    // The ten minutes hold,
+    renew(&mut case, "uid-second");
+    let plan = case.step();
+    assert_eq!((plan.actions, plan.again), (vec![], Some(10 * MINUTE)));
+    // and so does the number.
+    for kicks in [2, 3] {
+        case.now = case.now.checked_add(10 * MINUTE).unwrap();
+        renew(&mut case, "uid-next");
+        assert_eq!((case.step().actions.len(), case.wrapper.status.kicks), (1, kicks));
+    }
+    case.now = case.now.checked_add(10 * MINUTE).unwrap();
+    renew(&mut case, "uid-last");
+    let plan = case.step();
+    assert_eq!((plan.actions, plan.status.phase), (vec![], Some(WrapperPhase::Failed)));
+    // A disk that is cloned at last is used.
+    case.disk = Some(disk());
+    case.machine = Found::Ours(machine());
+    assert_eq!(case.step().status.phase, Some(WrapperPhase::Ready));
 }
 
 #[test]

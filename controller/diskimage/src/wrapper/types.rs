@@ -71,6 +71,8 @@ pub struct SeenImage {
     pub usable: bool,
     /// The message of its status.
     pub message: String,
+    /// Its generation.
+    pub generation: i64,
     /// Its fields.
     pub source: Source,
 }
@@ -294,6 +296,8 @@ pub struct Status {
     pub virtual_machine: Option<MachineReason>,
     /// The fields in which template and image differ. None without a template or image.
     pub differences: Option<Vec<&'static str>>,
+    /// The generation of the image that was compared.
+    pub compared: i64,
     /// Whether the condition `Ready` is True.
     pub ready: bool,
 }

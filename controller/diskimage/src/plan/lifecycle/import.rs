@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use vmpool_api::diskimage::values::ImagePhase;
 
-use super::super::pass::Pass;
-use super::super::types::Action;
+use super::super::pass::{Pass, WAITS};
+use super::super::types::{Action, Turn};
 use super::attempt::{RECHECK, discard, end_attempt, fail};
 use super::snapshot;
 use crate::failure::{Reason, is_missing_artifact, without_queries};
@@ -47,8 +47,10 @@ pub(super) fn queued(pass: &mut Pass<'_>) {
         );
         return pass.again(RECHECK);
     }
-    if !pass.world.turn {
-        return pass.set(ImagePhase::Queued, reason, "the import waits for its turn");
+    match pass.world.turn {
+        Turn::Given => {}
+        Turn::Waits => return pass.set(ImagePhase::Queued, reason, WAITS),
+        Turn::Unasked => return pass.set(ImagePhase::Queued, reason, "the import waits for its turn"),
     }
     // While the image waited, the status got the UIDs of the objects that had to go first.
     end_attempt(&mut pass.status);
@@ -121,12 +123,14 @@ fn transferring(pass: &mut Pass<'_>, volume: &DataVolume) {
     let elapsed = pass.since(started);
     let claim = pass.world.backing.claim.ours();
     let claim_was_there = pass.world.image.status.claim.as_ref();
-    let message = volume.not_running.as_deref().unwrap_or_default();
-    if is_missing_artifact(message) {
-        return fail(pass, Reason::MissingSourceArtifact, message);
+    // The reason of the condition is a word of CDI, and no answer of the source.
+    let answer = volume.not_running.as_ref().map_or("", |stopped| &stopped.message);
+    if is_missing_artifact(answer) {
+        return fail(pass, Reason::MissingSourceArtifact, &volume.problem());
     }
     if volume.transfer == Transfer::Failed {
-        let text = if message.is_empty() { "CDI reports that the import failed" } else { message };
+        let problem = volume.problem();
+        let text = if problem.is_empty() { "CDI reports that the import failed" } else { &problem };
         return fail(pass, Reason::UnknownSyncFailure, text);
     }
     if claim_was_there.is_some_and(|uid| claim.is_none_or(|claim| claim.uid != *uid || claim.lost)) {
@@ -139,10 +143,10 @@ fn transferring(pass: &mut Pass<'_>, volume: &DataVolume) {
     if exceeds_limits(pass, volume) {
         return;
     }
-    let message = volume.not_running.as_ref().or(volume.over_quota.as_ref()).map_or("", String::as_str);
+    let problem = volume.problem();
     pass.status.sync_started_at = Some(started);
     pass.status.progress.clone_from(&volume.progress);
-    let text = if message.is_empty() { "the data is imported".to_owned() } else { without_queries(message) };
+    let text = if problem.is_empty() { "the data is imported".to_owned() } else { without_queries(&problem) };
     pass.set(ImagePhase::Syncing, Reason::Syncing, text);
     pass.again(settings.max_attempt_duration.saturating_sub(elapsed));
 }
@@ -150,9 +154,9 @@ fn transferring(pass: &mut Pass<'_>, volume: &DataVolume) {
 /// Ends an attempt that takes too long, or whose transfer was restarted too often. Returns whether it did.
 pub(super) fn exceeds_limits(pass: &mut Pass<'_>, volume: &DataVolume) -> bool {
     let settings = pass.world.settings;
-    let message = volume.not_running.as_deref().unwrap_or_default();
+    let problem = volume.problem();
     if volume.restarts >= settings.max_attempt_restarts {
-        let text = format!("the import was restarted {} times. {message}", volume.restarts);
+        let text = format!("the import was restarted {} times. {problem}", volume.restarts);
         fail(pass, Reason::RetryLimitExceeded, text.trim_end());
         return true;
     }
@@ -160,9 +164,8 @@ pub(super) fn exceeds_limits(pass: &mut Pass<'_>, volume: &DataVolume) -> bool {
     if pass.since(started) < settings.max_attempt_duration {
         return false;
     }
-    let message = volume.not_running.as_ref().or(volume.over_quota.as_ref()).map_or("", String::as_str);
     let minutes = settings.max_attempt_duration.as_secs() / 60;
-    let text = format!("the attempt took longer than {minutes} minutes. {message}");
+    let text = format!("the attempt took longer than {minutes} minutes. {problem}");
     fail(pass, Reason::SyncAttemptDurationExceeded, text.trim_end());
     true
 }

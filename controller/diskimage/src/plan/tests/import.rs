@@ -1,13 +1,13 @@
 use rstest::rstest;
 
 use super::*;
-use crate::model::Snapshot;
+use crate::model::{NotRunning, Snapshot};
 
 #[test]
 fn a_new_image_is_protected_and_imported_when_its_turn_comes() {
     let mut case = Case::new();
     case.image.protected = false;
-    case.turn = false;
+    case.turn = Turn::Unasked;
     let plan = case.plan();
     assert_eq!(plan.actions, [Action::Protect]);
     assert_eq!(state(&plan), (ImagePhase::Queued, Reason::Queued));
@@ -23,7 +23,7 @@ fn a_new_image_is_protected_and_imported_when_its_turn_comes() {
     );
     assert_eq!((waiting.actions, waiting.events), (vec![], vec![]));
 
-    case.turn = true;
+    case.turn = Turn::Given;
     let plan = case.plan();
     assert_eq!(plan.actions, [Action::CreateDataVolume]);
     assert_eq!(state(&plan), (ImagePhase::Syncing, Reason::Syncing));
@@ -31,13 +31,35 @@ fn a_new_image_is_protected_and_imported_when_its_turn_comes() {
 }
 
 #[test]
+fn an_image_that_waits_for_others_says_so_once() {
+    let mut case = Case::in_phase(ImagePhase::Queued, Reason::Queued);
+    case.turn = Turn::Waits;
+    let plan = case.plan();
+    assert_eq!(events(&plan), ["WaitingToSync"]);
+    assert_eq!((plan.actions, state(&case.plan())), (vec![], (ImagePhase::Queued, Reason::Queued)));
+    // The next leader knows only what is stored.
+    case.plan_into_status();
+    assert_eq!(events(&case.plan()), Vec::<&str>::new());
+    // An image that is imported again waits anew.
+    case.turn = Turn::Given;
+    case.plan_into_status();
+    assert_eq!(state(&case.plan()).0, ImagePhase::Syncing);
+    let mut case = Case::in_phase(ImagePhase::Queued, Reason::BackingDataLost);
+    case.turn = Turn::Waits;
+    assert_eq!(
+        (events(&case.plan()), state(&case.plan()).1),
+        (vec!["WaitingToSync"], Reason::BackingDataLost)
+    );
+}
+
+#[test]
 fn a_transfer_shows_its_progress_and_no_query() {
-    let mut stopped = volume(Transfer::InProgress);
-    stopped.not_running = Some("cannot read https://h/a?sig=secret now".to_owned());
+    let stopped =
+        running(|volume| volume.not_running = stopped("Error", "cannot read https://h/a?sig=secret now"));
     let case = Case::syncing(stopped);
     let plan = case.plan();
     assert_eq!(plan.status.progress.as_deref(), Some("42.10%"));
-    assert_eq!(plan.status.message, "cannot read https://h/a now");
+    assert_eq!(plan.status.message, "Error: cannot read https://h/a now");
     assert_eq!(plan.actions, []);
     assert_eq!(plan.again, Some(Duration::from_secs(3500)));
 }
@@ -102,11 +124,16 @@ fn running(change: impl FnOnce(&mut DataVolume)) -> DataVolume {
     volume
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the field is optional")]
+fn stopped(reason: &str, message: &str) -> Option<NotRunning> {
+    Some(NotRunning { reason: reason.to_owned(), message: message.to_owned() })
+}
+
 #[rstest]
 #[case::too_long(running(|_| ()), HOUR, Reason::SyncAttemptDurationExceeded)]
 #[case::restarts(running(|volume| volume.restarts = 3), MINUTE, Reason::RetryLimitExceeded)]
 #[case::missing(
-    running(|volume| volume.not_running = Some("expected status code 200, got 404. Status: 404 Not Found".into())),
+    running(|volume| volume.not_running = stopped("Error", "expected status code 200, got 404. Status: 404 Not Found")),
     MINUTE,
     Reason::MissingSourceArtifact
 )]
@@ -160,9 +187,30 @@ fn a_quota_is_shown_and_is_no_missing_artifact() {
 }
 
 #[rstest]
+#[case::reason_and_message("ErrImagePull", "no such host", None, "ErrImagePull: no such host")]
+#[case::a_reason_alone("ErrImagePull", "", None, "ErrImagePull")]
+#[case::a_message_alone("", "no such host", None, "no such host")]
+#[case::a_quota_says_more_than_a_reason("Pending", "", Some("exceeded quota: q"), "exceeded quota: q")]
+#[case::the_importer_before_a_quota("Error", "EOF", Some("exceeded quota: q"), "Error: EOF")]
+#[case::a_reason_is_no_answer_of_the_source("Error", "404 of 2048 bytes", None, "Error: 404 of 2048 bytes")]
+fn the_message_of_an_import_has_what_the_importer_reports(
+    #[case] reason: &str,
+    #[case] message: &str,
+    #[case] quota: Option<&str>,
+    #[case] text: &str,
+) {
+    let plan = Case::syncing(running(|volume| {
+        volume.not_running = stopped(reason, message);
+        volume.over_quota = quota.map(str::to_owned);
+    }))
+    .plan();
+    assert_eq!((state(&plan).1, plan.status.message.as_str()), (Reason::Syncing, text));
+}
+
+#[rstest]
 #[case::two_restarts(running(|volume| volume.restarts = 2), at(100))]
 #[case::a_start_in_the_future(running(|_| ()), at(-9_000))]
-#[case::a_missing_claim_in_another_message(running(|volume| volume.not_running = Some("PVC not found".into())), at(100))]
+#[case::a_missing_claim_in_another_message(running(|volume| volume.not_running = stopped("Error", "PVC not found")), at(100))]
 fn an_attempt_goes_on(#[case] volume: DataVolume, #[case] now: Timestamp) {
     let case = Case { now, ..Case::syncing(volume) };
     assert_eq!(state(&case.plan()), (ImagePhase::Syncing, Reason::Syncing));
@@ -222,7 +270,7 @@ fn after_the_backoff_the_image_is_queued_again_in_its_old_place() {
     let leaving = case.clone().after(3 * MINUTE).plan();
     assert_eq!(state(&leaving).0, ImagePhase::RetryableFailure, "the former DataVolume is not gone");
     case.backing = Backing::empty();
-    case.turn = false;
+    case.turn = Turn::Unasked;
     let due = case.after(3 * MINUTE).plan();
     assert_eq!(state(&due), (ImagePhase::Queued, Reason::Queued));
     assert_eq!((due.status.queued_at, due.status.failures), (Some(at(0)), 1));
@@ -242,7 +290,7 @@ fn a_failure_after_the_deadline_is_final_until_a_user_asks() {
     assert_eq!((settled.plan().actions, state(&settled.plan()).0), (vec![], ImagePhase::Failed));
 
     case.image.retry = Some("again".to_owned());
-    case.turn = false;
+    case.turn = Turn::Unasked;
     let plan = case.plan();
     assert_eq!(state(&plan).0, ImagePhase::Queued);
     assert_eq!((plan.status.failures, plan.status.queued_at), (0, Some(case.now)));
@@ -260,7 +308,7 @@ fn a_token_that_was_handled_starts_nothing() {
 #[test]
 fn a_long_wait_in_the_queue_is_no_failure() {
     let mut case = Case::in_phase(ImagePhase::Queued, Reason::Queued).after(50 * HOUR);
-    case.turn = false;
+    case.turn = Turn::Unasked;
     assert_eq!(state(&case.plan()), (ImagePhase::Queued, Reason::Queued));
 }
 
@@ -283,7 +331,7 @@ fn a_failed_snapshot_is_tried_again_without_another_transfer(
 
     case.image.status = plan.status;
     case.backing.snapshot = Found::Missing;
-    case.turn = false;
+    case.turn = Turn::Unasked;
     let plan = case.after(3 * MINUTE).plan();
     assert_eq!(plan.actions, [Action::CreateSnapshot], "it needs no turn");
     assert_eq!(state(&plan), (ImagePhase::Syncing, Reason::SnapshotPending));
@@ -554,7 +602,7 @@ fn a_snapshot_is_tried_again_from_a_claim_whose_data_volume_is_gone(#[case] fail
         case.image.status.reason = Some(Reason::HealLimitExceeded);
         case.image.retry = Some("2".to_owned());
     }
-    case.turn = false;
+    case.turn = Turn::Unasked;
     let mut case = case.after(4 * MINUTE);
     let plan = case.plan();
     assert_eq!(plan.actions, [Action::CreateSnapshot]);
@@ -636,7 +684,7 @@ fn after_a_conflict_a_failed_attempt_still_waits_for_its_backoff() {
 fn an_import_that_its_controller_left_is_continued() {
     let mut case = Case::in_phase(ImagePhase::Queued, Reason::Queued);
     case.backing.data_volume = Found::Ours(volume(Transfer::InProgress));
-    case.turn = false;
+    case.turn = Turn::Unasked;
     let plan = case.plan();
     assert_eq!((plan.actions.clone(), state(&plan)), (vec![], (ImagePhase::Syncing, Reason::Syncing)));
 }
@@ -667,7 +715,7 @@ fn an_import_that_its_controller_left_has_a_claim_of_its_own(
     case.image.status.data_volume = Some("uid-old-volume".to_owned());
     case.backing.data_volume = Found::Ours(volume(transfer));
     case.backing.claim = Found::Ours(claim());
-    (case.turn, case.live) = (false, true);
+    (case.turn, case.live) = (Turn::Unasked, true);
     for _ in 0..2 {
         let plan = case.plan();
         assert!(!plan.actions.contains(&delete_volume()), "{:?}", plan.actions);

@@ -32,6 +32,7 @@ fn ready() -> Status {
         image: Some(ImageReason::ImageReady),
         virtual_machine: Some(MachineReason::MachineReady),
         differences: Some(vec![]),
+        compared: 1,
         ready: true,
     }
 }
@@ -60,7 +61,7 @@ fn a_stored_status_is_read_back_and_rendered_equally() {
     let planned = ready();
     let stored = render(&wrapper, &planned, at(1));
     wrapper.status = Some(stored.clone());
-    assert_eq!(read(&stored), Status { differences: None, ..planned.clone() });
+    assert_eq!(read(&stored), Status { differences: None, compared: 0, ..planned.clone() });
     // A later pass changes nothing.
     assert_eq!(render(&wrapper, &planned, at(99)), stored);
 }
@@ -135,6 +136,8 @@ fn a_mismatch_is_reported_once_for_each_image_and_generation() {
     let mut other = mismatch.clone();
     other.mark.as_mut().unwrap().uid = "uid-new".to_owned();
     assert_eq!(reasons(Some(&mismatch), &other), ["ImageBound", "TemplateMismatch"]);
+    let changed = Status { compared: 2, ..mismatch.clone() };
+    assert_eq!(reasons(Some(&mismatch), &changed), ["TemplateMismatch"], "the image has changed");
     let mut wrapper = wrapper();
     wrapper.status = Some(render(&wrapper, &mismatch, at(1)));
     wrapper.metadata.generation = Some(3);
