@@ -361,6 +361,7 @@ async fn metrics_describe_imports_and_restorations() {
     // One is imported for a minute, and the other one waits for its turn.
     world.advance(Duration::from_mins(1)).await;
     assert_eq!(world.series("vmpool_vmdi_queue_length"), 1);
+    assert_eq!(world.series("vmpool_vmdi_syncs_in_progress"), 1);
     world.finish_import("debian").await;
     let success = r#"{source_type="blank",result="success"}"#;
     assert_eq!(world.series(&format!("vmpool_vmdi_sync_attempts_total{success}")), 1);
@@ -379,6 +380,10 @@ async fn metrics_describe_imports_and_restorations() {
     world.advance(SECOND).await;
     let failure = r#"{source_type="blank",result="UnknownSyncFailure"}"#;
     assert_eq!(world.series(&format!("vmpool_vmdi_sync_attempts_total{failure}")), 1);
+    assert_eq!(world.series("vmpool_vmdi_syncs_in_progress"), 0);
+    // The alerts need the series of a reason before its first attempt.
+    let absent = r#"{source_type="s3",result="MissingSourceArtifact"}"#;
+    assert_eq!(world.series(&format!("vmpool_vmdi_sync_attempts_total{absent}")), 0);
     let heals =
         |result: &str| format!(r#"vmpool_vmdi_heals_total{{reason="SnapshotLost",result="{result}"}}"#);
     world.server.delete(SNAPSHOTS, "debian");
@@ -414,6 +419,56 @@ async fn metrics_describe_references_and_removals_by_age() {
     assert_eq!(world.series(r#"vmpool_vmdi_expired_total{namespace="team-a"}"#), 1);
     // Series of a deleted image disappear.
     assert!(!world.metrics.page().contains(r#"name="debian""#), "{}", world.metrics.page());
+}
+
+#[tokio::test]
+async fn metrics_describe_deletions_that_wait_and_references_without_a_grant() {
+    const BLOCKED: &str = r#"vmpool_vmdi_deletion_blocked{namespace="team-a",name="debian"}"#;
+    let mut world = with_images();
+    world.lead_with_image("debian").await;
+    world.server.create(MACHINES, machine("web", "debian"));
+    let mut stranger = machine("stranger", "debian");
+    stranger["metadata"]["namespace"] = json!("evil");
+    stranger["spec"]["dataVolumeTemplates"][0]["spec"]["sourceRef"]["namespace"] = json!(NAMESPACE);
+    world.server.create(MACHINES, stranger);
+    world.advance(10 * SECOND).await;
+    let denied = r#"vmpool_vmdi_references_denied_total{image_namespace="team-a",from_namespace="evil"}"#;
+    let before = world.series(denied);
+    assert!(before > 0);
+    // Each pass counts it, also one that nothing but the resync period causes.
+    world.advance(world.images.as_ref().unwrap().resync).await;
+    assert_eq!(world.series(denied), before + 1);
+    assert!(!world.metrics.page().contains("vmpool_vmdi_deletion_blocked{"));
+    world.server.delete(IMAGES, "debian");
+    world.advance(10 * SECOND).await;
+    assert_eq!(world.series(BLOCKED), 1);
+    // Without its reference, the image waits only for its objects.
+    world
+        .server
+        .edit(VOLUMES, "debian", |volume| volume["metadata"]["finalizers"] = json!(["example.com/keep"]));
+    world.server.delete(MACHINES, "web");
+    world.advance(10 * SECOND).await;
+    assert_eq!(world.series(BLOCKED), 0);
+    world.server.edit(VOLUMES, "debian", |volume| volume["metadata"]["finalizers"] = json!(null));
+    world.collect_for(10).await;
+    assert!(!world.metrics.page().contains("vmpool_vmdi_deletion_blocked{"));
+}
+
+#[tokio::test]
+async fn one_event_says_that_an_image_waits_also_after_a_change_of_leaders() {
+    let mut world = with_images();
+    world.images.as_mut().unwrap().limits.max_concurrent_syncs = 1;
+    world.create_image("debian");
+    world.create_image("fedora");
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    world.kill_leader().await;
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.advance(Duration::from_mins(6)).await;
+    assert_eq!(world.event_count("WaitingToSync"), 1, "{:?}", world.server.all("events"));
+    world.finish_import("debian").await;
+    world.finish_import("fedora").await;
+    assert_eq!(world.event_count("WaitingToSync"), 1);
 }
 
 #[rstest]

@@ -264,6 +264,54 @@ async fn a_disk_that_is_used_meanwhile_is_not_deleted_because_the_cache_is_behin
 }
 
 #[tokio::test]
+async fn metrics_describe_how_long_wrappers_wait_and_whether_they_match_their_image() {
+    let count = |existed: bool| {
+        format!(r#"vmpool_wrapper_provisioning_duration_seconds_count{{image_preexisting="{existed}"}}"#)
+    };
+    let mismatch = r#"vmpool_wrapper_template_mismatch{namespace="team-a"}"#;
+    let mut world = with_wrappers();
+    world.lead_with_image("debian").await;
+    world.create_wrapper("web", "debian", "root");
+    world.calm().await;
+    assert_eq!(world.series(mismatch), 0);
+    world.clock.advance(Duration::from_mins(1)).await;
+    let starts = async |world: &World, name: &str| {
+        world.create_disk(name, &json!({ "phase": "Succeeded" }));
+        world
+            .server
+            .edit(MACHINES, name, |machine| machine["status"] = json!({ "created": true, "ready": true }));
+        world.calm().await;
+        assert_eq!(world.wrapper_status(name)["phase"], "Ready");
+    };
+    starts(&world, "web").await;
+    assert_eq!(world.series(&count(true)), 1);
+    let bucket = |le: &str| {
+        let labels = format!(r#"{{le="{le}",image_preexisting="true"}}"#);
+        world.series(&format!("vmpool_wrapper_provisioning_duration_seconds_bucket{labels}"))
+    };
+    assert_eq!((bucket("60.0"), bucket("120.0")), (0, 1));
+    // This wrapper creates its image.
+    world.create_wrapper("db", "fedora", "root");
+    world.calm().await;
+    world.finish_import("fedora").await;
+    starts(&world, "db").await;
+    // A wrapper that was ready once does not start again.
+    for ready in [false, true] {
+        world.server.edit(MACHINES, "web", |machine| machine["status"]["ready"] = json!(ready));
+        world.calm().await;
+    }
+    assert_eq!((world.series(&count(true)), world.series(&count(false))), (1, 1));
+    world.server.edit(WRAPPERS, "web", |wrapper| {
+        wrapper["spec"]["vmDiskImageTemplate"]["diskSize"] = json!("2Gi");
+    });
+    world.calm().await;
+    assert_eq!(world.series(mismatch), 1);
+    world.server.delete(WRAPPERS, "web");
+    world.calm().await;
+    assert_eq!(world.series(mismatch), 0);
+}
+
+#[tokio::test]
 async fn a_disk_whose_clone_failed_is_deleted() {
     let mut world = with_wrappers();
     world.lead_with_image("debian").await;
