@@ -247,13 +247,12 @@ async fn release_pins<P: Platform>(
 /// without its finalizer, although machines may use it. So its data gets no owner, and stays. The permission goes, because no
 /// controller would withdraw it later.
 async fn of_images(client: &Client, env: &Env, namespace: Option<&str>) -> Result<usize, UninstallError> {
-    let (mut owners, mut all) = (BTreeMap::new(), BTreeMap::new());
+    let (mut owners, mut all) = (Owners::default(), Owners::default());
     let images: Api<VmDiskImage> = api(client, namespace);
     let listed = list(&images, Scope::default(), |image: VmDiskImage| {
-        let uid = image.metadata.uid.clone().unwrap_or_default();
-        all.insert(uid.clone(), owner_reference(&image));
+        all.add(&image);
         if image.metadata.deletion_timestamp.is_none() {
-            owners.insert(uid, owner_reference(&image));
+            owners.add(&image);
         }
     });
     match listed.await {
@@ -305,32 +304,74 @@ async fn of_all<K: ApiObject>(
     Err(UninstallError::Remain(left))
 }
 
+/// An image that is to own objects.
+struct Owner {
+    namespace: String,
+    name: String,
+    reference: Value,
+}
+
+/// Images, and what belongs to them.
+#[derive(Default)]
+struct Owners {
+    /// By UID.
+    images: BTreeMap<String, Owner>,
+    /// The UIDs of images, by the UIDs of the objects in their status. A user or a tool may have removed the label of such an object.
+    recorded: BTreeMap<String, String>,
+}
+
+impl Owners {
+    fn add(&mut self, image: &VmDiskImage) {
+        let metadata = &image.metadata;
+        let uid = metadata.uid.clone().unwrap_or_default();
+        let backing = image.status.iter().flat_map(|status| {
+            let volume = status.data_volume.as_ref().map(|one| &one.uid);
+            let snapshot = status.snapshot.as_ref().map(|one| &one.uid);
+            let source = status.data_source.as_ref().map(|one| &one.uid);
+            [volume, snapshot, source].into_iter().flatten()
+        });
+        self.recorded.extend(backing.map(|object| (object.clone(), uid.clone())));
+        let owner = Owner {
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+            reference: owner_reference(image),
+        };
+        self.images.insert(uid, owner);
+    }
+
+    /// UID and image of the label, or else of the status that records the object.
+    fn of<K: ApiObject>(&self, object: &K) -> Option<(&str, &Owner)> {
+        let metadata = object.meta();
+        let labeled = metadata.labels.as_ref().and_then(|labels| labels.get(IMAGE_UID));
+        let recorded = metadata.uid.as_ref().and_then(|uid| self.recorded.get(uid));
+        let mut found = [labeled, recorded].into_iter().flatten();
+        found.find_map(|uid| self.images.get_key_value(uid)).map(|(uid, image)| (uid.as_str(), image))
+    }
+}
+
 /// A JSON patch that makes the image the owner of an object with its data.
-fn owned_data<K: ApiObject>(object: &K, owners: &BTreeMap<String, Value>) -> Option<Value> {
-    owned(object, owners, |_, image| image["name"].as_str().unwrap_or_default().to_owned())
+fn owned_data<K: ApiObject>(object: &K, owners: &Owners) -> Option<Value> {
+    owned(object, owners, |_, image| image.name.clone())
 }
 
 /// A JSON patch that makes the image the owner of a permission to clone it.
-fn owned_permission<K: ApiObject>(object: &K, owners: &BTreeMap<String, Value>) -> Option<Value> {
+fn owned_permission<K: ApiObject>(object: &K, owners: &Owners) -> Option<Value> {
     owned(object, owners, |uid, _| clone_permission::name(uid))
 }
 
-/// A JSON patch that makes the image the owner of an object that has its label and this name, and fails if the object has changed.
-fn owned<K: ApiObject>(
-    object: &K,
-    owners: &BTreeMap<String, Value>,
-    name: impl Fn(&str, &Value) -> String,
-) -> Option<Value> {
+/// A JSON patch that makes the image the owner of an object that belongs to it and has this name, and fails if the object has
+/// changed. The garbage collector would delete an object of another namespace at once, because its owner is not there.
+fn owned<K: ApiObject>(object: &K, owners: &Owners, name: impl Fn(&str, &Owner) -> String) -> Option<Value> {
     let metadata = object.meta();
-    let uid = metadata.labels.as_ref()?.get(IMAGE_UID)?;
-    let image = owners.get(uid)?;
+    let (uid, image) = owners.of(object)?;
+    let is_there = metadata.namespace.as_ref() == Some(&image.namespace);
     let has_name = metadata.name.as_ref() == Some(&name(uid, image));
-    if !has_name || metadata.owner_references.as_ref().is_some_and(|all| !all.is_empty()) {
+    if !(is_there && has_name) || metadata.owner_references.as_ref().is_some_and(|all| !all.is_empty()) {
         return None;
     }
     Some(json!([
         { "op": "test", "path": "/metadata/resourceVersion", "value": metadata.resource_version },
-        { "op": "add", "path": "/metadata/ownerReferences", "value": [image] },
+        { "op": "add", "path": "/metadata/ownerReferences", "value": [image.reference] },
     ]))
 }
 

@@ -208,6 +208,32 @@ async fn the_data_of_disk_images_is_deleted_with_images_that_are_deleted_later()
     assert!(DATA.iter().all(|resource| world.server.get(resource, "terminating").is_some()));
 }
 
+#[tokio::test]
+async fn data_without_its_label_gets_its_owner_and_data_in_another_namespace_none() {
+    const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
+    let world = world();
+    let image = create_image(&world, "debian");
+    let snapshot = |namespace: &str, labels: Value| {
+        let metadata = json!({ "name": "debian", "namespace": namespace, "labels": labels });
+        world.server.create(SNAPSHOTS, json!({ "metadata": metadata, "spec": { "source": {} } }))
+    };
+    // A tool has removed the label, and the status records the object.
+    let unlabeled = snapshot(NAMESPACE, json!({}));
+    world.server.edit(IMAGES, "debian", |image| {
+        image["status"] = json!({ "snapshot": { "name": "debian", "uid": unlabeled["metadata"]["uid"] } });
+    });
+    // A user has restored a backup into another namespace.
+    snapshot("restored", json!({ "vmpool.dev/vmdiskimage-uid": image["metadata"]["uid"] }));
+    remove(&world).await.unwrap();
+    let owners = |namespace: &str| {
+        let all = world.server.all(SNAPSHOTS);
+        let found = all.iter().find(|object| object["metadata"]["namespace"] == namespace).cloned();
+        found.unwrap()["metadata"]["ownerReferences"].clone()
+    };
+    assert_eq!(owners(NAMESPACE)[0]["uid"], image["metadata"]["uid"]);
+    assert_eq!(owners("restored").as_array().map_or(0, Vec::len), 0);
+}
+
 /// No controller would withdraw it.
 #[tokio::test]
 async fn permissions_to_clone_are_deleted_with_their_images_that_are_deleted_now_or_later() {
