@@ -324,6 +324,16 @@ fn a_grant_permits_to_clone_one_image_and_ends_with_its_removal() {
         {
             ensure!(!may(account, image).await?, "{account} may clone {image}");
         }
+        // Machines that name the snapshot or the claim count, too.
+        let named = json!({ "name": "debian", "namespace": "images" });
+        for (name, source) in [("by-snapshot", "snapshot"), ("by-claim", "pvc")] {
+            let mut of = json!({});
+            of[source] = named.clone();
+            team.put(machine(name, &json!({ "source": of }))).await?;
+            until_counted(&images, 3).await.with_context(|| name.to_owned())?;
+            team.remove(MACHINE, name).await?;
+            until_counted(&images, 2).await.with_context(|| name.to_owned())?;
+        }
         // An account goes with its last reference.
         let path = format!("{}/own", team.path(MACHINE.0, MACHINE.1)?);
         team.ask(Method::DELETE, &path, &Value::Null).await?;
@@ -359,6 +369,63 @@ fn a_grant_permits_to_clone_one_image_and_ends_with_its_removal() {
         ensure!(
             machine["status"]["ready"] == true && machine["metadata"]["uid"] != before["metadata"]["uid"]
         );
+        Ok(())
+    }));
+}
+
+#[test]
+fn a_grant_to_refer_creates_nothing_and_one_to_create_only_what_it_permits() {
+    run_to_end(installed("image-creators", async |cluster, _controller| {
+        let (images, team) = (Place { cluster, namespace: "images" }, Place { cluster, namespace: "team" });
+        let to = |name: &str, image: &str, create: Value| {
+            json!({
+                "apiVersion": GRANT.0, "kind": GRANT.1, "metadata": { "name": name },
+                "spec": { "from": [{ "namespace": "team" }], "to": [{ "name": image }], "create": create },
+            })
+        };
+        let mut limits = json!({ "allowed": true, "urlPrefixes": ["https://mirror.example/public"],
+            "maxDiskSize": "5Gi" });
+        images.put(to("refer", "unborn", json!({ "allowed": false }))).await?;
+        images.put(to("create", "new", limits.clone())).await?;
+        let template = |change: Value| {
+            let mut template = json!({ "sourceType": "http", "url": "https://mirror.example/public/a",
+                "diskSize": "5Gi" });
+            for (field, value) in change.as_object().into_iter().flatten() {
+                template[field] = value.clone();
+            }
+            template
+        };
+        // No webhook is installed: the controller answers.
+        let secret = template(json!({ "secretRef": "credentials" }));
+        let refused = [
+            ("planter", "unborn", json!({ "sourceType": "blank", "diskSize": "1Gi" })),
+            ("thief", "new", secret.clone()),
+            ("visitor", "new", template(json!({ "url": "https://evil.example/public/a" }))),
+            ("fetcher", "new", template(json!({ "url": "http://2130706433/" }))),
+            ("spender", "new", template(json!({ "storageClass": "gold" }))),
+            ("hoarder", "new", template(json!({ "diskSize": "6Gi" }))),
+        ];
+        for (name, image, template) in &refused {
+            team.put(creating(name, image, template)).await?;
+        }
+        let denied = |wrapper: &Value| reason(wrapper, "ImageReady") == "CreateNotPermitted";
+        for (name, ..) in &refused {
+            let wrapper = team.until_object(WRAPPER.0, WRAPPER.1, name, denied).await?;
+            ensure!(wrapper["status"]["phase"] == "Provisioning", "{wrapper}");
+            ensure!(wrapper["status"]["vmDiskImage"].is_null(), "{wrapper}");
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        ensure!(images.names(IMAGE.0, IMAGE.1).await?.is_empty());
+        ensure!(team.names(MACHINE.0, MACHINE.1).await?.is_empty());
+        // When the grant permits the Secret, then only that wrapper creates its image.
+        limits["secretRefs"] = json!(["credentials"]);
+        let path = format!("{}/create", images.path(GRANT.0, GRANT.1)?);
+        images.ask(Method::PATCH, &path, &json!({ "spec": { "create": limits } })).await?;
+        let created = images.until_object(IMAGE.0, IMAGE.1, "new", |_| true).await?;
+        for (field, value) in secret.as_object().into_iter().flatten() {
+            ensure!(created["spec"][field] == *value, "{created}");
+        }
+        ensure!(images.names(IMAGE.0, IMAGE.1).await? == ["new"]);
         Ok(())
     }));
 }

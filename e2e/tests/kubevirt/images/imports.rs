@@ -1,9 +1,12 @@
 //! The import of images: attempts, the queue, and what machines clone.
 
+use std::time::Duration;
+
 use anyhow::ensure;
 use serde_json::{Value, json};
 use vmpool_api::diskimage::{API_VERSION, finalizers::IMAGE_PROTECTION, labels::IMAGE_UID};
 use vmpool_api::kubevirt::{DATA_VOLUME_API_VERSION, SNAPSHOT_API_VERSION};
+use vmpool_test_cluster::deadline::Deadline;
 
 use super::{HOST, blank, condition, image, with_images};
 use crate::image_platform::CHECKSUM;
@@ -101,6 +104,55 @@ fn a_corrupt_image_fails_and_a_new_value_of_the_annotation_starts_it_again() {
         let again = world.until("corrupt", |image| image["status"]["phase"] != "Failed").await?;
         ensure!(again["status"]["retryToken"] == "1", "{again}");
         ensure!(again["status"]["failureCount"] == 0, "{again}");
+        Ok(())
+    });
+}
+
+#[test]
+fn the_wait_after_a_failure_the_copied_labels_and_the_resync_follow_their_flags() {
+    let flags = [
+        // Without the longest wait, the second attempt would begin after three hours.
+        "--disk-image-backoff-unit=1h",
+        "--disk-image-max-backoff=300ms",
+        "--disk-image-max-attempt-restarts=1",
+        "--disk-image-copy-label-prefixes=example.com/,team.example.com/",
+        "--disk-image-resync-period=1s",
+        "--feature-gates=VirtualMachinePool=false,DiskImages=true,MachineWrapper=true",
+    ];
+    with_images("image-flags", &flags, async |world| {
+        let place = &world.place;
+        let mut object = http("corrupt", "corrupt.raw");
+        object["metadata"]["labels"] = json!({
+            "example.com/a": "1", "team.example.com/b": "2", "instancetype.kubevirt.io/default-preference": "linux",
+        });
+        place.put(object).await?;
+        let volume = place.until_object(DATA_VOLUME_API_VERSION, "DataVolume", "corrupt", |_| true).await?;
+        let labels = &volume["metadata"]["labels"];
+        ensure!(labels["example.com/a"] == "1" && labels["team.example.com/b"] == "2", "{volume}");
+        ensure!(labels["instancetype.kubevirt.io/default-preference"].is_null(), "{volume}");
+        world.until("corrupt", |image| image["status"]["failureCount"].as_i64() >= Some(3)).await?;
+        world.delete(API_VERSION, "VMDiskImage", "corrupt").await?;
+        // Each pass counts a reference that no grant permits. Nothing but the resync causes these passes.
+        place
+            .put(json!({
+                "apiVersion": API_VERSION, "kind": "VirtualMachine", "metadata": { "name": "stranger" },
+                "spec": {
+                    "vmDiskImageRef": { "name": "debian", "namespace": "elsewhere" },
+                    "virtualMachineTemplate": { "spec": { "template": { "spec": { "domain": { "devices": {} } } } } },
+                },
+            }))
+            .await?;
+        let denied = async || {
+            let (_, page) = world.controller.probe("/metrics").await;
+            let labels = r#"{image_namespace="elsewhere",from_namespace="image-flags"}"#;
+            let series = format!("vmpool_vmdi_references_denied_total{labels} ");
+            page.lines().find_map(|line| line.strip_prefix(series.as_str())?.parse::<u64>().ok())
+        };
+        let deadline = Deadline::after(Duration::from_mins(1));
+        while denied().await < Some(6) {
+            ensure!(!deadline.is_over(), "denied references are counted {:?} times", denied().await);
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
         Ok(())
     });
 }

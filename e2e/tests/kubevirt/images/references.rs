@@ -152,6 +152,48 @@ fn machines_pools_and_clones_hold_an_image_until_the_last_of_them_is_gone() {
     });
 }
 
+/// The object with this source of its disk instead of the DataSource.
+fn cloning(mut object: Value, source: &str, image: &str, namespace: &str) -> Value {
+    let pointer = match object.pointer("/spec/virtualMachineTemplate") {
+        Some(_) => "/spec/virtualMachineTemplate/spec/dataVolumeTemplates/0/spec",
+        None => "/spec/dataVolumeTemplates/0/spec",
+    };
+    if let Some(disk) = object.pointer_mut(pointer) {
+        let mut named = json!({});
+        named[source] = json!({ "name": image, "namespace": namespace });
+        *disk = json!({ "storage": {}, "source": named });
+    }
+    object
+}
+
+#[test]
+fn machines_and_pools_that_name_the_snapshot_or_the_claim_hold_an_image() {
+    with_images("image-clones", &[], async |world| {
+        let (place, namespace) = (&world.place, world.place.namespace);
+        place.put(blank("debian")).await?;
+        world.until_ready("debian").await?;
+        let of_machine = |name, source| cloning(machine(name, "", ""), source, "debian", namespace);
+        place.put(of_machine("by-snapshot", "snapshot")).await?;
+        world.until_counts("debian", (1, 0, 0)).await?;
+        place.put(of_machine("by-claim", "pvc")).await?;
+        world.until_counts("debian", (2, 0, 0)).await?;
+        place.put(cloning(pool("of-claims", "", ""), "pvc", "debian", namespace)).await?;
+        // An empty namespace is that of the object.
+        place.put(cloning(pool("of-snapshots", "", ""), "snapshot", "debian", "")).await?;
+        world.until_counts("debian", (2, 2, 0)).await?;
+        world.delete_image("debian").await?;
+        world.until("debian", |image| condition(image, "DeletionBlocked")["reason"] == "InUse").await?;
+        world.delete(POOL.0, POOL.1, "of-claims").await?;
+        world.delete(MACHINE.0, MACHINE.1, "by-snapshot").await?;
+        world.until_counts("debian", (1, 1, 0)).await?;
+        world.delete(MACHINE.0, MACHINE.1, "by-claim").await?;
+        world.until_counts("debian", (0, 1, 0)).await?;
+        ensure!(place.object(SNAPSHOT_API_VERSION, "VolumeSnapshot", "debian").await?.is_some());
+        world.delete(POOL.0, POOL.1, "of-snapshots").await?;
+        world.until_nothing_is_left("debian").await
+    });
+}
+
 #[test]
 fn a_deletion_with_any_propagation_policy_keeps_the_data_while_it_is_used() {
     with_images("image-cascade", &[], async |world| {
