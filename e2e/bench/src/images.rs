@@ -63,7 +63,9 @@ pub(crate) async fn measure(
     let synced = Lab::with_log(&controller, until_all(&client, images, is_ready)).await?;
     report.add("synced_seconds", seconds(begin, synced));
     lab.quiet().await?;
-    report.add("images_rss_mib", usage::memory(pid)?.now);
+    // About a third above what was measured.
+    let with = |most: f64| (images <= 1_000 && references <= 10).then_some(Limit::AtMost(most));
+    report.demand("images_rss_mib", usage::memory(pid)?.now, with(56.0), None);
     // The simulator would give each machine a disk.
     drop(simulator);
 
@@ -80,14 +82,15 @@ pub(crate) async fn measure(
     let total = as_f64(images * references).max(1.0);
     report.add("reference_creates_seconds", seconds(begin, created));
     report.add("counted_seconds", seconds(created, counted));
-    report.add("count_cpu_seconds_per_1000", (usage::cpu(pid)? - cpu) * 1000.0 / total);
+    let cpu = (usage::cpu(pid)? - cpu) * 1000.0 / total;
+    report.demand("count_cpu_seconds_per_1000", cpu, Some(Limit::AtMost(0.4)), None);
     let status = requests.only(|key| is_write_of_controller(key) && key.resource == "vmdiskimages");
     report.add("status_writes_per_reference", whole(status.total()) / total);
     let nothing = Some(Limit::AtMost(0.0));
     // The benchmark lists images only.
     report.demand("count_reads", whole(reads(&requests)), nothing, nothing);
     let memory = usage::memory(pid)?;
-    report.add("images_referenced_rss_mib", memory.now);
+    report.demand("images_referenced_rss_mib", memory.now, with(88.0), None);
     report.add("images_peak_rss_mib", memory.peak);
     let settled = settled::requests(lab, options).await?.total();
     report.demand("images_settled_requests", whole(settled), nothing, nothing);
