@@ -9,12 +9,15 @@ use crate::world::{GUESTS, NAMESPACE, World};
 
 const IMAGES: &str = "vmdiskimages.vmpool.dev";
 const WRAPPERS: &str = "wrappedvirtualmachines.vmpool.dev";
+const VOLUMES: &str = "datavolumes.cdi.kubevirt.io";
+const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
+const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 /// The objects with the data of an image, and the fields of its status that name them.
 const DATA: [(&str, &str); 4] = [
     ("datasources.cdi.kubevirt.io", "dataSource"),
-    ("volumesnapshots.snapshot.storage.k8s.io", "snapshot"),
-    ("datavolumes.cdi.kubevirt.io", "dataVolume"),
+    (SNAPSHOTS, "snapshot"),
+    (VOLUMES, "dataVolume"),
     ("persistentvolumeclaims", "claim"),
 ];
 
@@ -35,6 +38,14 @@ pub enum ImageOperation {
     LoseLabels(usize, usize),
     /// A user deletes the DataVolume of an image, and its claim stays.
     KeepClaim(usize),
+    /// CDI reports the import of an image as failed.
+    FailImport(usize),
+    /// CDI reports the clone for the machine of a wrapper as failed.
+    FailClone(usize),
+    /// A user deletes the DataVolume, or with `true` the claim, of the machine of a wrapper.
+    LoseDisk(bool, usize),
+    /// The cluster does not serve snapshots, or does again. Only before it has any.
+    ServeSnapshots(bool),
     /// A quota forbids new snapshots, or not any more.
     SnapshotQuota(bool),
     /// Creates a wrapper with this name for this image; with `true`, it creates a missing image.
@@ -125,7 +136,27 @@ impl ImageOperation {
             Self::LoseLabels(kind, which) => lose_labels(world, DATA[kind % DATA.len()], *which).await,
             Self::KeepClaim(which) => {
                 let options = json!({ "propagationPolicy": "Orphan" });
-                lose_data(world, "datavolumes.cdi.kubevirt.io", *which, options).await;
+                lose_data(world, VOLUMES, *which, options).await;
+            }
+            Self::FailImport(which) => {
+                if let Some((name, _)) = choose(world, IMAGES, *which) {
+                    fail(world, &name).await;
+                }
+            }
+            Self::FailClone(which) => {
+                if let Some((name, _)) = choose(world, WRAPPERS, *which) {
+                    fail(world, &format!("{name}-root")).await;
+                }
+            }
+            Self::LoseDisk(is_claim, which) => lose_disk(world, *is_claim, *which).await,
+            Self::ServeSnapshots(true) => {
+                let definition = json!({ "metadata": { "name": SNAPSHOTS } });
+                _ = world.server.create_now(DEFINITIONS, definition);
+            }
+            Self::ServeSnapshots(false) => {
+                if world.server.all(SNAPSHOTS).is_empty() {
+                    _ = world.server.delete_now(DEFINITIONS, "", SNAPSHOTS, Value::Null);
+                }
             }
             Self::SnapshotQuota(forbids) => world.injector.lock().snapshot_quota = *forbids,
             Self::CreateWrapper(name, image, creates) => {
@@ -213,6 +244,34 @@ async fn lose_data(world: &mut World, resource: &str, which: usize, options: Val
     world.user_actions.deleted.insert(uid);
     let plural = resource.split('.').next().unwrap_or_default();
     let call = world.call(Verb::Delete, plural, &name, "", options);
+    _ = world.do_as_user(&call).await;
+}
+
+/// CDI reports the transfer of a DataVolume as failed. One that has succeeded does not fail.
+async fn fail(world: &mut World, name: &str) {
+    let volume = world.server.get(VOLUMES, NAMESPACE, name);
+    let Some(volume) = volume.filter(|volume| volume["status"]["phase"] != "Succeeded") else { return };
+    world.some_may_not_run = true;
+    let failed = json!({ "simulator.vmpool.dev/hold-phase": "Failed" });
+    let patch = json!({ "metadata": { "uid": volume["metadata"]["uid"], "annotations": failed } });
+    let call = world.call(Verb::Patch(PatchKind::Merge), "datavolumes", name, "", patch);
+    _ = world.do_as_user(&call).await;
+}
+
+/// Deletes the DataVolume or the claim of the machine of a wrapper.
+async fn lose_disk(world: &mut World, is_claim: bool, which: usize) {
+    let Some((name, _)) = choose(world, WRAPPERS, which) else { return };
+    let (resource, plural) = if is_claim {
+        ("persistentvolumeclaims", "persistentvolumeclaims")
+    } else {
+        (VOLUMES, "datavolumes")
+    };
+    let name = format!("{name}-root");
+    let Some(disk) = world.server.get(resource, NAMESPACE, &name) else { return };
+    world.some_may_not_run = true;
+    world.user_actions.deleted.extend(disk["metadata"]["uid"].as_str().map(str::to_owned));
+    world.deleted_disks.insert(name.clone());
+    let call = world.call(Verb::Delete, plural, &name, "", Value::Null);
     _ = world.do_as_user(&call).await;
 }
 

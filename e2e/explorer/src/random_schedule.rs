@@ -46,6 +46,11 @@ const WITH_GUESTS: u64 = 500;
 /// Of 1000 schedules with images, this many have images that lose labels, or what shows that their data is complete.
 const WITH_LOST_EVIDENCE: u64 = 500;
 
+/// Of 1000 schedules with images, this many have imports and clones that fail, and machines of wrappers that lose their disks.
+const WITH_FAILED_TRANSFERS: u64 = 500;
+/// Of 1000 schedules with images, this many begin in a cluster without snapshots.
+const WITHOUT_SNAPSHOTS: u64 = 150;
+
 /// Of 1000 schedules of KubeVirt, this many delete the preference and create it again.
 const WITH_LOST_PREFERENCE: u64 = 400;
 
@@ -98,9 +103,13 @@ impl Schedule {
         if options.images {
             with_guests(seed, &mut steps);
             with_lost_evidence(seed, &mut steps);
+            with_failed_transfers(seed, &mut steps);
         }
         if platform == PlatformName::KubeVirt {
             with_lost_preference(seed, &mut steps);
+        }
+        if options.images {
+            without_snapshots(seed, &mut steps);
         }
         Self { options, steps, ..Self::default() }
     }
@@ -141,6 +150,41 @@ fn with_lost_evidence(seed: u64, steps: &mut Vec<(u64, Operation)>) {
         };
         steps.insert(at, (random.number(0..=5000), Operation::Image(op)));
     }
+}
+
+/// Adds steps in which transfers fail and disks of wrappers are lost. Decided apart from the other decisions, so that the other
+/// steps stay the same.
+fn with_failed_transfers(seed: u64, steps: &mut Vec<(u64, Operation)>) {
+    let random = SeededRandom::new(seed ^ 0xfa11);
+    if !random.per_mille(WITH_FAILED_TRANSFERS) {
+        return;
+    }
+    let which = || which(&random);
+    for _ in 0..random.number(2..=7) {
+        let last = u64::try_from(steps.len()).unwrap_or_default();
+        let at = usize::try_from(random.number(1..=last)).unwrap_or(1);
+        let op = match random.number(0..=9) {
+            0..=3 => ImageOperation::FailImport(which()),
+            4..=6 => ImageOperation::FailClone(which()),
+            _ => ImageOperation::LoseDisk(random.per_mille(400), which()),
+        };
+        steps.insert(at, (random.number(0..=3000), Operation::Image(op)));
+    }
+}
+
+/// Lets the cluster begin without snapshots, and sometimes get them later. Decided apart from the other decisions, so that the
+/// other steps stay the same.
+fn without_snapshots(seed: u64, steps: &mut Vec<(u64, Operation)>) {
+    let random = SeededRandom::new(seed ^ 0x05a9);
+    if !random.per_mille(WITHOUT_SNAPSHOTS) {
+        return;
+    }
+    if random.per_mille(600) {
+        let last = u64::try_from(steps.len()).unwrap_or_default();
+        let at = usize::try_from(random.number(1..=last)).unwrap_or(1);
+        steps.insert(at, (pause(&random), Operation::Image(ImageOperation::ServeSnapshots(true))));
+    }
+    steps.insert(0, (0, Operation::Image(ImageOperation::ServeSnapshots(false))));
 }
 
 /// Adds steps in which the preference that the template names is deleted and created again, between changes of the pool and of
