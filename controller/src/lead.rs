@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 use vmpool_engine::Uid;
-use vmpool_platforms::{Configuration, Platform};
+use vmpool_platforms::{Configuration, Pins, Platform};
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
 use vmpool_runtime::health::Heartbeat;
@@ -353,7 +353,7 @@ fn live<P: Platform>(context: &Context<P>, preserved: &Preserved) -> Live {
         WatchResource::Revisions => context.revisions.len(),
         WatchResource::Instances => context.instances.len(),
     });
-    let series = context.pool_counts.series(P::NAME, preserved.counts());
+    let series = context.pool_counts.series((P::NAME, P::Pins::LABELS.is_some()), preserved.counts());
     let pools = (series, context.settings.max_pool_series);
     Live::new(context.queue.state(), context.pool_counts.totals(), pools, cached)
 }

@@ -82,7 +82,7 @@ pub(crate) async fn list<P: Platform>(
         let live = json!({ "metadata": object.meta(), "data": object.data.value() });
         let is_copy = !matches!(
             P::Pins::existing(&pool.facts.id, pins.get(&name)?, &live),
-            Existing::Replace(_) | Existing::Other
+            Existing::Replace { .. } | Existing::Other
         );
         is_copy.then(|| (name, uid.as_deref().unwrap_or_default().into()))
     });

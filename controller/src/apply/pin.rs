@@ -44,6 +44,7 @@ pub(super) async fn store<P: Platform>(
     match create(context, pool, pin).await {
         Ok(()) => {
             tracing::info!(name, "stored a copy of an object that the template refers to");
+            context.metrics.types.stashed(pin);
             return Ok(true);
         }
         Err(error) if error.is_already_exists() => {}
@@ -58,19 +59,22 @@ pub(super) async fn store<P: Platform>(
             patch(context, pool, name, operations).await?;
             Ok(true)
         }
-        Existing::Replace(replacement) => {
+        Existing::Replace { object: replacement, former_version } => {
             tracing::warn!(
                 name,
                 "a copy replaces one with another content or in a former version of the API"
             );
             let path = collection::<RevisionObject>(&facts.namespace);
             let old = ObjectId::new(name, live["metadata"]["uid"].as_str().unwrap_or_default());
-            match context.writer.delete(WriteKind::DeleteRevision, path, &old, None).await {
-                Err(error) if !error.is_gone() => return Err(error),
+            let replaced = match context.writer.delete(WriteKind::DeleteRevision, path, &old, None).await {
+                Err(error) if !error.is_gone() => Err(error),
                 // If the process exits here, the copy is lost, and is made again from the revision.
-                _ => create(context, pool, &replacement).await?,
+                _ => create(context, pool, &replacement).await,
+            };
+            if let Some(version) = former_version {
+                context.metrics.types.upgraded(version, replaced.is_ok());
             }
-            Ok(true)
+            replaced.map(|()| true)
         }
         Existing::Other => Err(WriteError::Invalid(
             format!("the object {name} exists with another content; delete it").into(),

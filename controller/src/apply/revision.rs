@@ -71,7 +71,7 @@ async fn store_copies<P: Platform>(
             }
         }
     }
-    context.metrics.pin_repairs.inc_by(repairs.len() as u64);
+    context.pool_counts.repaired(&pool.facts.id.uid, repairs.len());
     (repairs, stored)
 }
 

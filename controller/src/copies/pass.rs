@@ -51,7 +51,7 @@ pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
     }
     let applied = apply(context, key, &machine, plan).await;
     for from in upgrades {
-        context.metrics.types.upgraded(from, applied.is_ok());
+        context.metrics.types.upgraded(from.as_str(), applied.is_ok());
     }
     match applied {
         Ok(()) if is_blocked => Requeue::After(context.note_blocked(key, awaits, types)),
@@ -196,9 +196,7 @@ async fn create(context: &Context, namespace: &str, copy: Value) -> Result<(), S
     let path = collection::<Revision>(namespace);
     match context.writer.create::<Value>(WriteKind::CreateCopy, path.clone(), copy.clone()).await {
         Ok(_) => {
-            if let Some(kind) = copies::kind(&copy) {
-                context.metrics.types.copied(kind);
-            }
+            context.metrics.types.stashed(&copy);
             return Ok(());
         }
         Err(error) if error.is_already_exists() => {}

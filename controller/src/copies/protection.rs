@@ -182,8 +182,8 @@ async fn pinned(context: &Context, (namespace, _): &Key, pool: &Value) -> Result
     let mut found = Found::new();
     for _ in 0..pass::MAX_READS {
         match protection::pins_of(pool, &found) {
-            Resolution::Resolved(content) | Resolution::Partial(content, _) => return Ok(Some(content)),
-            Resolution::Unresolved(_) => return Ok(None),
+            Resolution::Resolved(content) | Resolution::Partial(content, ..) => return Ok(Some(content)),
+            Resolution::Unresolved(..) => return Ok(None),
             Resolution::Needs(reference) => {
                 let object = context.read_cached(namespace, &reference).await;
                 found.insert(reference, object.map_err(|error| with_causes(&error))?);

@@ -16,6 +16,7 @@ use crate::testing::{Call, Fate, NAMESPACE, Refusal, Verb, World};
 mod bounded;
 mod deletion;
 mod integrity;
+mod metrics;
 mod owners;
 mod pools;
 mod protection;
@@ -386,7 +387,8 @@ async fn a_lost_copy_of_an_older_template_is_restored() {
     let restored = world.server.get(REVISIONS, &copy).unwrap();
     assert_ne!(restored["metadata"]["uid"], stored["metadata"]["uid"]);
     assert_eq!(restored["data"], stored["data"]);
-    assert!(world.metrics.page().contains("vmpool_pin_repairs_total 1"), "{}", world.metrics.page());
+    let repairs = format!(r#"vmpool_pool_pin_repairs_total{{namespace="{NAMESPACE}",pool="web"}} 1"#);
+    assert!(world.metrics.page().contains(&repairs), "{}", world.metrics.page());
     world.server.take_log();
     world.advance(10 * SECOND).await;
     assert_eq!(world.take_writes().len(), 0, "it is restored once");

@@ -247,8 +247,6 @@ words!(
     pub(crate) TemplateProblem {
         /// An object that the template refers to is missing or does not fit.
         Unresolved => "TemplateResolved",
-        /// The copies that machines use differ from the objects as they are now.
-        Outdated => "InstancetypeOutdated",
         /// Machines refer to other objects than the revision that was written to them.
         Drifted => "MembersDrifted",
         /// The cluster does not let machines share copies.
@@ -263,7 +261,6 @@ impl TemplateProblem {
     pub(super) fn condition(self) -> &'static str {
         match self {
             Self::Unresolved => condition::TEMPLATE_RESOLVED,
-            Self::Outdated => condition::INSTANCETYPE_OUTDATED,
             Self::Drifted => condition::MEMBERS_DRIFTED,
             Self::Unavailable => condition::PINNING_UNAVAILABLE,
             Self::Images => condition::IMAGES_READY,

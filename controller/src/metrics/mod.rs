@@ -68,8 +68,6 @@ pub struct Metrics {
     pub(crate) removals: RemovalMetrics,
     /// Retained disks.
     pub(crate) disks: DiskMetrics,
-    /// Copies of objects that were restored.
-    pub(crate) pin_repairs: Counter,
     /// Disk images.
     pub(crate) images: ImageMetrics,
     /// Wrappers of machines.
@@ -119,12 +117,6 @@ impl Metrics {
             writes: WriteMetrics::new(registry),
             removals: RemovalMetrics::new(registry),
             disks: DiskMetrics::new(registry),
-            pin_repairs: registry.register(
-                "vmpool_pin_repairs_total",
-                "copies",
-                "Copies of instance types and preferences that another client had deleted or taken from their pool, and that the controller restored",
-                Counter::default(),
-            ),
             images: ImageMetrics::new(registry),
             wrappers: WrapperMetrics::new(registry),
             types: TypeMetrics::new(registry),

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use vmpool_runtime::label_set;
@@ -72,6 +73,9 @@ label_set!(pub(super) PoolTemplateLabels {
     condition: TemplateProblem
 });
 
+// Only one platform has instance types, so namespace and name identify the pool.
+label_set!(pub(super) PoolTypeLabels { namespace: Namespace, pool: Name });
+
 /// The numbers of one or several pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PoolNumbers {
@@ -82,6 +86,12 @@ pub(crate) struct PoolNumbers {
     pub(super) blocked: [usize; Failed::ALL.len()],
     /// Number of pools with each condition about the template.
     pub(super) template: [usize; TemplateProblem::ALL.len()],
+    /// Whether pools can have copies of instance types and preferences. Other pools have no series about them.
+    pub(super) has_copies: bool,
+    /// Number of pools with outdated copies.
+    pub(super) outdated: usize,
+    /// Number of restored copies.
+    pub(super) repairs: usize,
 }
 
 impl PoolNumbers {
@@ -91,6 +101,9 @@ impl PoolNumbers {
         self.preserved_volumes += other.preserved_volumes;
         self.blocked.iter_mut().zip(other.blocked).for_each(|(sum, count)| *sum += count);
         self.template.iter_mut().zip(other.template).for_each(|(sum, count)| *sum += count);
+        self.has_copies |= other.has_copies;
+        self.outdated += other.outdated;
+        self.repairs += other.repairs;
     }
 }
 
@@ -130,6 +143,8 @@ pub(super) struct PoolSeriesGauges {
     preserved_volumes: Family<PoolDiskLabels, Gauge>,
     blocked: Family<PoolBlockedLabels, Gauge>,
     template: Family<PoolTemplateLabels, Gauge>,
+    outdated: Family<PoolTypeLabels, Gauge>,
+    repairs: Family<PoolTypeLabels, Counter>,
 }
 
 impl PoolSeriesGauges {
@@ -165,6 +180,18 @@ impl PoolSeriesGauges {
                 "Whether the pool has this condition about what its template refers to: 1, or no series",
                 Family::default(),
             ),
+            outdated: registry.register(
+                "vmpool_pool_instancetype_outdated",
+                "0 or 1",
+                "Whether the copies that machines of the pool use differ from the instance type or the preference as it is now: condition InstancetypeOutdated. Only pools of platforms with instance types have a series",
+                Family::default(),
+            ),
+            repairs: registry.register(
+                "vmpool_pool_pin_repairs_total",
+                "copies",
+                "Copies of instance types and preferences that another client had deleted or taken from the pool, and that this process restored since it became the leader. Only pools of platforms with instance types have a series",
+                Family::default(),
+            ),
         }
     }
 
@@ -175,6 +202,8 @@ impl PoolSeriesGauges {
         self.preserved_volumes.clear();
         self.blocked.clear();
         self.template.clear();
+        self.outdated.clear();
+        self.repairs.clear();
         for ((namespace, pool, platform), numbers) in capped(pools, limit) {
             for (&state, count) in MachineState::ALL.iter().zip(numbers.machines) {
                 let (namespace, pool, platform) = (namespace.clone(), pool.clone(), platform.clone());
@@ -193,6 +222,11 @@ impl PoolSeriesGauges {
                 let (namespace, pool, platform) = (namespace.clone(), pool.clone(), platform.clone());
                 let labels = PoolTemplateLabels { namespace, pool, platform, condition };
                 self.template.get_or_create(&labels).set(gauge(count));
+            }
+            if numbers.has_copies {
+                let labels = PoolTypeLabels { namespace: namespace.clone(), pool: pool.clone() };
+                self.outdated.get_or_create(&labels).set(gauge(numbers.outdated));
+                self.repairs.get_or_create(&labels).inc_by(numbers.repairs as u64);
             }
             let labels = PoolDiskLabels { namespace, pool, platform };
             self.free_disks.get_or_create(&labels).set(gauge(numbers.free_disks));

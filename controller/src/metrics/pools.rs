@@ -32,6 +32,8 @@ pub(crate) struct PoolReport {
     disks: DiskCounts,
     /// Whether it has each of these conditions.
     template: [bool; TemplateProblem::ALL.len()],
+    /// Whether it has the condition that its copies are outdated.
+    is_outdated: bool,
     ledger: [usize; LedgerResource::ALL.len()],
     /// Uptime of the oldest entry.
     oldest: Option<Duration>,
@@ -81,7 +83,8 @@ impl PoolReport {
         let mut template = [false; TemplateProblem::ALL.len()];
         let problems = template.iter_mut().zip(TemplateProblem::ALL);
         problems.for_each(|(place, problem)| *place = has(problem.condition()));
-        Self { blocked, disks, template, ..Self::new(state, machines, pool, memory) }
+        let is_outdated = has(condition::INSTANCETYPE_OUTDATED);
+        Self { blocked, disks, template, is_outdated, ..Self::new(state, machines, pool, memory) }
     }
 
     /// The counts of a pool that is being deleted. Its machines are not reconciled any more.
@@ -115,6 +118,7 @@ impl PoolReport {
             removals,
             disks: DiskCounts::default(),
             template: [false; TemplateProblem::ALL.len()],
+            is_outdated: false,
             ledger: [of_machines.0, of_disks.0],
             oldest,
         }
@@ -126,7 +130,14 @@ impl PoolReport {
         let blocked = Failed::ALL.map(|reason| usize::from(self.blocked == Some(reason)));
         let template = self.template.map(usize::from);
         let free_disks = self.disks.free();
-        PoolNumbers { machines: self.machines, free_disks, preserved_volumes: 0, blocked, template }
+        PoolNumbers {
+            machines: self.machines,
+            free_disks,
+            blocked,
+            template,
+            outdated: usize::from(self.is_outdated),
+            ..PoolNumbers::default()
+        }
     }
 }
 
@@ -136,7 +147,11 @@ fn extent<T: Fact>(ledger: &Ledger<T>) -> (usize, Option<Duration>) {
 
 /// The counts of all pools of a leader.
 #[derive(Debug, Default)]
-pub(crate) struct PoolCounts(Mutex<HashMap<Uid, PoolReport>>);
+pub(crate) struct PoolCounts {
+    reports: Mutex<HashMap<Uid, PoolReport>>,
+    /// How many copies were restored for each pool. Most pools have none.
+    repairs: Mutex<HashMap<Uid, usize>>,
+}
 
 /// The sums of all pools.
 #[derive(Clone, Copy, Debug, Default)]
@@ -152,7 +167,7 @@ pub(crate) struct Totals {
 impl PoolCounts {
     /// Records the counts of a pool after a pass.
     pub(crate) fn record(&self, uid: &Uid, facts: PoolReport) {
-        let mut all = self.0.lock();
+        let mut all = self.reports.lock();
         match all.get_mut(uid) {
             Some(place) => *place = facts,
             None => drop(all.insert(uid.clone(), facts)),
@@ -161,23 +176,35 @@ impl PoolCounts {
 
     /// Removes a pool.
     pub(crate) fn forget(&self, uid: &Uid) {
-        self.0.lock().remove(uid);
+        self.reports.lock().remove(uid);
+        self.repairs.lock().remove(uid);
+    }
+
+    /// Counts restored copies of a pool.
+    pub(crate) fn repaired(&self, uid: &Uid, copies: usize) {
+        if copies > 0 {
+            *self.repairs.lock().entry(uid.clone()).or_default() += copies;
+        }
     }
 
     /// The numbers of each pool of this platform. `preserved` counts preserved volumes by the namespace and the name of
     /// their pool. Those of pools that do not exist are in the series of the other pools, because the names come from
-    /// labels that users can write.
+    /// labels that users can write. `has_copies` is whether pools of the platform have copies of what they refer to.
     pub(crate) fn series(
         &self,
-        platform: &'static str,
+        (platform, has_copies): (&'static str, bool),
         mut preserved: BTreeMap<(Arc<str>, Arc<str>), usize>,
     ) -> PoolSeries {
         let platform = PlatformName(platform.into());
         let key = |pool: &PoolReport| {
             (Namespace(pool.namespace.clone()), Name(pool.name.clone()), platform.clone())
         };
-        let all = self.0.lock();
-        let mut series: PoolSeries = all.values().map(|pool| (key(pool), pool.numbers())).collect();
+        let (all, repairs) = (self.reports.lock(), self.repairs.lock());
+        let numbers = |(uid, pool): (&Uid, &PoolReport)| {
+            let repairs = repairs.get(uid).copied().unwrap_or_default();
+            (key(pool), PoolNumbers { has_copies, repairs, ..pool.numbers() })
+        };
+        let mut series: PoolSeries = all.iter().map(numbers).collect();
         for ((namespace, name, _), numbers) in &mut series {
             numbers.preserved_volumes =
                 preserved.remove(&(namespace.0.clone(), name.0.clone())).unwrap_or_default();
@@ -192,7 +219,7 @@ impl PoolCounts {
     /// The current sums.
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        for facts in self.0.lock().values() {
+        for facts in self.reports.lock().values() {
             let mut pools = [0; PoolState::ALL.len()];
             pools[facts.state as usize] = 1;
             let PoolReport { machines, removals, disks, ledger, oldest, .. } = facts.clone();

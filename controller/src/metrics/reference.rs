@@ -15,11 +15,12 @@ The controller, [the webhook](#the-webhook) and [the API server](#the-api-server
 port of their probes, in the OpenMetrics text format, which Prometheus supports. The first tables are those of the
 controller. [The metrics of the process](#the-process) exist in each program. A standby of the controller also serves
 its metrics; those that only a leader can know are 0, or have no series. Counters start at zero with the process. If the
-leadership changes, they keep their values. [Operations](operations.md#metrics) describes the collection and the alerts.
+leadership changes, they keep their values, with one exception below. [Operations](operations.md#metrics) describes the collection and the alerts.
 
-The metrics `vmpool_pool_*` have the labels `namespace`, `pool` and `platform`. Only the leader exports them, for the
+The metrics `vmpool_pool_*` have the labels `namespace` and `pool`, and most have `platform`. Only the leader exports them, for the
 first 1,000 pools by namespace and name (`--max-pool-series`). All other pools are summed in one series, in which these
-labels are `(others)`; there, `vmpool_pool_blocked` is a number of pools. Prometheus adds the namespace of the controller as
+labels are `(others)`; there, `vmpool_pool_blocked` is a number of pools. `vmpool_pool_pin_repairs_total` starts at zero with each
+leader. Prometheus adds the namespace of the controller as
 the label `namespace`. It renames the label of the metric to `exported_namespace`, unless `honor_labels` is set.
 
 The metrics of [disk images](disk-images.md) have series for each image, and those of wrappers for each namespace.
@@ -32,7 +33,7 @@ A histogram has the series `NAME_bucket`, `NAME_sum` and `NAME_count`.
 /// The sections, each with the prefixes of its metrics.
 const SECTIONS: &[Section] = &[
     ("Leadership", &["vmpool_leader", "vmpool_lease_", "vmpool_platform_"]),
-    ("Pools and machines", &["vmpool_pools", "vmpool_members", "vmpool_pool_", "vmpool_pin_"]),
+    ("Pools and machines", &["vmpool_pools", "vmpool_members", "vmpool_pool_"]),
     ("Removal", &["vmpool_deletions_", "vmpool_removal_"]),
     ("Retained disks", &["vmpool_disk"]),
     ("Disk images", &["vmpool_vmdi_", "vmpool_wrapper_"]),

@@ -4,10 +4,14 @@ use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
-use vmpool_platforms::kubevirt::copies::{LookupFailure, StoredVersion};
+use vmpool_platforms::kubevirt::copies;
+#[cfg(test)]
+use vmpool_platforms::kubevirt::copies::StoredVersion;
 use vmpool_platforms::kubevirt::protection::Kind;
+use vmpool_platforms::{LookupFailure, LookupReason};
 use vmpool_runtime::metrics::{Registry, Values, Word};
 use vmpool_runtime::{label_set, words};
 
@@ -43,7 +47,7 @@ label!(
     TypeName, "the name of the object"
 );
 
-/// The kind of an instance type or a preference that a machine cannot use, if it is known.
+/// The kind of an instance type or a preference that a machine or a pool cannot use, if it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FailedKind(Option<Kind>);
 
@@ -56,25 +60,23 @@ impl EncodeLabelValue for FailedKind {
 impl Word for FailedKind {
     fn values() -> Values {
         Values::Open(
-            "the kind of the instance type or the preference, or `unknown` if the machine names a kind that does not exist, \
-             or only a volume",
+            "the kind of the instance type or the preference, or `unknown` if a machine or a template names a kind that does \
+             not exist, or only a volume",
         )
     }
 }
 
 words!(
-    /// Why a machine cannot get its copies.
-    pub(crate) CopyFailure {
-        /// The instance type or its copy does not exist, or cannot be read.
-        FindInstancetype => "FailedFindInstancetype",
-        /// The preference or its copy does not exist, or cannot be read.
-        FindPreference => "FailedFindPreference",
-        /// The copy belongs to another object, or cannot be decoded.
-        Mismatch => "RevisionMismatch",
-        /// The machine sets what its instance type sets.
-        Conflict => "InstancetypeConflict",
-        /// The machine does not meet the requirements of its preference.
-        Requirements => "RequirementsNotMet",
+    /// Why a machine or a pool cannot get its copies.
+    pub(crate) FailedLookup {
+        /// The instance type, the preference or its copy does not exist, the name cannot be inferred, or the reference is not valid.
+        NotFound => "not_found",
+        /// The machine sets what its instance type sets, or does not meet the requirements of its preference.
+        Conflict => "conflict",
+        /// The copy belongs to another object.
+        Mismatch => "mismatch",
+        /// The object or its copy cannot be decoded.
+        Decode => "decode",
     }
 );
 
@@ -95,7 +97,7 @@ words!(
 words!(
     /// The result of an upgrade of a copy.
     pub(crate) UpgradeResult {
-        /// The status of the machine names the new copy.
+        /// The pool or the machine uses the new copy.
         Upgraded => "upgraded",
         /// A write failed. The controller tries again.
         Failed => "failed",
@@ -103,20 +105,7 @@ words!(
 );
 
 label_set!(KindLabels { kind: TypeKind });
-impl CopyFailure {
-    /// The kinds of the objects that can have it.
-    fn kinds(self) -> impl Iterator<Item = Option<Kind>> {
-        let of = match self {
-            Self::FindInstancetype | Self::Conflict => Some(Kind::Instancetype.family()),
-            Self::FindPreference | Self::Requirements => Some(Kind::Preference.family()),
-            Self::Mismatch => None,
-        };
-        let kinds = Kind::ALL.into_iter().filter(move |kind| of.is_none_or(|of| kind.family() == of));
-        kinds.map(Some).chain([None])
-    }
-}
-
-label_set!(CopyFailureLabels { kind: FailedKind, reason: CopyFailure });
+label_set!(LookupLabels { kind: FailedKind, reason: FailedLookup });
 label_set!(UpgradeLabels { from_version: FormerVersion, result: UpgradeResult });
 label_set!(TypeLabels { kind: TypeKind, namespace: TypeNamespace, name: TypeName });
 
@@ -129,7 +118,7 @@ pub(crate) struct TypeMetrics {
     shown: Followed<Vec<BlockedType>>,
     copies: Family<KindLabels, Counter>,
     blocked: Family<TypeLabels, Gauge>,
-    failures: Family<CopyFailureLabels, Counter>,
+    failures: Family<LookupLabels, Counter>,
     upgrades: Family<UpgradeLabels, Counter>,
 }
 
@@ -138,23 +127,24 @@ impl TypeMetrics {
         Self {
             shown: Followed::default(),
             copies: registry.register(
-                "vmpool_instancetype_copies_created_total",
+                "vmpool_instancetype_stashes_created_total",
                 "copies",
-                "Copies of instance types and preferences that the controller made for single machines",
+                "Copies of instance types and preferences that the controller made, for revisions of pools and for single machines",
                 each(Kind::ALL.map(|kind| KindLabels { kind: TypeKind(kind) })),
             ),
             failures: registry.register(
                 "vmpool_instancetype_lookup_failures_total",
                 "passes",
-                "Passes in which a single machine could not get its copies. Pools report this in condition TemplateResolved",
-                each(CopyFailure::ALL.iter().flat_map(|&reason| {
-                    reason.kinds().map(move |kind| CopyFailureLabels { kind: FailedKind(kind), reason })
+                "Passes in which a pool or a single machine could not get its copies",
+                each(FailedLookup::ALL.iter().flat_map(|&reason| {
+                    let kinds = Kind::ALL.into_iter().map(Some).chain([None]);
+                    kinds.map(move |kind| LookupLabels { kind: FailedKind(kind), reason })
                 })),
             ),
             upgrades: registry.register(
-                "vmpool_instancetype_copy_upgrades_total",
+                "vmpool_instancetype_stash_upgrades_total",
                 "copies",
-                "Copies of single machines that the controller replaced by copies with the current version",
+                "Copies of pools and of single machines that the controller replaced by copies with the current version",
                 each(FormerVersion::ALL.iter().flat_map(|&from_version| {
                     UpgradeResult::ALL.iter().map(move |&result| UpgradeLabels { from_version, result })
                 })),
@@ -173,25 +163,29 @@ impl TypeMetrics {
         self.shown.follow(source);
     }
 
-    /// Counts a copy for a machine.
-    pub(crate) fn copied(&self, kind: Kind) {
-        self.copies.get_or_create(&KindLabels { kind: TypeKind(kind) }).inc();
-    }
-
-    /// Counts a pass in which a machine could not get its copies.
-    pub(crate) fn failed(&self, LookupFailure { reason, kind }: LookupFailure) {
-        if let Some(&reason) = CopyFailure::ALL.iter().find(|known| known.as_str() == reason) {
-            self.failures.get_or_create(&CopyFailureLabels { kind: FailedKind(kind), reason }).inc();
+    /// Counts a copy that was created.
+    pub(crate) fn stashed(&self, copy: &Value) {
+        if let Some(kind) = copies::kind(copy) {
+            self.copies.get_or_create(&KindLabels { kind: TypeKind(kind) }).inc();
         }
     }
 
-    /// Counts the upgrade of a copy.
-    pub(crate) fn upgraded(&self, from: StoredVersion, is_complete: bool) {
-        let from_version = match from {
-            StoredVersion::V1beta1 => FormerVersion::V1beta1,
-            StoredVersion::V1alpha2 => FormerVersion::V1alpha2,
-            StoredVersion::V1alpha1 => FormerVersion::V1alpha1,
-            StoredVersion::SpecRevision => FormerVersion::SpecRevision,
+    /// Counts a pass in which a machine or a pool could not get its copies.
+    pub(crate) fn failed(&self, LookupFailure { reason, kind }: LookupFailure) {
+        let reason = match reason {
+            LookupReason::NotFound => FailedLookup::NotFound,
+            LookupReason::Conflict => FailedLookup::Conflict,
+            LookupReason::Mismatch => FailedLookup::Mismatch,
+            LookupReason::Decode => FailedLookup::Decode,
+        };
+        let kind = FailedKind(kind.and_then(Kind::of_object));
+        self.failures.get_or_create(&LookupLabels { kind, reason }).inc();
+    }
+
+    /// Counts the upgrade of a copy from a former version.
+    pub(crate) fn upgraded(&self, from: &str, is_complete: bool) {
+        let Some(&from_version) = FormerVersion::ALL.iter().find(|version| version.as_str() == from) else {
+            return;
         };
         let result = if is_complete { UpgradeResult::Upgraded } else { UpgradeResult::Failed };
         self.upgrades.get_or_create(&UpgradeLabels { from_version, result }).inc();
@@ -213,31 +207,53 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_failure_labels_are_the_reasons_of_the_condition() {
-        let labels: Vec<&str> = CopyFailure::ALL.iter().map(|reason| reason.as_str()).collect();
-        assert_eq!(labels, vmpool_platforms::kubevirt::copies::REASONS);
-    }
-
-    #[test]
     fn a_failure_is_counted_with_its_kind() {
         let mut registry = Registry::new();
         let metrics = TypeMetrics::new(&mut registry);
-        let reason = "FailedFindInstancetype";
-        metrics.failed(LookupFailure { reason, kind: Some(Kind::ClusterInstancetype) });
-        metrics.failed(LookupFailure { reason, kind: None });
+        for (reason, kind) in [
+            (LookupReason::NotFound, Some("VirtualMachineClusterInstancetype")),
+            (LookupReason::NotFound, None),
+            (LookupReason::Conflict, Some("VirtualMachineInstancetype")),
+            (LookupReason::Mismatch, Some("VirtualMachinePreference")),
+            (LookupReason::Decode, Some("VirtualMachineClusterPreference")),
+        ] {
+            metrics.failed(LookupFailure { reason, kind });
+        }
         let page = vmpool_runtime::metrics::Page::new(registry, "1").encode(|| {});
         for (kind, reason, value) in [
-            ("VirtualMachineClusterInstancetype", reason, 1),
-            ("unknown", reason, 1),
-            // Series without events. A reason has only the kinds of the objects that it is about.
-            ("VirtualMachineInstancetype", reason, 0),
-            ("VirtualMachinePreference", "RequirementsNotMet", 0),
-            ("VirtualMachinePreference", "RevisionMismatch", 0),
+            ("VirtualMachineClusterInstancetype", "not_found", 1),
+            ("unknown", "not_found", 1),
+            ("VirtualMachineInstancetype", "conflict", 1),
+            ("VirtualMachinePreference", "mismatch", 1),
+            ("VirtualMachineClusterPreference", "decode", 1),
+            // Series without events.
+            ("VirtualMachinePreference", "conflict", 0),
+            ("unknown", "decode", 0),
         ] {
             let labels = format!(r#"kind="{kind}",reason="{reason}""#);
             let line = format!("vmpool_instancetype_lookup_failures_total{{{labels}}} {value}");
             assert!(page.contains(&line), "{line} is not on the page:\n{page}");
         }
-        assert!(!page.contains(r#"kind="VirtualMachinePreference",reason="FailedFindInstancetype""#));
+    }
+
+    #[test]
+    fn each_former_version_is_counted() {
+        let mut registry = Registry::new();
+        let metrics = TypeMetrics::new(&mut registry);
+        let versions = [
+            StoredVersion::V1beta1,
+            StoredVersion::V1alpha2,
+            StoredVersion::V1alpha1,
+            StoredVersion::SpecRevision,
+        ];
+        for version in versions {
+            metrics.upgraded(version.as_str(), true);
+        }
+        let page = vmpool_runtime::metrics::Page::new(registry, "1").encode(|| {});
+        for version in versions.map(StoredVersion::as_str) {
+            let labels = format!(r#"from_version="{version}",result="upgraded""#);
+            let line = format!("vmpool_instancetype_stash_upgrades_total{{{labels}}} 1");
+            assert!(page.contains(&line), "{line} is not on the page:\n{page}");
+        }
     }
 }

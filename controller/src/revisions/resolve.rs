@@ -97,10 +97,14 @@ pub(super) async fn template<P: Platform>(
                 found.insert(reference, object);
             }
             Resolution::Resolved(template) => return Ok(Template::Usable(template)),
-            Resolution::Partial(template, unresolved) => {
+            Resolution::Partial(template, unresolved, failure) => {
+                context.metrics.types.failed(failure);
                 return Ok(Template::Unusable(Some(template), unresolved));
             }
-            Resolution::Unresolved(unresolved) => return Ok(Template::Unusable(None, unresolved)),
+            Resolution::Unresolved(unresolved, failure) => {
+                context.metrics.types.failed(failure);
+                return Ok(Template::Unusable(None, unresolved));
+            }
         }
     }
 }

@@ -23,6 +23,18 @@ pub enum StoredVersion {
     SpecRevision,
 }
 
+impl StoredVersion {
+    /// The version, for metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::V1beta1 => "v1beta1",
+            Self::V1alpha2 => "v1alpha2",
+            Self::V1alpha1 => "v1alpha1",
+            Self::SpecRevision => "v1alpha1-spec",
+        }
+    }
+}
+
 /// The object of a stash, converted to the current version.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decoded {

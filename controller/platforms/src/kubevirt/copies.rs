@@ -23,7 +23,7 @@ use vmpool_instancetype::validation;
 
 pub use super::pins::owners::{Comparison, compare, leave};
 use super::pins::{self, FAMILIES, Open, Problem, Scope};
-use crate::{Found, Reference};
+use crate::{Found, LookupFailure, LookupReason, Reference};
 pub use objects::{
     ClusterInstancetype, ClusterPreference, Document, Instancetype, Machine, Pool, Preference, Revision,
 };
@@ -33,13 +33,12 @@ pub const LABEL: &str = stash::labels::KIND;
 
 const FAILED_FIND_INSTANCETYPE: &str = "FailedFindInstancetype";
 const FAILED_FIND_PREFERENCE: &str = "FailedFindPreference";
-const MISMATCH: &str = "RevisionMismatch";
 /// The reasons of condition `Failure` of a machine that cannot get its copies. `FailedCreate` is the reason of the program that
 /// starts machines: each would remove the condition of the other.
 pub const REASONS: [&str; 5] = [
     FAILED_FIND_INSTANCETYPE,
     FAILED_FIND_PREFERENCE,
-    MISMATCH,
+    pins::REVISION_MISMATCH,
     pins::INSTANCETYPE_CONFLICT,
     pins::REQUIREMENTS_NOT_MET,
 ];
@@ -76,15 +75,6 @@ pub struct Owned {
     pub name: String,
     /// Its UID.
     pub uid: String,
-}
-
-/// Why a machine cannot get its copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LookupFailure {
-    /// One of [`REASONS`].
-    pub reason: &'static str,
-    /// The kind of the object; `None` if the machine names a kind that does not exist, or no object but a volume.
-    pub kind: Option<Kind>,
 }
 
 /// What the controller writes for a machine, in this order.
@@ -183,13 +173,16 @@ struct Failure {
     /// The reason of the condition and of the event.
     reason: &'static str,
     message: String,
+    /// The reason, for metrics.
+    lookup: LookupReason,
     awaits: Option<String>,
 }
 
 impl Failure {
     /// The message contains what a user wrote, whose length nothing limits.
     fn new(family: Family, reason: &'static str, message: String) -> Self {
-        Self { family, reason, message: shorten(message), awaits: None }
+        let lookup = pins::lookup_reason(reason);
+        Self { family, reason, message: shorten(message), lookup, awaits: None }
     }
 }
 
@@ -425,9 +418,13 @@ impl Copies<'_> {
         };
         let mismatch = |message: String| mismatched(family, message);
         let kind = matcher.kind(family).map_err(|error| mismatch(error.to_string()))?;
-        let stash = Stash::read(stored).map_err(|error| mismatch(error.to_string()))?;
+        let undecoded = |message: String| match mismatch(message) {
+            Stop::Failed(failure) => Stop::Failed(Failure { lookup: LookupReason::Decode, ..failure }),
+            needs @ Stop::Needs(_) => needs,
+        };
+        let stash = Stash::read(stored).map_err(|error| undecoded(error.to_string()))?;
         let decoded =
-            stash::decode(&stash, kind, &matcher.name).map_err(|error| mismatch(error.to_string()))?;
+            stash::decode(&stash, kind, &matcher.name).map_err(|error| undecoded(error.to_string()))?;
         let machine_uid = &self.owner.uid;
         let by_status = status_ref::is_recorded(self.machine, family, revision)
             .map_err(|error| mismatch(error.to_string()))?;
@@ -538,13 +535,15 @@ fn failed(family: Family, message: String) -> Stop {
 }
 
 fn mismatched(family: Family, message: String) -> Stop {
-    Stop::Failed(Failure::new(family, MISMATCH, message))
+    Stop::Failed(Failure::new(family, pins::REVISION_MISMATCH, message))
 }
 
 fn stop(family: Family, open: Open) -> Stop {
     match open {
         Open::Needs(reference) => Stop::Needs(reference),
-        Open::Unresolved(Problem { message, .. }) => failed(family, message),
+        Open::Unresolved(Problem { message, lookup, .. }) => {
+            Stop::Failed(Failure { lookup, ..Failure::new(family, find(family), message) })
+        }
     }
 }
 
@@ -602,15 +601,13 @@ fn fail(machine: &Value, failure: Failure, now: &str) -> Plan {
 
 /// What a plan says about a failure. The event is that of a new condition.
 fn blocked(machine: &Value, failure: Failure, is_new: bool) -> Plan {
-    let Failure { family, reason, message, awaits } = failure;
-    let matcher =
-        Matcher::of_machine(machine, family).ok().flatten().filter(|matcher| !matcher.name.is_empty());
-    let kind = matcher.and_then(|matcher| matcher.kind(family).ok());
+    let Failure { family, reason, message, lookup, awaits } = failure;
+    let kind = pins::named_kind(machine, family);
     let events = is_new.then_some(Event { reason, is_warning: true, message }).into_iter().collect();
     Plan {
         events,
         is_blocked: true,
-        failure: Some(LookupFailure { reason, kind }),
+        failure: Some(LookupFailure { reason: lookup, kind }),
         awaits,
         ..Plan::default()
     }

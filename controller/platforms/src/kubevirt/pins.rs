@@ -22,13 +22,14 @@ use vmpool_instancetype::model::{Family, Kind, Object, Types};
 use vmpool_instancetype::start::Settings;
 
 use super::keys::owner;
-use crate::{DefaultInterface, Existing, Found, Resolution};
+use crate::{DefaultInterface, Existing, Found, LookupFailure, Resolution};
 use policy::Policy;
 pub use resolve::Problem;
 pub(crate) use resolve::revision_at;
 pub(super) use resolve::{
-    INFERENCE_FAILED, INSTANCETYPE_CONFLICT, Open, REQUIREMENTS_NOT_MET, Resolved, Scope, binding, inferred,
-    live, object as named_object, objects as resolve_machine, read, refused,
+    INFERENCE_FAILED, INSTANCETYPE_CONFLICT, Open, REQUIREMENTS_NOT_MET, REVISION_MISMATCH, Resolved, Scope,
+    binding, inferred, live, lookup_reason, named_kind, object as named_object, objects as resolve_machine,
+    read, refused,
 };
 pub(super) use stored::FAMILIES;
 pub use stored::apply;
@@ -106,12 +107,21 @@ pub fn resolve(
         spec[FIELD] = pins;
         spec
     };
-    let unresolved = |Problem { reason, message, .. }: Problem| Unresolved { reason, message };
+    let unresolved = |Problem { reason, message, family, lookup, .. }: Problem| {
+        let kind = resolve::named_kind(&spec[TEMPLATE], family);
+        (Unresolved { reason, message }, LookupFailure { reason: lookup, kind })
+    };
     match resolve::pins(pool, namespace, &template, found) {
         Ok((pins, None)) => Resolution::Resolved(with(pins)),
-        Ok((pins, Some(problem))) => Resolution::Partial(with(pins), unresolved(problem)),
+        Ok((pins, Some(problem))) => {
+            let (unresolved, failure) = unresolved(problem);
+            Resolution::Partial(with(pins), unresolved, failure)
+        }
         Err(Open::Needs(reference)) => Resolution::Needs(reference),
-        Err(Open::Unresolved(problem)) => Resolution::Unresolved(unresolved(problem)),
+        Err(Open::Unresolved(problem)) => {
+            let (unresolved, failure) = unresolved(problem);
+            Resolution::Unresolved(unresolved, failure)
+        }
     }
 }
 
@@ -158,7 +168,8 @@ pub fn existing(pool: &ObjectId, pin: &Value, live: &Value) -> Existing {
         // Data of a ControllerRevision cannot change.
         let mut replacement = pin.clone();
         replacement["metadata"]["ownerReferences"] = owners.into();
-        return Existing::Replace(replacement);
+        let former_version = if is_same { stored::former_version(live) } else { None };
+        return Existing::Replace { object: replacement, former_version };
     }
     owners::complete(pin, live, !was_owned, owners).map_or(Existing::Same, Existing::Incomplete)
 }

@@ -24,6 +24,28 @@ pub struct Reference {
 /// The objects that were read; `None` for those that do not exist.
 pub type Found = BTreeMap<Reference, Option<Value>>;
 
+/// Why what a machine or a template refers to cannot be used, for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookupFailure {
+    /// The reason.
+    pub reason: LookupReason,
+    /// The kind of the object; `None` if the reference names a kind that does not exist, or no object but a volume.
+    pub kind: Option<&'static str>,
+}
+
+/// The reason of a [`LookupFailure`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookupReason {
+    /// An object does not exist, or the reference is not valid.
+    NotFound,
+    /// The objects do not fit the machine, or each other.
+    Conflict,
+    /// The copy belongs to another object.
+    Mismatch,
+    /// The object or its copy cannot be read.
+    Decode,
+}
+
 /// The result of resolving the references of a template.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Resolution {
@@ -32,9 +54,9 @@ pub enum Resolution {
     /// The template with copies of all objects that it refers to.
     Resolved(Value),
     /// The template cannot be used now. It has copies of some of the objects.
-    Partial(Value, Unresolved),
+    Partial(Value, Unresolved, LookupFailure),
     /// The template cannot be used now.
-    Unresolved(Unresolved),
+    Unresolved(Unresolved, LookupFailure),
 }
 
 /// An object that a template refers to, or any object of its kind.
@@ -58,7 +80,12 @@ pub enum Existing {
     Incomplete(Value),
     /// It is a pin of the pool with another content, or has the content of the pin in a former version of the API. Neither can be
     /// changed in place. This object replaces it, with the same owners.
-    Replace(Value),
+    Replace {
+        /// The object.
+        object: Value,
+        /// The former version, if that is why.
+        former_version: Option<&'static str>,
+    },
     /// It has another content, and is no pin of the pool.
     Other,
 }

@@ -154,7 +154,7 @@ fn a_missing_type_is_a_condition_that_ends_when_the_type_appears() {
 #[case::of_a_volume(json!({ "inferFromVolume": "root" }), None)]
 fn a_failure_has_the_kind_of_the_object(#[case] matcher: Value, #[case] kind: Option<Kind>) {
     let failure = Cluster::default().plan(&machine(matcher)).failure;
-    assert_eq!(failure, Some(LookupFailure { reason: "FailedFindInstancetype", kind }));
+    assert_eq!(failure, Some(LookupFailure { reason: LookupReason::NotFound, kind: kind.map(Kind::as_str) }));
 }
 
 #[test]
@@ -162,8 +162,8 @@ fn a_failure_of_both_objects_has_the_kind_of_the_one_that_does_not_fit() {
     let mut conflicting = machine(small());
     conflicting["spec"]["template"]["spec"]["domain"]["memory"] = json!({ "guest": "1Gi" });
     let failure = Cluster::default().with_type(instancetype(1, "2Gi")).plan(&conflicting).failure;
-    let kind = Some(Kind::Instancetype);
-    assert_eq!(failure, Some(LookupFailure { reason: "InstancetypeConflict", kind }));
+    let kind = Some(Kind::Instancetype.as_str());
+    assert_eq!(failure, Some(LookupFailure { reason: LookupReason::Conflict, kind }));
     let mut matcher = small();
     matcher["revisionName"] = json!("mine");
     matcher["name"] = json!("other");
@@ -171,7 +171,7 @@ fn a_failure_of_both_objects_has_the_kind_of_the_one_that_does_not_fit() {
         Cluster::default().with_type(instancetype(1, "2Gi")).plan(&machine(small())).creates.remove(0);
     copy["metadata"]["name"] = json!("mine");
     let failure = Cluster::default().with_revision(copy).plan(&machine(matcher)).failure;
-    assert_eq!(failure, Some(LookupFailure { reason: "RevisionMismatch", kind }));
+    assert_eq!(failure, Some(LookupFailure { reason: LookupReason::Mismatch, kind }));
 }
 
 #[test]

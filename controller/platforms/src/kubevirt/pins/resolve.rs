@@ -7,7 +7,7 @@ use vmpool_instancetype::apply::ApplyError;
 use vmpool_instancetype::expand::{self, ExpandError};
 use vmpool_instancetype::fields::{Cause, CauseReason, Location};
 use vmpool_instancetype::inference::{self, Inferred, Lookup, Source, Step};
-use vmpool_instancetype::model::{Family, GROUP, Matcher, Object, Types, VERSION};
+use vmpool_instancetype::model::{Family, GROUP, Kind, Matcher, Object, Types, VERSION};
 use vmpool_instancetype::start::{Binding, Settings};
 use vmpool_instancetype::stash::{self, Acceptance, Owner, Stash, Wanted};
 use vmpool_instancetype::status_ref::{self, StatusRef};
@@ -16,7 +16,10 @@ use vmpool_instancetype::{Malformed, validation};
 use super::super::keys::POOL_KIND;
 use super::policy::Policy;
 use super::stored::{EXPANDED, FAMILIES, apply, current};
-use crate::{DefaultInterface, Found, Reference};
+use crate::{DefaultInterface, Found, LookupReason, Reference};
+
+/// The reason if a ControllerRevision is not a copy of the object that a machine names.
+pub(in super::super) const REVISION_MISMATCH: &str = "RevisionMismatch";
 
 /// The reason if no name can be inferred from a volume.
 pub(in super::super) const INFERENCE_FAILED: &str = "InferenceFailed";
@@ -41,10 +44,36 @@ pub struct Problem {
     pub message: String,
     /// The fields, for a response.
     pub causes: Vec<Cause>,
+    /// The matcher that cannot be resolved.
+    pub family: Family,
+    /// The reason, for metrics.
+    pub lookup: LookupReason,
 }
 
-fn problem(reason: &'static str, cause: Cause) -> Open {
-    Open::Unresolved(Problem { reason, message: cause.to_string(), causes: vec![cause] })
+fn problem(family: Family, reason: &'static str, cause: Cause) -> Open {
+    let (message, causes, lookup) = (cause.to_string(), vec![cause], lookup_reason(reason));
+    Open::Unresolved(Problem { reason, message, causes, family, lookup })
+}
+
+/// The problem of an object or a copy that cannot be read.
+fn unreadable(family: Family, reason: &'static str, cause: Cause) -> Open {
+    let (message, causes, lookup) = (cause.to_string(), vec![cause], LookupReason::Decode);
+    Open::Unresolved(Problem { reason, message, causes, family, lookup })
+}
+
+/// The reason for metrics. Objects and copies that cannot be read have one of their own.
+pub(in super::super) fn lookup_reason(reason: &str) -> LookupReason {
+    match reason {
+        REVISION_MISMATCH => LookupReason::Mismatch,
+        INSTANCETYPE_CONFLICT | REQUIREMENTS_NOT_MET => LookupReason::Conflict,
+        _ => LookupReason::NotFound,
+    }
+}
+
+/// The kind that a machine names; `None` if it does not exist, or the machine names only a volume.
+pub(in super::super) fn named_kind(machine: &Value, family: Family) -> Option<&'static str> {
+    let matcher = Matcher::of_machine(machine, family).ok().flatten()?;
+    if matcher.name.is_empty() { None } else { matcher.kind(family).ok().map(Kind::as_str) }
 }
 
 fn not_found(family: Family) -> &'static str {
@@ -95,13 +124,13 @@ impl Resolved {
     fn add(&mut self, family: Family, scope: Scope<'_>, found: &Found) -> Result<(), Open> {
         let Some(pin) = inferred(&mut self.machine, scope, family, found)? else { return Ok(()) };
         let matcher = Matcher::of_machine(&self.machine, family)
-            .map_err(|error| problem(not_found(family), error.into()))?;
+            .map_err(|error| problem(family, not_found(family), error.into()))?;
         let mut part = Part { family, pin, object: None, is_copy: false };
         if let Some(matcher) = matcher {
             let (object, is_copy) = object(&self.machine, &matcher, scope, family, found)?;
             part.is_copy = is_copy;
             self.types.insert(object.clone()).map_err(|error| {
-                problem(not_found(family), cause(scope, family, "name", error.to_string()))
+                problem(family, not_found(family), cause(scope, family, "name", error.to_string()))
             })?;
             part.object = Some((matcher, object));
         }
@@ -120,6 +149,7 @@ impl Resolved {
         apply(&mut self.machine["spec"], &json!({ (family.field()): applied }));
         self.types.insert(object.clone()).map_err(|error| {
             problem(
+                family,
                 not_found(family),
                 Cause {
                     reason: CauseReason::FieldValueNotFound,
@@ -141,8 +171,8 @@ pub(in super::super) fn object(
     family: Family,
     found: &Found,
 ) -> Result<(Object, bool), Open> {
-    let status =
-        StatusRef::of_machine(machine, family).map_err(|error| problem(not_found(family), error.into()))?;
+    let status = StatusRef::of_machine(machine, family)
+        .map_err(|error| problem(family, not_found(family), error.into()))?;
     if let Some(reference) = status_ref::reference(matcher, status.as_ref())
         && let Some(copy) = named(machine, (matcher, &reference), scope, family, found)?
     {
@@ -153,16 +183,17 @@ pub(in super::super) fn object(
 
 /// The problem that keeps a machine from being expanded.
 pub(in super::super) fn refused(error: &ExpandError, location: Location) -> Problem {
-    let reason = match error {
-        ExpandError::Requirements(_) => REQUIREMENTS_NOT_MET,
+    let (reason, family) = match error {
+        ExpandError::Requirements(_) => (REQUIREMENTS_NOT_MET, Family::Preference),
         ExpandError::Apply(ApplyError::Topology(_) | ApplyError::Conflicts(_) | ApplyError::Malformed(_))
         | ExpandError::InvalidMatcher(_)
         | ExpandError::NotInferred { .. }
         | ExpandError::UnknownKind(_)
         | ExpandError::NotFound { .. }
-        | ExpandError::NotNamed { .. } => INSTANCETYPE_CONFLICT,
+        | ExpandError::NotNamed { .. } => (INSTANCETYPE_CONFLICT, Family::Instancetype),
     };
-    Problem { reason, message: error.to_string(), causes: error.causes(location) }
+    let (message, causes, lookup) = (error.to_string(), error.causes(location), lookup_reason(reason));
+    Problem { reason, message, causes, family, lookup }
 }
 
 /// A machine template to resolve.
@@ -288,15 +319,16 @@ pub(in super::super) fn inferred(
     family: Family,
     found: &Found,
 ) -> Result<Option<Value>, Open> {
-    let matcher =
-        Matcher::of_machine(machine, family).map_err(|error| problem(not_found(family), error.into()))?;
+    let matcher = Matcher::of_machine(machine, family)
+        .map_err(|error| problem(family, not_found(family), error.into()))?;
     let Some(matcher) = matcher else { return Ok(None) };
     let causes = validation::matcher(family, &matcher, None, scope.location);
     if let Some(first) = causes.first() {
-        let (reason, message) = (not_found(family), first.to_string());
-        return Err(Open::Unresolved(Problem { reason, message, causes }));
+        let (reason, message, lookup) = (not_found(family), first.to_string(), LookupReason::NotFound);
+        return Err(Open::Unresolved(Problem { reason, message, causes, family, lookup }));
     }
-    let failed = |error: String| problem(INFERENCE_FAILED, cause(scope, family, "inferFromVolume", error));
+    let failed =
+        |error: String| problem(family, INFERENCE_FAILED, cause(scope, family, "inferFromVolume", error));
     let recorded = recorded(machine, family, &matcher).map_err(|error| failed(error.to_string()))?;
     let step = match recorded {
         Some(inferred) => Some(Step::Done(Ok(inferred))),
@@ -381,8 +413,9 @@ pub(in super::super) fn live(
     family: Family,
     found: &Found,
 ) -> Result<Object, Open> {
-    let failed =
-        |field: &str, message: String| problem(not_found(family), cause(scope, family, field, message));
+    let failed = |field: &str, message: String| {
+        problem(family, not_found(family), cause(scope, family, field, message))
+    };
     let kind = matcher.kind(family).map_err(|error| failed("kind", error.to_string()))?;
     let path = if kind.is_cluster() { String::new() } else { format!("/namespaces/{}", scope.namespace) };
     let collection = format!("/apis/{GROUP}/{VERSION}{path}/{}", kind.plural());
@@ -391,7 +424,9 @@ pub(in super::super) fn live(
         let name = &matcher.name;
         failed("name", format!("{kind} {name:?} does not exist; create it, or name another one"))
     })?;
-    Object::read(object.clone()).map_err(|error| failed("name", error.to_string()))
+    Object::read(object.clone()).map_err(|error| {
+        unreadable(family, not_found(family), cause(scope, family, "name", error.to_string()))
+    })
 }
 
 /// The object in the ControllerRevision that a machine names. `None` if its status names one of another object, because the
@@ -403,16 +438,18 @@ fn named(
     family: Family,
     found: &Found,
 ) -> Result<Option<Object>, Open> {
-    let failed = |message: String| problem("RevisionMismatch", cause(scope, family, "revisionName", message));
+    let because = |message: String| cause(scope, family, "revisionName", message);
+    let failed = |message: String| problem(family, REVISION_MISMATCH, because(message));
+    let undecoded = |message: String| unreadable(family, REVISION_MISMATCH, because(message));
     let kind = matcher.kind(family).map_err(|error| failed(error.to_string()))?;
     let revision = &reference.revision;
     let Some(stored) = read(&revision_at(scope.namespace, revision), found)? else {
         let message =
             format!("ControllerRevision {revision:?} does not exist; correct or remove revisionName");
-        return Err(problem(not_found(family), cause(scope, family, "revisionName", message)));
+        return Err(problem(family, not_found(family), cause(scope, family, "revisionName", message)));
     };
-    let stash = Stash::read(stored).map_err(|error| failed(error.to_string()))?;
-    let decoded = stash::decode(&stash, kind, &matcher.name).map_err(|error| failed(error.to_string()))?;
+    let stash = Stash::read(stored).map_err(|error| undecoded(error.to_string()))?;
+    let decoded = stash::decode(&stash, kind, &matcher.name).map_err(|error| undecoded(error.to_string()))?;
     let by_spec = reference.by_spec;
     let machine_uid = machine["metadata"]["uid"].as_str().unwrap_or_default();
     let by_status =
@@ -435,7 +472,7 @@ fn pinned(pool: &ObjectId, scope: Scope<'_>, object: &Object, family: Family) ->
         uid: pool.uid.as_str().to_owned(),
         controller: true,
     };
-    let failed = |message: String| problem(not_found(family), cause(scope, family, "name", message));
+    let failed = |message: String| problem(family, not_found(family), cause(scope, family, "name", message));
     let name = &object.identity.name;
     if name.len() > validation::LONGEST_NAME {
         let (kind, most) = (object.kind, validation::LONGEST_NAME);

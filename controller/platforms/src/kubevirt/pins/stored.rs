@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use vmpool_instancetype::model::{Family, Kind};
-use vmpool_instancetype::stash::{self, Stash, StoredVersion};
+use vmpool_instancetype::stash::{self, Decoded, Stash, StoredVersion};
 
 /// The field of the pins with the spec of machines in which instance type and preference are written out.
 pub(super) const EXPANDED: &str = "expanded";
@@ -13,19 +13,27 @@ pub(in super::super) const FAMILIES: [Family; 2] = [Family::Instancetype, Family
 /// A ControllerRevision in the current version of the API, under the same name: machines refer to it. One that cannot be read
 /// stays as it is.
 pub(super) fn current(revision: &Value) -> Value {
+    let upgraded = former(revision).map(|(stash, decoded)| stash::in_place(&stash, &decoded));
+    upgraded.map_or_else(|| revision.clone(), |stash| stash.to_json())
+}
+
+/// The version of a ControllerRevision; `None` if it has the current one, or cannot be read.
+pub(super) fn former_version(revision: &Value) -> Option<&'static str> {
+    former(revision).map(|(_, decoded)| decoded.stored.as_str())
+}
+
+/// A ControllerRevision that has a former version of the API.
+fn former(revision: &Value) -> Option<(Stash, Decoded)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let label =
         |key: &str| Some(text(&revision["metadata"]["labels"][key])).filter(|label| !label.is_empty());
     let data = &revision["data"];
     let kind = label(stash::labels::KIND).unwrap_or_else(|| text(&data["kind"]));
     let name = label(stash::labels::NAME).unwrap_or_else(|| text(&data["metadata"]["name"]));
-    let upgraded = || {
-        let stash = Stash::read(revision).ok()?;
-        let decoded = stash::decode(&stash, Kind::of_object(&kind)?, &name).ok()?;
-        // The text of the current version stays as it is.
-        (decoded.stored != StoredVersion::V1beta1).then(|| stash::in_place(&stash, &decoded))
-    };
-    upgraded().map_or_else(|| revision.clone(), |stash| stash.to_json())
+    let stash = Stash::read(revision).ok()?;
+    let decoded = stash::decode(&stash, Kind::of_object(&kind)?, &name).ok()?;
+    // The text of the current version stays as it is.
+    (decoded.stored != StoredVersion::V1beta1).then_some((stash, decoded))
 }
 
 /// Writes the pinned matchers into the spec of a machine. `pins` is the field of the content of a revision; null changes

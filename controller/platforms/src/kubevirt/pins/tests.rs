@@ -117,13 +117,13 @@ fn machines_get_the_pinned_matchers_and_the_revision_contains_the_copies() {
 #[test]
 fn what_can_be_resolved_is_copied_and_the_rest_is_added_later() {
     let missing = [(SMALL, instancetype(3, "2Gi"))];
-    let (Resolution::Partial(partial, unresolved), _) = resolve_with(&both(), &missing) else { panic!() };
+    let (Resolution::Partial(partial, unresolved, _), _) = resolve_with(&both(), &missing) else { panic!() };
     assert_eq!(unresolved.reason, "PreferenceNotFound");
     assert_eq!(objects(&partial).len(), 1);
     assert!(lacks_copies(&partial) && is_resolved(&partial, Family::Instancetype));
     // Nothing new can be copied.
     let (again, read) = resolve_with(&partial, &missing);
-    assert!(matches!(again, Resolution::Unresolved(_)), "{again:?}");
+    assert!(matches!(again, Resolution::Unresolved(..)), "{again:?}");
     assert_eq!(read, [LINUX]);
     // The instance type is gone when the preference appears.
     let complete = resolved(&partial, &[(LINUX, preference(&json!({})))]);
@@ -132,7 +132,9 @@ fn what_can_be_resolved_is_copied_and_the_rest_is_added_later() {
     assert_eq!(objects(&complete).len(), 2);
     // Both are compared with the template.
     let large = preference(&json!({ "requirements": { "cpu": { "guest": 64 } } }));
-    let (Resolution::Unresolved(unresolved), _) = resolve_with(&partial, &[(LINUX, large)]) else { panic!() };
+    let (Resolution::Unresolved(unresolved, _), _) = resolve_with(&partial, &[(LINUX, large)]) else {
+        panic!()
+    };
     assert_eq!(unresolved.reason, "RequirementsNotMet");
 }
 
@@ -140,7 +142,8 @@ fn what_can_be_resolved_is_copied_and_the_rest_is_added_later() {
 fn a_template_that_is_written_out_gets_the_rest_later_too() {
     let mut spec = both();
     spec[policy::FIELD] = json!("Expand");
-    let (Resolution::Partial(partial, _), _) = resolve_with(&spec, &[(SMALL, instancetype(3, "2Gi"))]) else {
+    let (Resolution::Partial(partial, ..), _) = resolve_with(&spec, &[(SMALL, instancetype(3, "2Gi"))])
+    else {
         panic!()
     };
     let later = resolved(&partial, &[(LINUX, preference(&json!({})))]);
@@ -162,7 +165,7 @@ fn the_memory_that_an_inferred_name_replaces_is_removed_in_a_copy_that_exists_al
         "name": "root", "labels": { "instancetype.kubevirt.io/default-instancetype": "small" },
     } });
     let cluster = [(ROOT, claim), (SMALL, instancetype(3, "2Gi"))];
-    let (Resolution::Partial(partial, _), _) = resolve_with(&spec, &cluster) else { panic!() };
+    let (Resolution::Partial(partial, ..), _) = resolve_with(&spec, &cluster) else { panic!() };
     let complete = resolved(&partial, &[(LINUX, preference(&json!({})))]);
     apply(&mut spec[TEMPLATE]["spec"], &complete[FIELD]);
     assert_eq!(spec.pointer("/virtualMachineTemplate/spec/template/spec/domain/memory"), None);
@@ -271,7 +274,7 @@ fn a_later_revision_with_the_same_template_has_the_same_pins() {
     json!({ "instancetype": { "inferFromVolume": "root" } }), "InferenceFailed", "spec.instancetype.inferFromVolume: the machine has no volume \"root\""
 )]
 fn what_does_not_exist_has_a_reason(#[case] template: Value, #[case] reason: &str, #[case] message: &str) {
-    let (Resolution::Unresolved(unresolved), _) = resolve_with(&spec(&template), &[]) else { panic!() };
+    let (Resolution::Unresolved(unresolved, _), _) = resolve_with(&spec(&template), &[]) else { panic!() };
     assert_eq!(unresolved.reason, reason);
     assert!(unresolved.message.contains(message), "{}", unresolved.message);
 }
@@ -280,7 +283,7 @@ fn what_does_not_exist_has_a_reason(#[case] template: Value, #[case] reason: &st
 fn a_conflict_names_the_field_of_the_pool() {
     let mut spec = spec(&json!({ "instancetype": { "name": "small" } }));
     spec[TEMPLATE]["spec"]["template"]["spec"]["domain"]["memory"] = json!({ "guest": "1Gi" });
-    let (Resolution::Unresolved(unresolved), _) = resolve_with(&spec, &[(SMALL, instancetype(1, "2Gi"))])
+    let (Resolution::Unresolved(unresolved, _), _) = resolve_with(&spec, &[(SMALL, instancetype(1, "2Gi"))])
     else {
         panic!()
     };
@@ -293,7 +296,7 @@ fn a_conflict_names_the_field_of_the_pool() {
 fn requirements_that_are_not_met_have_a_reason() {
     let demanding = preference(&json!({ "requirements": { "cpu": { "guest": 4 } } }));
     let cluster = [(SMALL, instancetype(1, "2Gi")), (LINUX, demanding)];
-    let (Resolution::Unresolved(unresolved), _) = resolve_with(&both(), &cluster) else { panic!() };
+    let (Resolution::Unresolved(unresolved, _), _) = resolve_with(&both(), &cluster) else { panic!() };
     assert_eq!(unresolved.reason, "RequirementsNotMet");
 }
 
@@ -320,11 +323,11 @@ fn a_copy_that_the_template_names_is_used_as_it_is() {
     old["data"]["apiVersion"] = json!("instancetype.kubevirt.io/v1alpha2");
     assert_eq!(resolved(&own, &[(place, old.clone())]), content);
     old["data"]["spec"]["cpu"] = json!("two");
-    let (Resolution::Unresolved(unresolved), _) = resolve_with(&own, &[(place, old)]) else { panic!() };
+    let (Resolution::Unresolved(unresolved, _), _) = resolve_with(&own, &[(place, old)]) else { panic!() };
     assert_eq!(unresolved.reason, "RevisionMismatch");
 
     stored["metadata"]["labels"]["instancetype.kubevirt.io/object-name"] = json!("other");
-    let (Resolution::Unresolved(unresolved), _) = resolve_with(&own, &[(place, stored)]) else { panic!() };
+    let (Resolution::Unresolved(unresolved, _), _) = resolve_with(&own, &[(place, stored)]) else { panic!() };
     assert_eq!(unresolved.reason, "RevisionMismatch");
 }
 
@@ -375,7 +378,7 @@ fn an_existing_object_is_compared_by_what_it_stores() {
     live["data"]["spec"]["memory"]["guest"] = json!("2Gi");
     assert_eq!(existing(&pool(), &pin, &live), Existing::Same, "quantities are compared by value");
     live["data"]["spec"]["cpu"]["guest"] = json!(3);
-    assert!(matches!(existing(&pool(), &pin, &live), Existing::Replace(_)));
+    assert!(matches!(existing(&pool(), &pin, &live), Existing::Replace { .. }));
 
     let mut live = pin.clone();
     live["metadata"]["ownerReferences"][0]["uid"] = json!("of-a-machine");
@@ -413,7 +416,10 @@ fn a_pin_of_the_pool_with_foreign_data_is_replaced() {
     let mut foreign = pin.clone();
     foreign["data"]["spec"]["memory"]["guest"] = json!("64Gi");
     foreign["metadata"]["ownerReferences"].as_array_mut().unwrap().push(machine.clone());
-    let Existing::Replace(replacement) = existing(&pool(), &pin, &foreign) else { panic!() };
+    let Existing::Replace { object: replacement, former_version: None } = existing(&pool(), &pin, &foreign)
+    else {
+        panic!()
+    };
     assert_eq!(replacement["data"], pin["data"]);
     assert_eq!(replacement["metadata"]["ownerReferences"][1], machine, "a detached machine uses it, too");
     // What does not belong to the pool stays.
@@ -448,7 +454,10 @@ fn a_copy_in_a_former_version_is_replaced_by_the_same_in_the_current_one(
     #[case] labels: Value,
 ) {
     let (pin, old) = of_old_cluster(version, &labels);
-    let Existing::Replace(replacement) = existing(&pool(), &pin, &old) else { panic!() };
+    let Existing::Replace { object: replacement, former_version } = existing(&pool(), &pin, &old) else {
+        panic!()
+    };
+    assert_eq!(former_version, Some(version));
     assert_eq!(replacement["data"], pin["data"]);
     assert_eq!(replacement["metadata"]["labels"], pin["metadata"]["labels"]);
     assert_eq!(replacement["metadata"]["name"], old["metadata"]["name"], "machines refer to it");
