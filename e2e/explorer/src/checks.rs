@@ -122,7 +122,7 @@ pub fn settled_violations(world: &World) -> Vec<String> {
         let members = state.members(pool.uid());
         violations.extend(settled::status_errors(pool, &members).iter().map(ToString::to_string));
         violations.extend(kubevirt::unused_copies(world, pool));
-        if images::waits_for_image(world, pool) || kubevirt::waits_for_preference(world, pool) {
+        if images::waits_for_image(world, pool) || kubevirt::waits_for_type(world, pool) {
             continue;
         }
         violations.extend(missing_machines(pool, &members, world.some_may_not_run));

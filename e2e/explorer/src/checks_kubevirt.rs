@@ -7,11 +7,12 @@ use vmpool_invariants::object::{Kind, Object};
 use vmpool_model::{HandledRequest, Verb};
 
 use crate::instance::is_tested;
-use crate::manifest_kubevirt::PREFERENCE;
 use crate::world::{NAMESPACE, World};
 
 const CORES: &str = "/template/spec/domain/cpu/cores";
 const PREFERENCES: &str = "virtualmachinepreferences.instancetype.kubevirt.io";
+const INSTANCETYPES: &str = "virtualmachineinstancetypes.instancetype.kubevirt.io";
+const REVISIONS: &str = "controllerrevisions.apps";
 const INSTANCES: &str = "virtualmachineinstances.kubevirt.io";
 
 /// Machines and instances that lack the template of the pool. Instances of machines that a user stopped or whose run
@@ -21,18 +22,33 @@ pub(crate) fn outdated_machines(world: &World, pool: &Object, members: &[&Object
         return Vec::new();
     }
     let desired = pool.at(&format!("/spec/virtualMachineTemplate/spec{CORES}"));
+    let instancetype = pool.at("/spec/virtualMachineTemplate/spec/instancetype/name");
     let tier = pool.at("/spec/virtualMachineTemplate/metadata/labels/tier");
     let mut found = Vec::new();
     for member in members {
         let name = member.name();
-        if member.at(&format!("/spec{CORES}")) != desired || member.at("/metadata/labels/tier") != tier {
+        let is_typed = member.at("/spec/instancetype/name") == instancetype;
+        if member.at(&format!("/spec{CORES}")) != desired
+            || member.at("/metadata/labels/tier") != tier
+            || !is_typed
+        {
             found.push(format!("I8: machine {name} has not the template of the pool"));
         }
         let instance = world.server.get(INSTANCES, NAMESPACE, name);
         let cores = instance.as_deref().and_then(|instance| instance.pointer("/spec/domain/cpu/cores"));
         let always = member.at("/spec/runStrategy") == "Always";
-        if always && cores.is_some_and(|cores: &Value| cores != desired) {
+        let is_current = |cores: &Value| if desired.is_null() { *cores == 1 } else { cores == desired };
+        if always && cores.is_some_and(|cores| !is_current(cores)) {
             found.push(format!("I8: the instance of machine {name} has not the template of the pool"));
+        }
+        if let Some((vcpus, running)) =
+            instance.as_deref().and_then(|instance| sizes(world, member, instance))
+            && always
+            && vcpus != running
+        {
+            found.push(format!(
+                "I8: the instance of machine {name} has {running} vCPUs, and its copy {vcpus}"
+            ));
         }
         if !name.starts_with(&format!("{}-", pool.name())) {
             found.push(format!("machine {name} has no ordinal of the pool"));
@@ -79,28 +95,48 @@ pub(crate) fn copies(world: &World, served: &[HandledRequest]) -> Vec<String> {
     found
 }
 
-/// Whether the template of the pool names a preference that does not exist.
-pub(crate) fn waits_for_preference(world: &World, pool: &Object) -> bool {
-    let unresolved = pool.condition("TemplateResolved");
-    unresolved.is_some_and(|condition| condition["reason"] == "PreferenceNotFound")
-        && world.server.get(PREFERENCES, NAMESPACE, PREFERENCE).is_none()
+/// The vCPUs in the copy of the instance type that a machine names, and those of its instance.
+fn sizes(world: &World, machine: &Object, instance: &Value) -> Option<(u64, u64)> {
+    let copy = machine.at("/spec/instancetype/revisionName").as_str()?;
+    let copy = world.server.get(REVISIONS, NAMESPACE, copy)?;
+    let sockets = instance.pointer("/spec/domain/cpu/sockets")?.as_u64()?;
+    Some((copy["data"]["spec"]["cpu"]["guest"].as_u64()?, sockets))
 }
 
-/// A pool that waits for its preference, although a stored revision with its template has a copy.
-pub(crate) fn unused_copies(world: &World, pool: &Object) -> Vec<String> {
-    if pool.condition("TemplateResolved").is_none() {
-        return Vec::new();
+/// The field of the template and the kind of the object for which a pool waits, if it waits for one.
+fn awaited(pool: &Object) -> Option<(&'static str, &'static str)> {
+    match pool.condition("TemplateResolved")?["reason"].as_str()? {
+        "InstancetypeNotFound" => Some(("instancetype", INSTANCETYPES)),
+        "PreferenceNotFound" => Some(("preference", PREFERENCES)),
+        _ => None,
     }
-    let revisions = world.server.all("controllerrevisions.apps");
+}
+
+/// Whether the template of the pool names an instance type or a preference that does not exist, or sets its memory beside the
+/// instance type.
+pub(crate) fn waits_for_type(world: &World, pool: &Object) -> bool {
+    if let Some((field, resource)) = awaited(pool) {
+        let name = pool.at(&format!("/spec/virtualMachineTemplate/spec/{field}/name")).as_str();
+        return name.is_none_or(|name| world.server.get(resource, NAMESPACE, name).is_none());
+    }
+    let unresolved = pool.condition("TemplateResolved");
+    unresolved.is_some_and(|condition| condition["reason"] == "InstancetypeConflict")
+        && !pool.at("/spec/virtualMachineTemplate/spec/template/spec/domain/memory").is_null()
+}
+
+/// A pool that waits for its instance type or its preference, although a stored revision with its template has a copy.
+pub(crate) fn unused_copies(world: &World, pool: &Object) -> Vec<String> {
+    let Some((field, _)) = awaited(pool) else { return Vec::new() };
+    let revisions = world.server.all(REVISIONS);
     let has_copy = revisions.iter().filter(|revision| {
         revision["metadata"]["ownerReferences"][0]["uid"] == *pool.uid()
             && revision["data"]["virtualMachineTemplate"] == *pool.at("/spec/virtualMachineTemplate")
-            && revision["data"]["vmpoolPins"].is_object()
+            && revision["data"]["vmpoolPins"][field].is_object()
     });
     has_copy
         .map(|revision| {
             let name = revision["metadata"]["name"].as_str().unwrap_or_default();
-            format!("I13: the pool waits for its preference, and revision {name} has a copy of it")
+            format!("I13: the pool waits for its {field}, and revision {name} has a copy of it")
         })
         .collect()
 }

@@ -10,22 +10,24 @@ use crate::requests::stored_pool;
 use crate::world::World;
 
 /// A pool with this number of replicas, this scale-down policy and these disk templates.
-pub(crate) fn pool(
-    platform: PlatformName,
-    replicas: i64,
-    policy: &str,
-    disks: &[(&'static str, Value)],
-) -> Value {
-    match platform {
+pub(crate) fn pool(world: &World, replicas: i64, policy: &str, disks: &[(&'static str, Value)]) -> Value {
+    match world.platform() {
         PlatformName::Dvp => manifest::pool(replicas, policy, disks),
-        PlatformName::KubeVirt => kubevirt::pool(replicas, sort_policy(policy), disks),
+        PlatformName::KubeVirt => {
+            let pool = kubevirt::pool(replicas, sort_policy(policy), disks);
+            if world.has_instancetypes() { kubevirt::typed(pool) } else { pool }
+        }
     }
 }
 
-/// The spec with this number of cores.
-pub(crate) fn cores(platform: PlatformName, cores: i64) -> Value {
+/// The spec with this number of cores, or with another instance type.
+pub(crate) fn cores(world: &World, cores: i64) -> Value {
+    if world.has_instancetypes() {
+        let matcher = kubevirt::instancetype_matcher(usize::try_from(cores).unwrap_or_default());
+        return json!({ "virtualMachineTemplate": { "spec": { "instancetype": matcher } } });
+    }
     let cpu = json!({ "cores": cores });
-    match platform {
+    match world.platform() {
         PlatformName::Dvp => json!({ "virtualMachineTemplate": { "spec": { "cpu": cpu } } }),
         PlatformName::KubeVirt => json!({ "virtualMachineTemplate": { "spec": { "template": { "spec": {
             "domain": { "cpu": cpu },

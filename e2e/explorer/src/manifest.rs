@@ -79,7 +79,9 @@ pub fn group_version(platform: PlatformName, plural: &str) -> (&'static str, &'s
             ("vmpool.dev", "v1alpha1")
         }
         (PlatformName::KubeVirt, "controllerrevisions") => ("apps", "v1"),
-        (PlatformName::KubeVirt, "virtualmachinepreferences") => ("instancetype.kubevirt.io", "v1beta1"),
+        (PlatformName::KubeVirt, "virtualmachinepreferences" | "virtualmachineinstancetypes") => {
+            ("instancetype.kubevirt.io", "v1beta1")
+        }
         (PlatformName::KubeVirt, _) => ("kubevirt.io", "v1"),
     }
 }

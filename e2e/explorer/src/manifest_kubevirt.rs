@@ -19,6 +19,38 @@ pub fn preference() -> Value {
     })
 }
 
+/// The instance types that templates may name. There are few, so that operations meet.
+pub const INSTANCETYPES: [&str; 3] = ["small", "medium", "large"];
+
+/// What names one of them.
+pub fn instancetype_matcher(which: usize) -> Value {
+    json!({ "name": INSTANCETYPES[which % INSTANCETYPES.len()], "kind": "VirtualMachineInstancetype" })
+}
+
+/// One of them, with this number of vCPUs.
+pub fn instancetype(which: usize, vcpus: i64) -> Value {
+    json!({
+        "apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": "VirtualMachineInstancetype",
+        "metadata": { "name": INSTANCETYPES[which % INSTANCETYPES.len()] },
+        "spec": size(vcpus),
+    })
+}
+
+/// The spec of an instance type.
+pub fn size(vcpus: i64) -> Value {
+    json!({ "cpu": { "guest": vcpus }, "memory": { "guest": format!("{}Mi", 512 * vcpus) } })
+}
+
+/// The pool with an instance type instead of cores and memory.
+pub fn typed(mut pool: Value) -> Value {
+    let spec = &mut pool["spec"]["virtualMachineTemplate"]["spec"];
+    spec["instancetype"] = instancetype_matcher(0);
+    if let Some(domain) = spec["template"]["spec"]["domain"].as_object_mut() {
+        domain.retain(|field, _| field == "devices");
+    }
+    pool
+}
+
 /// A DataVolume template.
 pub fn disk(name: &str) -> Value {
     json!({

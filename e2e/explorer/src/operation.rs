@@ -113,7 +113,7 @@ impl Operation {
     pub async fn perform(&self, world: &mut World) {
         match self {
             Self::CreatePool(replicas, policy, disks) => {
-                let pool = edits::pool(world.platform(), *replicas, policy, disks);
+                let pool = edits::pool(world, *replicas, policy, disks);
                 world.create("virtualmachinepools", pool).await;
             }
             Self::Scale(replicas) => {
@@ -122,7 +122,7 @@ impl Operation {
                     world.call(Verb::Patch(PatchKind::Merge), "virtualmachinepools", POOL, "scale", patch);
                 _ = world.do_as_user(&call).await;
             }
-            Self::SetCores(cores) => edit(world, edits::cores(world.platform(), *cores)).await,
+            Self::SetCores(cores) => edit(world, edits::cores(world, *cores)).await,
             Self::SetScaleDownPolicy(policy) => edit(world, edits::policy(world, policy)).await,
             Self::AddDiskTemplate(name, reclaim) => {
                 if let Some(spec) = edits::add_disk(world, name, reclaim) {

@@ -5,9 +5,12 @@ use vmpool_model::{PatchKind, Verb};
 use vmpool_simulator::kubevirt::objects::COPY;
 
 use crate::manifest::POOL;
-use crate::manifest_kubevirt::{PREFERENCE, preference};
+use crate::manifest_kubevirt::{INSTANCETYPES, PREFERENCE, instancetype, preference, size};
 use crate::requests::{choose, edit, patch_machine, stored_pool};
 use crate::world::World;
+
+const PREFERENCES: &str = "virtualmachinepreferences";
+const TYPES: &str = "virtualmachineinstancetypes";
 
 /// One step. Numbers select an object among those that exist at that moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,13 +35,21 @@ pub enum KubeVirtOperation {
     SetPreference(bool),
     /// A user edits the preference. The pool takes it over with its next template.
     EditPreference(i64),
-    /// The template changes, so that the pool takes the preference as it is now.
-    RefreshPreference(i64),
+    /// The template changes, so that the pool takes instance type and preference as they are now.
+    Refresh(i64),
     /// A user deletes the preference. It stays while a pool needs it that has no copy yet.
     DeletePreference,
     /// A user creates the preference again, with this content.
     CreatePreference(i64),
-    /// A user deletes a copy of the preference.
+    /// A user edits an instance type: its number of vCPUs, and its memory.
+    EditInstancetype(usize, i64),
+    /// A user deletes an instance type. It stays while a pool needs it that has no copy yet.
+    DeleteInstancetype(usize),
+    /// A user creates an instance type again, with this number of vCPUs.
+    CreateInstancetype(usize, i64),
+    /// The template sets its memory beside the instance type, or no longer. Only in schedules with instance types.
+    SetConflict(bool),
+    /// A user deletes a copy of an instance type or a preference.
     DeleteCopy(usize),
 }
 
@@ -76,32 +87,41 @@ impl KubeVirtOperation {
             Self::EditPreference(number) => {
                 let annotations = json!({ "edit": number.to_string() });
                 let patch = json!({ "spec": { "annotations": annotations } });
-                let call = world.call(
-                    Verb::Patch(PatchKind::Merge),
-                    "virtualmachinepreferences",
-                    PREFERENCE,
-                    "",
-                    patch,
-                );
-                _ = world.do_as_user(&call).await;
+                request(world, Verb::Patch(PatchKind::Merge), (PREFERENCES, PREFERENCE), patch).await;
             }
             Self::DeletePreference => {
-                let call = world.call(Verb::Delete, "virtualmachinepreferences", PREFERENCE, "", Value::Null);
-                _ = world.do_as_user(&call).await;
+                request(world, Verb::Delete, (PREFERENCES, PREFERENCE), Value::Null).await;
             }
             Self::CreatePreference(number) => {
                 let mut object = preference();
                 object["spec"]["annotations"] = json!({ "edit": number.to_string() });
-                let call = world.call(Verb::Create, "virtualmachinepreferences", "", "", object);
-                _ = world.do_as_user(&call).await;
+                request(world, Verb::Create, (PREFERENCES, ""), object).await;
             }
-            Self::RefreshPreference(number) => {
+            Self::Refresh(number) => {
                 let annotations = json!({ "vmpool.dev/refresh-instancetype": number.to_string() });
                 edit(
                     world,
                     json!({ "virtualMachineTemplate": { "metadata": { "annotations": annotations } } }),
                 )
                 .await;
+            }
+            Self::EditInstancetype(which, vcpus) => {
+                let (name, patch) =
+                    (INSTANCETYPES[which % INSTANCETYPES.len()], json!({ "spec": size(*vcpus) }));
+                request(world, Verb::Patch(PatchKind::Merge), (TYPES, name), patch).await;
+            }
+            Self::DeleteInstancetype(which) => {
+                let name = INSTANCETYPES[which % INSTANCETYPES.len()];
+                request(world, Verb::Delete, (TYPES, name), Value::Null).await;
+            }
+            Self::CreateInstancetype(which, vcpus) => {
+                let object = instancetype(*which, *vcpus);
+                request(world, Verb::Create, (TYPES, ""), object).await;
+            }
+            Self::SetConflict(conflicts) => {
+                let memory = if *conflicts { json!({ "guest": "512Mi" }) } else { Value::Null };
+                let instance = json!({ "spec": { "domain": { "memory": memory } } });
+                edit(world, json!({ "virtualMachineTemplate": { "spec": { "template": instance } } })).await;
             }
             Self::DeleteCopy(which) => {
                 let all = world.server.all("controllerrevisions.apps");
@@ -128,6 +148,12 @@ impl KubeVirtOperation {
             }
         }
     }
+}
+
+/// A request of a user for an instance type or a preference.
+async fn request(world: &mut World, verb: Verb, (resource, name): (&str, &str), body: Value) {
+    let call = world.call(verb, resource, name, "", body);
+    _ = world.do_as_user(&call).await;
 }
 
 async fn delete_instance(world: &mut World, which: usize) {

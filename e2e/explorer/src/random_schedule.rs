@@ -54,6 +54,9 @@ const WITHOUT_SNAPSHOTS: u64 = 150;
 /// Of 1000 schedules of KubeVirt, this many delete the preference and create it again.
 const WITH_LOST_PREFERENCE: u64 = 400;
 
+/// Of 1000 schedules of KubeVirt, this many have a template that names an instance type instead of cores and memory.
+const WITH_INSTANCETYPES: u64 = 350;
+
 /// The names of images. There are few, so that operations meet.
 const IMAGES: [&str; 2] = ["debian", "fedora"];
 const WRAPPERS: [&str; 3] = ["one", "two", "three"];
@@ -84,6 +87,7 @@ impl Schedule {
             page: if random.per_mille(300) { one_or_two(&random) } else { 0 },
             old: which(&random),
             images: has_images(platform, seed),
+            instancetypes: has_instancetypes(platform, seed),
         };
         let mut steps = vec![(random.number(0..=2000), first(&random, platform))];
         if options.images {
@@ -110,6 +114,9 @@ impl Schedule {
         }
         if options.images {
             without_snapshots(seed, &mut steps);
+        }
+        if options.instancetypes {
+            with_instancetypes(seed, &mut steps);
         }
         Self { options, steps, ..Self::default() }
     }
@@ -208,10 +215,41 @@ fn lost_preference_op(random: &SeededRandom) -> Operation {
         0..=5 => KubeVirtOperation::DeletePreference,
         6..=10 => KubeVirtOperation::CreatePreference(number()),
         11..=12 => KubeVirtOperation::EditPreference(number()),
-        13..=14 => KubeVirtOperation::RefreshPreference(number()),
+        13..=14 => KubeVirtOperation::Refresh(number()),
         15 => KubeVirtOperation::DeleteCopy(which(random)),
         16 => return Operation::RemoveOwner(which(random)),
         17 => return Operation::SetCores(random.number(1..=4).cast_signed()),
+        _ => return Operation::Scale(random.number(0..=5).cast_signed()),
+    })
+}
+
+/// Decided apart from the other decisions, so that the schedules without instance types stay the same.
+fn has_instancetypes(platform: PlatformName, seed: u64) -> bool {
+    platform == PlatformName::KubeVirt && SeededRandom::new(seed ^ 0x71e5).per_mille(WITH_INSTANCETYPES)
+}
+
+/// Adds steps in which instance types are edited, deleted and created again, and in which the template names another one.
+fn with_instancetypes(seed: u64, steps: &mut Vec<(u64, Operation)>) {
+    let random = SeededRandom::new(seed ^ 0x512e);
+    for _ in 0..random.number(4..=12) {
+        let last = u64::try_from(steps.len()).unwrap_or_default();
+        let at = usize::try_from(random.number(1..=last)).unwrap_or(1);
+        steps.insert(at, (pause(&random), instancetype_op(&random)));
+    }
+}
+
+fn instancetype_op(random: &SeededRandom) -> Operation {
+    let which = || usize::try_from(random.number(0..=2)).unwrap_or_default();
+    let number = || random.number(1..=4).cast_signed();
+    Operation::KubeVirt(match random.number(0..=29) {
+        0..=6 => KubeVirtOperation::EditInstancetype(which(), number()),
+        7..=11 => KubeVirtOperation::DeleteInstancetype(which()),
+        12..=15 => KubeVirtOperation::CreateInstancetype(which(), number()),
+        16..=19 => KubeVirtOperation::Refresh(number()),
+        20 => KubeVirtOperation::DeleteCopy(which()),
+        21 => KubeVirtOperation::SetConflict(true),
+        22..=23 => KubeVirtOperation::SetConflict(false),
+        24..=27 => return Operation::SetCores(number()),
         _ => return Operation::Scale(random.number(0..=5).cast_signed()),
     })
 }
@@ -413,7 +451,7 @@ fn kubevirt_op(random: &SeededRandom) -> KubeVirtOperation {
         25..=27 => KubeVirtOperation::ReturnOwner(which()),
         30..=34 => KubeVirtOperation::SetPreference(random.per_mille(800)),
         35..=38 => KubeVirtOperation::EditPreference(random.number(1..=3).cast_signed()),
-        39..=42 => KubeVirtOperation::RefreshPreference(random.number(1..=3).cast_signed()),
+        39..=42 => KubeVirtOperation::Refresh(random.number(1..=3).cast_signed()),
         43..=44 => KubeVirtOperation::DeleteCopy(which()),
         _ => KubeVirtOperation::SetRunStrategy(
             which(),

@@ -30,6 +30,7 @@ use crate::attempt::{Attempt, Holding};
 use crate::fault_injector::{FaultInjector, InjectorState};
 use crate::instance::{Instance, Program};
 use crate::manifest::{POOL, Resources, resources};
+use crate::manifest_kubevirt::{INSTANCETYPES, instancetype};
 use crate::platform::Platform;
 use crate::platform_dvp::image;
 use crate::webhook::{Webhook, WebhookState};
@@ -71,6 +72,8 @@ pub struct Options {
     pub old: usize,
     /// Whether the controllers reconcile disk images and wrappers. Only with KubeVirt.
     pub images: bool,
+    /// Whether the template of the pool names an instance type instead of cores and memory. Only with KubeVirt.
+    pub instancetypes: bool,
 }
 
 /// A cluster in memory.
@@ -220,6 +223,10 @@ impl World {
                 vec![("virtualmachinepreferences", NAMESPACE, crate::manifest_kubevirt::preference())]
             }
         };
+        if self.has_instancetypes() {
+            let types = (0..INSTANCETYPES.len()).zip(1..).map(|(which, vcpus)| instancetype(which, vcpus));
+            all.extend(types.map(|object| ("virtualmachineinstancetypes", NAMESPACE, object)));
+        }
         if self.options.apiservers > 0 {
             all.push(("configmaps", "kube-system", FRONT_PROXY.clone()));
         }
@@ -239,6 +246,11 @@ impl World {
         let call =
             self.call(Verb::Patch(PatchKind::Merge), "clustervirtualimages", "alpine", "status", patch);
         _ = self.do_as_user(&call).await;
+    }
+
+    /// Whether the template of the pool names an instance type.
+    pub(crate) fn has_instancetypes(&self) -> bool {
+        self.options.instancetypes
     }
 
     /// The resources of the platform.
