@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::request::Request;
 use serde_json::{Value, json};
 use vmpool_installation::installation::{cluster_options, install_without_simulator, kubevirt_definitions};
 use vmpool_installation::programs::{Accounts, Chart, Controller, ControllerOptions};
@@ -39,6 +40,7 @@ pub(crate) struct Lab {
     accounts: Accounts,
     platform: PlatformName,
     disks: usize,
+    types: bool,
     controller_args: Vec<String>,
     begin: Instant,
 }
@@ -53,6 +55,9 @@ impl Lab {
         if platform == PlatformName::KubeVirt {
             cluster.manifests.extend(kubevirt_definitions());
         }
+        if options.types {
+            cluster.manifests.push(workspace_root().join("api/crds/instancetype"));
+        }
         let mut controller_args = vec![format!("--platforms={platform}")];
         let mut chart = Chart::stored()?;
         if let Some(images) = options.images {
@@ -66,7 +71,8 @@ impl Lab {
         let accounts = install_without_simulator(&chart, &cluster).await?;
         controller_args.extend(options.controller_args());
         let disks = options.disks();
-        Ok(Self { cluster, accounts, platform, disks, controller_args, begin })
+        let types = options.types;
+        Ok(Self { cluster, accounts, platform, disks, types, controller_args, begin })
     }
 
     /// Prints the current step.
@@ -84,13 +90,19 @@ impl Lab {
         &self.cluster
     }
 
-    /// Creates a namespace in which a controller may have its lease.
+    /// Creates a namespace in which a controller may have its lease, with what its pools name.
     pub(crate) async fn namespace(&self, name: &str) -> anyhow::Result<()> {
         let namespace = serde_json::from_value(json!({ "metadata": { "name": name } }))?;
         let namespaces = Api::<Namespace>::all(self.cluster.admin());
         let created = namespaces.create(&PostParams::default(), &namespace).await;
         created.with_context(|| format!("creating namespace {name}"))?;
         self.accounts.grant_in(&self.cluster, name).await?;
+        for (collection, object) in manifest::types(name).into_iter().filter(|_| self.types) {
+            let request =
+                Request::new(collection).create(&PostParams::default(), serde_json::to_vec(&object)?)?;
+            let created = self.cluster.admin().request::<Value>(request).await;
+            created.with_context(|| format!("creating {object}"))?;
+        }
         Ok(())
     }
 
@@ -98,6 +110,9 @@ impl Lab {
     pub(crate) async fn pool(&self, namespace: &str, name: &str, replicas: usize) -> anyhow::Result<Value> {
         let pool = match self.platform {
             PlatformName::Dvp => manifest::dvp(name, replicas, self.disks),
+            PlatformName::KubeVirt if self.types => {
+                manifest::typed(manifest::kubevirt(name, replicas, self.disks))
+            }
             PlatformName::KubeVirt => manifest::kubevirt(name, replicas, self.disks),
         };
         let pool: DynamicObject = serde_json::from_value(pool)?;

@@ -61,6 +61,7 @@ async fn bench(options: &Options, report: &mut Report) -> anyhow::Result<()> {
         !is_kubevirt || options.pools.is_none(),
         "many pools are measured with PLATFORM=dvp only"
     );
+    anyhow::ensure!(is_kubevirt || !options.types, "instance types are measured with PLATFORM=kubevirt only");
     let lab = Lab::start(options).await?;
     let measured = match (options.images, options.pools) {
         (Some(count), _) => images::measure(&lab, count, options, report).await,

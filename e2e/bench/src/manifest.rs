@@ -1,7 +1,7 @@
 //! The pools that are measured.
 
 use serde_json::{Value, json};
-use vmpool_api::{kubevirt, v1alpha2};
+use vmpool_api::{instancetype, kubevirt, v1alpha2};
 use vmpool_installation::installation::{CLASS, IMAGE};
 use vmpool_invariants::object::Kind;
 
@@ -35,6 +35,42 @@ pub(crate) fn dvp(name: &str, replicas: usize, disks: usize) -> Value {
             "virtualDiskTemplates": templates,
         },
     })
+}
+
+/// The name of the instance type and of the preference.
+const TYPES: &str = "bench";
+
+/// The instance type and the preference of a namespace, with the paths of their collections.
+pub(crate) fn types(namespace: &str) -> [(String, Value); 2] {
+    let of = |plural: &str, kind: &str, spec: Value| {
+        let collection = format!("/apis/{}/namespaces/{namespace}/{plural}", instancetype::API_VERSION);
+        let metadata = json!({ "name": TYPES });
+        let object = json!({ "apiVersion": instancetype::API_VERSION, "kind": kind, "metadata": metadata, "spec": spec });
+        (collection, object)
+    };
+    [
+        of(
+            "virtualmachineinstancetypes",
+            "VirtualMachineInstancetype",
+            json!({ "cpu": { "guest": 1 }, "memory": { "guest": "512Mi" } }),
+        ),
+        of(
+            "virtualmachinepreferences",
+            "VirtualMachinePreference",
+            json!({ "devices": { "preferredDiskBus": "virtio", "preferredRng": {} } }),
+        ),
+    ]
+}
+
+/// The pool with an instance type and a preference instead of cores and memory.
+pub(crate) fn typed(mut pool: Value) -> Value {
+    let spec = &mut pool["spec"]["virtualMachineTemplate"]["spec"];
+    spec["instancetype"] = json!({ "name": TYPES, "kind": "VirtualMachineInstancetype" });
+    spec["preference"] = json!({ "name": TYPES, "kind": "VirtualMachinePreference" });
+    if let Some(domain) = spec["template"]["spec"]["domain"].as_object_mut() {
+        domain.retain(|field, _| field == "devices");
+    }
+    pool
 }
 
 /// A pool of KubeVirt with this number of DataVolume templates.

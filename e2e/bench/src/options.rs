@@ -18,11 +18,13 @@ use vmpool_invariants::platform::PlatformName;
 ///
 /// With --images: many disk images, each with some references. The figures are written to target/bench/images.json.
 ///
-/// With --platform=kubevirt: one large pool of KubeVirt, whose figures are written to target/bench/kubevirt.json.
+/// With --platform=kubevirt: one large pool of KubeVirt, whose figures are written to target/bench/kubevirt.json, or with --types
+/// to target/bench/kubevirt-types.json.
 ///
 /// docs/benchmarks.md explains every figure.
 #[derive(Debug, Parser)]
 #[command(name = "bench", version)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct Options {
     /// The platform of the pools: dvp or kubevirt
     #[arg(long, env = "PLATFORM", value_name = "NAME", default_value_t)]
@@ -35,6 +37,10 @@ pub(crate) struct Options {
     /// Disks of each machine. Default: 1, or 0 with PLATFORM=kubevirt, where the platform creates them
     #[arg(long, env = "DISKS", value_name = "COUNT")]
     disks: Option<usize>,
+
+    /// With --platform=kubevirt: the template names an instance type and a preference instead of cores and memory
+    #[arg(long, env = "TYPES", value_parser = FalseyValueParser::new(), conflicts_with_all = ["pools", "images"])]
+    pub(crate) types: bool,
 
     /// How often the bare client and the controller are measured. Default: 5, or 1 with more than 2000 machines
     #[arg(long, env = "ROUNDS", value_name = "COUNT", value_parser = positive)]
@@ -114,6 +120,7 @@ impl Options {
         match (self.platform, self.pools) {
             (PlatformName::Dvp, None) => "latest.json",
             (PlatformName::Dvp, Some(_)) => "pools.json",
+            (PlatformName::KubeVirt, _) if self.types => "kubevirt-types.json",
             (PlatformName::KubeVirt, _) => "kubevirt.json",
         }
     }
