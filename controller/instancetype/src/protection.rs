@@ -25,8 +25,6 @@ pub struct User<'a> {
     pub location: Location,
     /// Its namespace.
     pub namespace: &'a str,
-    /// Whether that namespace is being deleted. Stashes can no longer be created there.
-    pub namespace_is_terminating: bool,
     /// Whether it has the stash that it uses instead of the object. For a pool: of its current template. The stash may be of an
     /// earlier object of the same name, which the machine then continues to use.
     pub is_stashed: bool,
@@ -71,7 +69,7 @@ pub fn awaits_stash(user: &User<'_>, object: &Object) -> Result<bool, Malformed>
 
 /// Whether a machine or a pool can still use the object.
 fn is_open(user: &User<'_>) -> bool {
-    !(user.namespace_is_terminating || user.is_stashed || bypasses_admission(user.object))
+    !(user.is_stashed || bypasses_admission(user.object))
 }
 
 fn machine<'a>(user: &User<'a>) -> &'a Value {

@@ -19,4 +19,4 @@ pub use compare::{Outdated, outdated, same_spec};
 pub use decode::{DecodeError, Decoded, StoredVersion, decode};
 pub use name::{Recorded, compose, recorded};
 pub use object::{Owner, Stash, Unidentified, labels};
-pub use upgrade::{Upgrade, in_place, switch_patch, upgrade};
+pub use upgrade::{Upgrade, in_place, upgrade};

@@ -8,8 +8,8 @@ use kube::api::Patch;
 use serde_json::Value;
 use vmpool_engine::ObjectId;
 use vmpool_platforms::kubevirt::copies::{Document, Machine, Pool, Revision};
-use vmpool_platforms::kubevirt::protection::{self, Next, Protected};
-use vmpool_platforms::{Found, Resolution};
+use vmpool_platforms::kubevirt::protection::{self, Kind, Next, Protected};
+use vmpool_platforms::{Found, Reference, Resolution};
 use vmpool_runtime::telemetry::with_causes;
 
 use super::context::{Context, machine as machine_name, pool as pool_name};
@@ -25,6 +25,8 @@ use crate::write::WriteError;
 
 /// The wait after a failed request, and after a conflict that no event resolves.
 const AGAIN: Duration = Duration::from_secs(2);
+/// The most namespaces that one check reads.
+const MAX_NAMESPACES: usize = 50;
 
 /// Runs a pass.
 pub(super) async fn reconcile(context: &Context, key: &TypeKey) -> Requeue {
@@ -113,7 +115,7 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
                 false if protection::is_failed(&document) || protected.records_copy(&document) => {
                     open.push(machine);
                 }
-                false => needed_by.push(machine_name(&key)),
+                false => needed_by.push((key.0.clone(), machine_name(&key))),
             }
         }
     })
@@ -129,14 +131,13 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
             }
         };
         if is_copied {
-            needed_by.push(machine_name(&key));
+            needed_by.push((key.0.clone(), machine_name(&key)));
         }
     }
     if !(context.reconciles_pools)() {
         // Pools get copies from the controller that reconciles them, and that is another one, or none. A pool without a copy would
         // keep the object for ever.
-        needed_by.sort();
-        return Ok(needed_by);
+        return Ok(outside_deleted_namespaces(context, *kind, needed_by).await);
     }
     let mut pools: HashMap<String, Vec<Pool>> = HashMap::new();
     visit::<Pool>(context, namespace, |pool| {
@@ -169,12 +170,43 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
                     }
                 };
             if is_copied {
-                needed_by.push(pool_name(&key));
+                needed_by.push((key.0.clone(), pool_name(&key)));
             }
         }
     }
-    needed_by.sort();
-    Ok(needed_by)
+    Ok(outside_deleted_namespaces(context, *kind, needed_by).await)
+}
+
+/// The kinds and names of what needs an object, without those in namespaces that are being deleted: the API server stores no copy
+/// there, and deletes what is there, but only after all Pods of the namespace. An object of such a namespace is deleted at the same
+/// time as what needs it, so only objects of the cluster could wait for the Pods.
+async fn outside_deleted_namespaces(
+    context: &Context,
+    kind: Kind,
+    needed_by: Vec<(String, String)>,
+) -> Vec<String> {
+    let mut deleted: HashMap<String, bool> = HashMap::new();
+    for (namespace, _) in needed_by.iter().filter(|_| kind.is_cluster()) {
+        if deleted.contains_key(namespace) || deleted.len() == MAX_NAMESPACES {
+            continue;
+        }
+        let collection = "/api/v1/namespaces".to_owned();
+        let reference = Reference { kind: "Namespace", collection, name: namespace.clone() };
+        let is_deleted = match context.read_live(&reference).await {
+            Ok(object) => object.is_some_and(|object| !object["metadata"]["deletionTimestamp"].is_null()),
+            Err(error) => {
+                let error = with_causes(&error);
+                tracing::warn!(namespace, error, "whether a namespace is being deleted is unknown");
+                false
+            }
+        };
+        deleted.insert(namespace.clone(), is_deleted);
+    }
+    let is_kept = |namespace: &String| deleted.get(namespace) != Some(&true);
+    let kept = needed_by.into_iter().filter(|(namespace, _)| is_kept(namespace));
+    let mut kept: Vec<String> = kept.map(|(_, what)| what).collect();
+    kept.sort();
+    kept
 }
 
 /// The content of the revision that the controller would store now for a pool; `None` if it would store none.

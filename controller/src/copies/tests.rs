@@ -14,6 +14,7 @@ use crate::options::PlatformName;
 use crate::testing::{Call, Fate, NAMESPACE, Refusal, Verb, World};
 
 mod bounded;
+mod cluster;
 mod deletion;
 mod integrity;
 mod metrics;
@@ -25,6 +26,7 @@ const TYPES: &str = "virtualmachineinstancetypes.instancetype.kubevirt.io";
 const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
 const MACHINES: &str = "virtualmachines.kubevirt.io";
 const REVISIONS: &str = "controllerrevisions.apps";
+const PREFERENCES: &str = "virtualmachinepreferences.instancetype.kubevirt.io";
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -117,6 +119,11 @@ impl World {
         self.server.delete(TYPES, "small");
     }
 
+    /// Whether the status of a machine names a copy of `small`.
+    fn has_copy_of_small(&self, machine: &str) -> bool {
+        self.copy_of(machine).is_some_and(|copy| copy.contains("-small-"))
+    }
+
     /// The name of the copy in the status of a machine.
     fn copy_of(&self, machine: &str) -> Option<String> {
         let machine = self.server.get(MACHINES, machine)?;
@@ -177,6 +184,10 @@ enum Step {
     DeleteMachine,
     /// A machine sets what its type sets, or no longer.
     Conflict(usize, bool),
+    /// A machine names the instance type `large`, which is never deleted, or `small` again.
+    Rename(usize, bool),
+    /// A machine names no preference, one that exists, or one that does not exist. Neither decides about its instance type.
+    Prefer(usize, Option<&'static str>),
     /// A client deletes the copy of a machine.
     LoseCopy(usize),
     /// A client removes the labels of the copy of a machine.
@@ -197,6 +208,9 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::CreateInferring),
         1 => Just(Step::CreatePool),
         2 => (0..8_usize, any::<bool>()).prop_map(|(machine, conflicts)| Step::Conflict(machine, conflicts)),
+        2 => (0..8_usize, any::<bool>()).prop_map(|(machine, away)| Step::Rename(machine, away)),
+        2 => (0..8_usize, prop_oneof![Just(None), Just(Some("linux")), Just(Some("missing"))])
+            .prop_map(|(machine, preference)| Step::Prefer(machine, preference)),
         1 => (0..8_usize).prop_map(Step::LoseCopy),
         1 => (0..8_usize).prop_map(Step::StripLabels),
         1 => Just(Step::DeleteMachine),
@@ -215,6 +229,8 @@ struct Story {
     owed: BTreeSet<String>,
     /// The machines that set what their type sets.
     conflicting: BTreeSet<String>,
+    /// The machines that name another type.
+    renamed: BTreeSet<String>,
     pools: usize,
     /// The pools that existed when their type was deleted.
     owed_pools: BTreeSet<String>,
@@ -222,6 +238,25 @@ struct Story {
 }
 
 impl Story {
+    /// Lets a machine name `large`, or `small` again.
+    fn rename(&mut self, world: &World, name: &str, away: bool, is_usable: bool) {
+        if world.server.get(MACHINES, name).is_none() {
+            return;
+        }
+        world.server.edit(MACHINES, name, |machine| {
+            machine["spec"]["instancetype"] = matcher();
+            if away {
+                machine["spec"]["instancetype"]["name"] = json!("large");
+            }
+        });
+        if away {
+            self.owed.remove(name);
+            self.renamed.insert(name.to_owned());
+        } else if self.renamed.remove(name) && is_usable && !self.conflicting.contains(name) {
+            self.owed.insert(name.to_owned());
+        }
+    }
+
     async fn take(&mut self, world: &mut World, step: Step) {
         let small = world.small();
         let is_usable = small.as_ref().is_some_and(|small| small["metadata"]["deletionTimestamp"].is_null());
@@ -230,7 +265,9 @@ impl Story {
                 world.create_type(2);
                 // A machine that was created without a type uses the next one.
                 self.owed.extend((0..self.machines).map(name).filter(|name| {
-                    world.server.get(MACHINES, name).is_some() && !self.conflicting.contains(name)
+                    world.server.get(MACHINES, name).is_some()
+                        && !self.conflicting.contains(name)
+                        && !self.renamed.contains(name)
                 }));
             }
             Step::EditType if is_usable => world.server.edit(TYPES, "small", |small| {
@@ -267,13 +304,15 @@ impl Story {
                 });
                 if conflicts {
                     self.conflicting.insert(name.clone());
-                    if world.copy_of(&name).is_none() {
+                    if !world.has_copy_of_small(&name) {
                         self.owed.remove(&name);
                     }
-                } else if self.conflicting.remove(&name) && is_usable {
+                } else if self.conflicting.remove(&name) && is_usable && !self.renamed.contains(&name) {
                     self.owed.insert(name);
                 }
             }
+            Step::Rename(machine, away) => self.rename(world, &name(machine), away, is_usable),
+            Step::Prefer(machine, preference) => prefer(world, &name(machine), preference),
             Step::LoseCopy(machine) => {
                 if let Some(copy) = world.copy_of(&name(machine)) {
                     world.server.delete(REVISIONS, &copy);
@@ -313,6 +352,18 @@ impl Story {
     }
 }
 
+/// Lets a machine name a preference, or none.
+fn prefer(world: &World, name: &str, preference: Option<&str>) {
+    if world.server.get(MACHINES, name).is_some() {
+        world.server.edit(MACHINES, name, |machine| {
+            machine["spec"]["preference"] = preference.map_or(
+                Value::Null,
+                |preference| json!({ "name": preference, "kind": "VirtualMachinePreference" }),
+            );
+        });
+    }
+}
+
 fn name(number: usize) -> String {
     format!("m{number}")
 }
@@ -325,6 +376,11 @@ fn pool_name(number: usize) -> String {
 async fn tell(steps: &[Step]) -> (Vec<String>, bool) {
     let mut world = world(Some(Policy::Reference)).await;
     world.create_claim("small");
+    let metadata = |name: &str| json!({ "name": name, "namespace": NAMESPACE });
+    let large = json!({ "cpu": { "guest": 8 }, "memory": { "guest": "8Gi" } });
+    world.server.create(TYPES, json!({ "metadata": metadata("large"), "spec": large }));
+    let linux = json!({ "devices": { "preferredRng": {} } });
+    world.server.create(PREFERENCES, json!({ "metadata": metadata("linux"), "spec": linux }));
     let mut story = Story::default();
     for step in steps {
         story.take(&mut world, *step).await;
@@ -332,7 +388,7 @@ async fn tell(steps: &[Step]) -> (Vec<String>, bool) {
     story.take(&mut world, Step::Recover).await;
     world.advance(Duration::from_mins(2)).await;
     let mut without: Vec<String> =
-        story.owed.iter().filter(|name| world.copy_of(name).is_none()).cloned().collect();
+        story.owed.iter().filter(|name| !world.has_copy_of_small(name)).cloned().collect();
     without.extend(story.owed_pools.iter().filter(|name| !world.has_copies(name)).cloned());
     let copies = story.owed.iter().filter_map(|name| world.copy_of(name));
     let is_unlabeled = |copy: &String| {

@@ -14,13 +14,7 @@ fn machine(matcher: Value) -> Value {
 }
 
 fn user(object: &Value) -> User<'_> {
-    User {
-        object,
-        location: Location::VirtualMachine,
-        namespace: "team-a",
-        namespace_is_terminating: false,
-        is_stashed: false,
-    }
+    User { object, location: Location::VirtualMachine, namespace: "team-a", is_stashed: false }
 }
 
 #[rstest]
@@ -75,7 +69,6 @@ fn a_machine_with_a_stash_does_not_block() {
 #[test]
 fn what_is_being_deleted_does_not_block() {
     let mut machine = referring();
-    assert_eq!(blocks(&User { namespace_is_terminating: true, ..user(&machine) }, &u1()), Ok(false));
     machine["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     assert_eq!(blocks(&user(&machine), &u1()), Ok(false));
 }

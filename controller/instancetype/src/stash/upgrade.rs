@@ -1,11 +1,9 @@
-//! Upgrading a stash of an older version: a new stash, and the switch of the machine's status to it.
-
-use serde_json::{Value, json};
+//! Upgrading a stash of an older version: a new stash, to which the status of the machine is switched.
 
 use super::name::join;
 use super::object::{object_labels, reduced};
 use super::{Decoded, Owner, Recorded, Stash, StoredVersion, compose, labels, recorded};
-use crate::model::{Family, VERSION};
+use crate::model::VERSION;
 
 /// What to do with a stash in view of its version.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,17 +52,4 @@ pub fn in_place(stash: &Stash, decoded: &Decoded) -> Stash {
     let mut labels = stash.labels.clone();
     labels.extend(object_labels(object, state.as_ref()));
     Stash { labels, data: reduced(object.document()), ..stash.clone() }
-}
-
-/// The JSON patch of a machine's status that switches its references to new stashes, as `(family, old, new)`. It fails if
-/// the status names another stash meanwhile.
-pub fn switch_patch(switches: &[(Family, &str, &str)]) -> Value {
-    let operations = switches.iter().flat_map(|(family, old, new)| {
-        let path = format!("/status/{}/controllerRevisionRef/name", family.status_field());
-        [
-            json!({"op": "test", "path": path, "value": old}),
-            json!({"op": "replace", "path": path, "value": new}),
-        ]
-    });
-    operations.collect()
 }

@@ -233,7 +233,7 @@ pub fn pins_of(pool: &Value, found: &Found) -> Resolution {
 
 fn user(object: &Value, location: Location, is_stashed: bool) -> User<'_> {
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
-    User { object, location, namespace, namespace_is_terminating: false, is_stashed }
+    User { object, location, namespace, is_stashed }
 }
 
 /// The warning about an edit of an object, which these machines and pools will use when their copies are made; `None` if there are

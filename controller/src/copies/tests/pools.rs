@@ -6,7 +6,6 @@ use super::*;
 
 /// The label with the revision of a machine.
 const REVISION: &str = "kubevirt.io/vm-pool-revision-name";
-const PREFERENCES: &str = "virtualmachinepreferences.instancetype.kubevirt.io";
 
 impl World {
     /// The pool `web` with this number of replicas, as virt-controller has left it: its revision has no copies, and `web-0` uses
@@ -226,4 +225,128 @@ async fn a_revision_whose_create_had_no_answer_keeps_its_copies_and_makes_machin
     let pin = world.pin_of("web-0");
     assert_eq!(world.size_of(&pin), Some(json!(2)));
     world.stays_settled().await;
+}
+
+/// What makes a template unusable after admission has accepted it.
+#[derive(Clone, Copy)]
+enum Change {
+    /// The instance type now sets what the template sets.
+    Conflict,
+    /// The preference now requires more than the instance type has.
+    Requirements,
+    /// The volume has no label with a name.
+    Inference,
+    /// The ControllerRevision in `revisionName` is of another object.
+    Mismatch,
+}
+
+impl Change {
+    /// Changes the spec of the template.
+    fn apply(self, spec: &mut Value) {
+        match self {
+            Self::Conflict => spec["template"]["spec"]["nodeSelector"] = json!({ "rack": "1" }),
+            Self::Requirements => {
+                spec["preference"] = json!({ "name": "linux", "kind": "VirtualMachinePreference" });
+            }
+            Self::Inference => {
+                spec["instancetype"] = json!({ "inferFromVolume": "root" });
+                let claim = json!({ "claimName": "root" });
+                spec["template"]["spec"]["volumes"] =
+                    json!([{ "name": "root", "persistentVolumeClaim": claim }]);
+            }
+            Self::Mismatch => spec["instancetype"]["revisionName"] = json!("named"),
+        }
+    }
+
+    /// Creates or changes the objects in the cluster.
+    fn objects(self, world: &World) {
+        let metadata = |name: &str| json!({ "name": name, "namespace": NAMESPACE });
+        match self {
+            Self::Conflict => world.server.edit(TYPES, "small", |small| {
+                small["spec"]["nodeSelector"] = json!({ "rack": "2" });
+            }),
+            Self::Requirements => {
+                let spec = json!({ "requirements": { "cpu": { "guest": 16 } } });
+                let object = json!({ "metadata": metadata("linux"), "spec": spec });
+                world.server.create(PREFERENCES, object);
+            }
+            Self::Inference => {
+                let object = json!({ "metadata": metadata("root"), "spec": {} });
+                world.server.create("persistentvolumeclaims", object);
+            }
+            Self::Mismatch => {
+                let data = json!({
+                    "apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": "VirtualMachineInstancetype",
+                    "metadata": { "name": "large" },
+                    "spec": { "cpu": { "guest": 2 }, "memory": { "guest": "1Gi" } },
+                });
+                let object = json!({ "metadata": metadata("named"), "revision": 1, "data": data });
+                world.server.create(REVISIONS, object);
+            }
+        }
+    }
+
+    /// Corrects the objects.
+    fn correct(self, world: &World) {
+        match self {
+            Self::Conflict => world.server.edit(TYPES, "small", |small| {
+                small["spec"]["nodeSelector"] = Value::Null;
+            }),
+            Self::Requirements => world.server.edit(PREFERENCES, "linux", |linux| {
+                linux["spec"] = json!({ "requirements": { "cpu": { "guest": 1 } } });
+            }),
+            Self::Inference => world.server.edit("persistentvolumeclaims", "root", |claim| {
+                claim["metadata"]["labels"] = json!({
+                    "instancetype.kubevirt.io/default-instancetype": "small",
+                    "instancetype.kubevirt.io/default-instancetype-kind": "VirtualMachineInstancetype",
+                });
+            }),
+            Self::Mismatch => world.server.edit(POOLS, "web", |pool| {
+                pool["spec"]["virtualMachineTemplate"]["spec"]["instancetype"] = matcher();
+            }),
+        }
+    }
+}
+
+/// Machines of the former revision stay, and none is created, updated or deleted for the template that cannot be used.
+#[rstest]
+#[case::a_conflict(Change::Conflict, "InstancetypeConflict")]
+#[case::requirements(Change::Requirements, "RequirementsNotMet")]
+#[case::an_inference(Change::Inference, "InferenceFailed")]
+#[case::a_foreign_revision(Change::Mismatch, "RevisionMismatch")]
+#[tokio::test]
+async fn a_template_that_cannot_be_used_changes_no_machine(#[case] change: Change, #[case] reason: &str) {
+    let world = world(None).await;
+    world.run_pool("web").await;
+    world.create_instance("web-0");
+    world.server.edit(MACHINES, "web-0", |machine| {
+        machine["status"] = json!({ "created": true, "conditions": [{ "type": "Ready", "status": "True" }] });
+    });
+    world.calm().await;
+    let before = world.server.get(MACHINES, "web-0").unwrap();
+    change.objects(&world);
+    world.server.edit(POOLS, "web", |pool| {
+        pool["spec"]["replicas"] = json!(2);
+        change.apply(&mut pool["spec"]["virtualMachineTemplate"]["spec"]);
+    });
+    world.calm().await;
+    let condition = |world: &World| {
+        let pool = world.server.get(POOLS, "web").unwrap();
+        let conditions = pool["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.into_iter().find(|condition| condition["type"] == "TemplateResolved")
+    };
+    let unresolved = condition(&world).unwrap_or_else(|| panic!("{:#?}", world.server.get(POOLS, "web")));
+    assert_eq!((&unresolved["status"], &unresolved["reason"]), (&json!("False"), &json!(reason)));
+    let events = world.server.all("events");
+    assert!(
+        events.iter().any(|event| event["reason"] == reason && event["type"] == "Warning"),
+        "{events:#?}"
+    );
+    world.advance(60 * SECOND).await;
+    assert_eq!(world.server.all(MACHINES), [before], "no machine was created, updated or deleted");
+    // When the object is corrected, then the machines get the template.
+    change.correct(&world);
+    world.advance(Duration::from_mins(6)).await;
+    assert_eq!(condition(&world), None);
+    assert_eq!(world.server.all(MACHINES).len(), 2);
 }

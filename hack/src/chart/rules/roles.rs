@@ -32,6 +32,7 @@ const CONTROLLER_KUBEVIRT_CLUSTER: Grants = &[
     ("kubevirt.io/kubevirts", "list watch"),
     ("instancetype.kubevirt.io/virtualmachineclusterinstancetypes", "get list watch patch"),
     ("instancetype.kubevirt.io/virtualmachineclusterpreferences", "get list watch patch"),
+    ("/namespaces", "get"),
 ];
 
 const CONTROLLER_KUBEVIRT: Grants = &[

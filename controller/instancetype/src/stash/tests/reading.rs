@@ -262,15 +262,3 @@ fn a_shared_stash_is_never_upgraded(#[case] owners: Vec<Owner>) {
     assert!(stash.is_shared());
     assert_eq!(upgraded(&stash), Upgrade::Shared);
 }
-
-#[test]
-fn the_switch_tests_the_old_name_of_both_references() {
-    let patch = switch_patch(&[(Family::Instancetype, "a", "b"), (Family::Preference, "c", "d")]);
-    let expected = json!([
-        {"op": "test", "path": "/status/instancetypeRef/controllerRevisionRef/name", "value": "a"},
-        {"op": "replace", "path": "/status/instancetypeRef/controllerRevisionRef/name", "value": "b"},
-        {"op": "test", "path": "/status/preferenceRef/controllerRevisionRef/name", "value": "c"},
-        {"op": "replace", "path": "/status/preferenceRef/controllerRevisionRef/name", "value": "d"},
-    ]);
-    assert_eq!(patch, expected);
-}
