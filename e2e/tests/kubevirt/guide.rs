@@ -1,16 +1,15 @@
 //! The workflows of KubeVirt's guide to pools, from the list in `guide.yaml`.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
+use vmpool_e2e::documentation;
 use vmpool_installation::installation::{cluster_options, kubevirt_definitions};
 use vmpool_installation::programs::{Accounts, Chart};
 use vmpool_test_cluster::control_plane::{ControlPlane, Options};
 use vmpool_test_cluster::deadline::Deadline;
-use vmpool_test_cluster::process;
 
 use crate::world::{World, run_with};
 use crate::{Place, run_to_end, with_namespace, workspace_root};
@@ -41,16 +40,9 @@ struct Step {
 }
 
 /// Runs a shell script in a directory. `kubectl` in it is that of the cluster, in the namespace.
-async fn shell(place: &Place<'_>, directory: &Path, script: &str) -> Result<(bool, String)> {
-    let (kubectl, config) = (place.cluster.kubectl_program(), place.cluster.kubeconfig());
-    let kubectl = format!("{} --kubeconfig={} -n {}", kubectl.display(), config.display(), place.namespace);
-    let script = format!("set -eu\nkubectl() {{ {kubectl} \"$@\"; }}\n{script}\n");
-    let mut command = Command::new("sh");
-    command.args(["-c", &script]).env("HOME", place.cluster.directory()).env_remove("KUBECONFIG");
-    command.current_dir(directory);
-    let output = process::output("sh", command, STEP * 2).await?;
-    let said = [output.stdout, output.stderr].concat();
-    Ok((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+pub(crate) async fn shell(place: &Place<'_>, directory: &Path, script: &str) -> Result<(bool, String)> {
+    let flags = format!("-n {}", place.namespace);
+    documentation::shell(place.cluster, place.cluster.kubeconfig(), &flags, directory, script).await
 }
 
 /// Runs a step until its output has all parts.

@@ -128,6 +128,36 @@ async fn with_backoff(world: &World<'_>) -> Result<()> {
     Ok(())
 }
 
+/// A machine whose data cannot be imported is replaced with new storage, also if the pool preserves storage.
+async fn with_a_failing_import(world: &World<'_>) -> Result<()> {
+    const KNOB: &str = "simulator.vmpool.dev/import-error";
+    let mut spec = healing("import", 1);
+    let storage = crate::pools::spec(1)["virtualMachineTemplate"]["spec"].clone();
+    let template = &mut spec["virtualMachineTemplate"]["spec"];
+    template["dataVolumeTemplates"] = storage["dataVolumeTemplates"].clone();
+    template["template"]["spec"] = storage["template"]["spec"].clone();
+    let data = &mut template["dataVolumeTemplates"][0]["metadata"];
+    *data = json!({ "name": "import", "annotations": { KNOB: "Error" } });
+    template["template"]["spec"]["volumes"][0]["dataVolume"]["name"] = json!("import");
+    spec["scaleInStrategy"]["proactive"]["statePreservation"] = json!("Offline");
+    world.create("import", &spec).await?;
+    let first = until_another(world, "import-0", "").await?;
+    until_status(world, "import-0", "DataVolumeError").await?;
+    let data_of = async || -> Result<Option<String>> {
+        let volumes = world.all("cdi.kubevirt.io/v1beta1", "DataVolume").await?;
+        Ok(volumes.get("import-0").map(|found| text(found, "/metadata/uid").to_owned()))
+    };
+    let data = data_of().await?.context("import-0 has no DataVolume")?;
+    until_another(world, "import-0", &first).await?;
+    let another = async || Ok(data_of().await?.filter(|found| *found != data));
+    world.until("import-0 has new storage", another).await?;
+    // The source can be read again.
+    let path = format!("{}/import-0", world.place.path("cdi.kubevirt.io/v1beta1", "DataVolume")?);
+    let repaired = json!({ "metadata": { "annotations": { KNOB: null } } });
+    world.place.ask(Method::PATCH, &path, &repaired).await?;
+    world.until_ordinals("import", &[0]).await.map(drop)
+}
+
 /// A paused pool replaces none, and no pool replaces a machine that is not its own.
 async fn not_these(world: &World<'_>) -> Result<()> {
     world.create("idle", &healing("idle", 1)).await?;
@@ -166,8 +196,13 @@ fn autohealing_waits_backs_off_and_replaces_only_machines_of_the_pool() {
     with_world("kubevirt-healing", async |world| {
         // Replaced machines are deleted in the foreground.
         until_garbage_is_collected(&world).await?;
-        let results = tokio::join!(after_its_time(&world), with_backoff(&world), not_these(&world));
-        all_of(<[_; 3]>::from(results))?;
+        let results = tokio::join!(
+            after_its_time(&world),
+            with_backoff(&world),
+            with_a_failing_import(&world),
+            not_these(&world),
+        );
+        all_of(<[_; 4]>::from(results))?;
         world.is_settled().await
     });
 }

@@ -18,12 +18,14 @@ mod image_platform;
 mod image_strangers;
 mod images;
 mod leaving;
+mod migration;
 mod orphans;
 mod pin_policies;
 mod pins;
 mod pools;
 mod protection;
 mod pruned;
+mod races;
 mod reference_group;
 mod running_types;
 mod samples;
@@ -57,7 +59,7 @@ use vmpool_api::kubevirt::{POOL_API_VERSION, POOL_GROUP, POOL_OLD_VERSION};
 const POOLS: &str = "virtualmachinepools.pool.kubevirt.io";
 
 /// Resource names of the kinds, for paths of requests.
-const PLURALS: [(&str, &str); 13] = [
+const PLURALS: [(&str, &str); 14] = [
     ("VirtualMachinePool", "virtualmachinepools"),
     ("VirtualMachine", "virtualmachines"),
     ("VirtualMachineInstance", "virtualmachineinstances"),
@@ -68,6 +70,7 @@ const PLURALS: [(&str, &str); 13] = [
     ("VolumeSnapshotContent", "volumesnapshotcontents"),
     ("VirtualMachineInstancetype", "virtualmachineinstancetypes"),
     ("VirtualMachinePreference", "virtualmachinepreferences"),
+    ("ControllerRevision", "controllerrevisions"),
     ("Event", "events"),
     ("VMDiskImage", "vmdiskimages"),
     ("VMDiskImageGrant", "vmdiskimagegrants"),

@@ -347,6 +347,22 @@ fn no_pool_is_reconciled_while_the_pool_loop_of_kubevirt_may_run() {
             ensure!(after[name]["spec"]["domain"]["memory"]["guest"] == "2Gi", "{name} has the old memory");
         }
         world.is_settled().await?;
+
+        // When KubeVirt cannot update one of them, because a user changed another part, then only that guest is restarted.
+        let hostname = json!({ "spec": { "template": { "spec": { "hostname": "changed" } } } });
+        world.patch_machine("p-1", &hostname).await?;
+        world
+            .until("p-1 requires a restart", async || {
+                Ok(condition(&world.machines().await?["p-1"], "RestartRequired").map(drop))
+            })
+            .await?;
+        let before = world.instances().await?;
+        world.patch("p", &memory("3Gi")).await?;
+        let after = world.until_memory(&["p-0", "p-1"], "3Gi").await?;
+        let is_same = |name: &str| after[name]["metadata"]["uid"] == before[name]["metadata"]["uid"];
+        ensure!(is_same("p-0") && !is_same("p-1"), "p-0: {}, p-1: {}", is_same("p-0"), is_same("p-1"));
+        ensure!(after["p-1"]["spec"]["hostname"] == "changed", "{:#}", after["p-1"]);
+        world.is_settled().await?;
         world.place.ask(Method::DELETE, path, &Value::Null).await.map(drop)
     });
 }

@@ -75,16 +75,6 @@ pub(crate) async fn start(world: &World<'_>, machine: &str) -> Result<()> {
     world.place.ask(Method::PATCH, &path, &start).await.map(drop)
 }
 
-/// Turns live updates off, so that only a restarted guest has a new template.
-pub(crate) async fn without_live_updates(world: &World<'_>) -> Result<()> {
-    let knobs = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "simulator-knobs" },
-        "data": { "live-update": "false" },
-    });
-    let maps = format!("/api/v1/namespaces/{}/configmaps", world.place.namespace);
-    world.place.ask(Method::POST, &maps, &knobs).await.map(drop)
-}
-
 /// A guest with this run strategy restarts through requests in the status of its machine.
 async fn by_request(world: &World<'_>, pool: &str, strategy: &str) -> Result<()> {
     let mut spec = bare(pool, 1);
@@ -241,7 +231,7 @@ async fn what_others_wrote_stays(world: &World<'_>) -> Result<()> {
 #[test]
 fn a_changed_template_reaches_machines_and_guests_as_the_strategy_says() {
     with_world("kubevirt-updates", async |world| {
-        without_live_updates(&world).await?;
+        world.without_live_updates().await?;
         let results = tokio::join!(
             unmanaged(&world),
             in_order(&world),

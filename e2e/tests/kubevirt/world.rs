@@ -306,6 +306,16 @@ impl World<'_> {
         Ok(())
     }
 
+    /// Lets the simulator apply no changes to running guests: only a restarted one has the new template.
+    pub(crate) async fn without_live_updates(&self) -> Result<()> {
+        let knobs = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "simulator-knobs" },
+            "data": { "live-update": "false" },
+        });
+        let maps = format!("/api/v1/namespaces/{}/configmaps", self.place.namespace);
+        self.place.ask(Method::POST, &maps, &knobs).await.map(drop)
+    }
+
     /// Deletes a machine.
     pub(crate) async fn delete_machine(&self, name: &str) -> Result<()> {
         let path = format!("{}/{name}", self.place.path(API_VERSION, "VirtualMachine")?);

@@ -1,12 +1,11 @@
 //! Runs the commands in the docs as they are written; only namespaces and names of machines are replaced.
 
 use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use vmpool_api::v1alpha2::GROUP;
+use vmpool_e2e::documentation::{self, block};
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{has_machine, members};
 use vmpool_e2e::world::condition::{not, ready_replicas};
@@ -15,7 +14,6 @@ use vmpool_installation::workspace_root;
 use vmpool_invariants::object::Kind;
 use vmpool_test_cluster::control_plane::{apply, documents_in};
 use vmpool_test_cluster::poll;
-use vmpool_test_cluster::process;
 
 /// The namespace in the docs.
 const NAMESPACE: &str = "ci";
@@ -24,22 +22,11 @@ const NAMESPACE: &str = "ci";
 const RUNNER: &str = "runners-7xk2d";
 
 fn page() -> anyhow::Result<String> {
-    let path = workspace_root().join("docs/autoscaling.md");
-    std::fs::read_to_string(&path).with_context(|| path.display().to_string())
+    documentation::page("autoscaling.md")
 }
 
 fn example(name: &str) -> String {
     workspace_root().join("docs/examples").join(name).display().to_string()
-}
-
-/// The first code block with this language below a heading, without its indentation.
-fn block(page: &str, heading: &str, language: &str) -> anyhow::Result<String> {
-    let (_, section) = page.split_once(&format!("\n## {heading}\n")).context("no such heading")?;
-    let (before, rest) = section.split_once(&format!("```{language}\n")).context("no such block")?;
-    let indentation = before.rsplit('\n').next().unwrap_or_default();
-    let (block, _) = rest.split_once("```").context("the block does not end")?;
-    let lines = block.lines().map(|line| line.strip_prefix(indentation).unwrap_or(line));
-    Ok(lines.collect::<Vec<_>>().join("\n"))
 }
 
 /// Replaces the namespace by the scenario's.
@@ -53,14 +40,7 @@ fn here(text: &str, world: &World) -> String {
 
 /// Runs a script in a shell whose kubectl uses this kubeconfig. Returns whether it succeeded, and its output.
 async fn shell(world: &World, kubeconfig: &Path, text: &str) -> anyhow::Result<(bool, String)> {
-    let kubectl = world.cluster().kubectl_program().display();
-    let script =
-        format!("set -eu\nkubectl() {{ {kubectl} --kubeconfig={} \"$@\"; }}\n{text}\n", kubeconfig.display());
-    let mut command = Command::new("sh");
-    command.args(["-c", &script]).env("HOME", world.cluster().directory()).env_remove("KUBECONFIG");
-    let output = process::output("sh", command, Duration::from_mins(2)).await?;
-    let said = [output.stdout, output.stderr].concat();
-    Ok((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+    documentation::shell(world.cluster(), kubeconfig, "", world.cluster().directory(), text).await
 }
 
 /// The pool in the page about runners.
@@ -98,7 +78,7 @@ fn the_documented_request_removes_two_runners() {
             world.user_actions().request_removal(&named);
             // when a user runs the documented command,
             let command = block(&page()?, "Removing machines by name", "console")?;
-            let command = here(&command, world).replace("$ ", "");
+            let command = here(&command, world);
             let (well, said) = shell(world, &world.access().kubeconfig, &command).await?;
             ensure!(well && said.contains(r#""status":"Success""#), "{command}\n{said}");
             // then these two machines are removed, and `replicas` is lowered.

@@ -24,6 +24,7 @@ use http::{Method, StatusCode, header};
 use kube::Client;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
+use tokio::sync::oneshot::error::RecvError;
 use tokio::sync::{oneshot, watch};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -107,9 +108,17 @@ struct Trap {
     action: Action,
 }
 
+/// A request that waits at the proxy.
+struct Hold {
+    filter: Filter,
+    arrived: oneshot::Sender<()>,
+    go: oneshot::Receiver<()>,
+}
+
 #[derive(Default)]
 struct State {
     trap: Option<Trap>,
+    hold: Option<Hold>,
     /// All requests since the last [`FaultProxy::clear_requests`].
     requests: Vec<RequestLine>,
 }
@@ -156,7 +165,9 @@ impl FaultProxy {
     /// # Errors
     /// [`Error::File`].
     pub fn kubeconfig(&self, cluster: &ControlPlane) -> Result<PathBuf> {
-        cluster.bare_kubeconfig("fault-proxy", &format!("http://127.0.0.1:{}", self.port))
+        // A cluster can have several proxies.
+        let name = format!("fault-proxy-{}", self.port);
+        cluster.bare_kubeconfig(&name, &format!("http://127.0.0.1:{}", self.port))
     }
 
     /// Lets `skip` matching requests through, and runs the action at the next one, before or after the API server
@@ -175,6 +186,14 @@ impl FaultProxy {
         });
         self.state.lock().trap = Some(Trap { filter: Box::new(filter), skip, drop_point, action });
         Triggered(watch)
+    }
+
+    /// Holds the next matching request until the result is released or dropped. The API server then receives it, and the client gets
+    /// the response. This replaces an earlier hold.
+    pub fn hold(&self, filter: impl Fn(&RequestLine) -> bool + Send + 'static) -> Held {
+        let ((arrived, arrival), (release, go)) = (oneshot::channel(), oneshot::channel());
+        self.state.lock().hold = Some(Hold { filter: Box::new(filter), arrived, go });
+        Held { arrival, _release: release }
     }
 
     /// Removes the trap. Returns whether it was still set.
@@ -210,6 +229,23 @@ impl FaultProxy {
     }
 }
 
+/// A request that the proxy holds, or will hold. Dropping it releases the request.
+#[derive(Debug)]
+pub struct Held {
+    arrival: oneshot::Receiver<()>,
+    _release: oneshot::Sender<()>,
+}
+
+impl Held {
+    /// Waits until the proxy holds a request.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`] if no matching request arrives, [`Error::TaskEnded`] if another hold replaced this one.
+    pub async fn arrived(&mut self) -> Result<()> {
+        within_deadline(&mut self.arrival, "a request is held").await
+    }
+}
+
 /// The pending result of a trap.
 #[derive(Debug)]
 pub struct Triggered<T>(oneshot::Receiver<T>);
@@ -220,13 +256,14 @@ impl<T> Triggered<T> {
     /// # Errors
     /// [`Error::Deadline`] if no matching request arrives, [`Error::TaskEnded`] if the trap was removed.
     pub async fn done(self) -> Result<T> {
-        match Deadline::after(DEADLINE).within(self.0).await {
-            Ok(done) => done.map_err(|_| Error::TaskEnded { task: "the trap" }),
-            Err(elapsed) => {
-                let what = "a request matches the trap".to_owned();
-                Err(Error::Deadline { what, after: elapsed, last: String::new() })
-            }
-        }
+        within_deadline(self.0, "a request matches the trap").await
+    }
+}
+
+async fn within_deadline<T>(received: impl Future<Output = Result<T, RecvError>>, what: &str) -> Result<T> {
+    match Deadline::after(DEADLINE).within(received).await {
+        Ok(done) => done.map_err(|_| Error::TaskEnded { task: "the trap" }),
+        Err(after) => Err(Error::Deadline { what: what.to_owned(), after, last: String::new() }),
     }
 }
 
@@ -241,15 +278,32 @@ impl State {
         trap.skip -= 1;
         None
     }
+
+    /// The hold, if this is its request.
+    fn held(&mut self, request_line: &RequestLine) -> Option<Hold> {
+        self.hold.take_if(|hold| (hold.filter)(request_line))
+    }
 }
 
 async fn pass(shared: Shared, request: Request) -> Result<Response, Infallible> {
     let path = request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str).to_owned();
     let request_line = RequestLine { method: request.method().clone(), path };
-    let triggered = shared.state.lock().triggered(&request_line);
+    let (held, triggered) = {
+        let mut state = shared.state.lock();
+        (state.held(&request_line), state.triggered(&request_line))
+    };
     // A request that reaches this point is handled, even if its client disconnects.
     let Some(Trap { drop_point, action, .. }) = triggered else {
-        let forwarded = tokio::spawn(forward(shared, request_line, request)).await;
+        let forwarded = tokio::spawn(async move {
+            if let Some(Hold { arrived, go, .. }) = held {
+                // The test may no longer wait for it.
+                _ = arrived.send(());
+                // It is released, or its holder was dropped.
+                _ = go.await;
+            }
+            forward(shared, request_line, request).await
+        })
+        .await;
         return Ok(forwarded.unwrap_or_else(|error| broken(&error.to_string())));
     };
     tokio::spawn(async move {

@@ -19,7 +19,6 @@ use vmpool_installation::programs::{
 };
 
 use crate::orphans::until_garbage_is_collected;
-use crate::updates::without_live_updates;
 use crate::world::{INSTALLED, World, accounts, run_with_options};
 use crate::{Place, guarded, run_to_end_within, with_namespace_within};
 
@@ -99,7 +98,7 @@ impl Run {
             }
             let proxied = running.into_iter().zip(proxies).collect();
             let controllers = Controllers::new(self.successor, proxied, counts);
-            without_live_updates(&world).await?;
+            world.without_live_updates().await?;
             if self.step.needs_garbage_collector() {
                 until_garbage_is_collected(&world).await?;
             }
