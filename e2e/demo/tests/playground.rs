@@ -17,7 +17,9 @@ use vmpool_test_cluster::{node_test, plain_test, test_runner};
 fn main() -> ExitCode {
     test_runner::run(vec![
         plain_test!(the_playground_stays_up_and_the_commands_of_its_page_work),
+        plain_test!(a_playground_with_both_platforms_has_pools_of_both),
         plain_test!(the_demo_runs_once_and_ends_with_the_state_of_its_pool),
+        plain_test!(the_demo_of_kubevirt_runs_once_and_ends_with_the_state_of_its_pool),
         node_test!(on_a_node_the_chart_is_installed_with_two_replicas_of_each_program),
         plain_test!(a_broken_playground_is_detected_and_replaced),
         plain_test!(the_error_for_a_missing_program_is_one_line),
@@ -225,23 +227,68 @@ fn the_playground_stays_up_and_the_commands_of_its_page_work() {
     assert_eq!(playground.succeeds("down"), "Nothing is up.\n");
 }
 
-fn the_demo_runs_once_and_ends_with_the_state_of_its_pool() {
+/// The commands of the page for both platforms.
+fn commands_for_both_platforms() -> String {
+    let page = std::fs::read_to_string(workspace_root().join(PAGE)).unwrap();
+    let (_, section) = page.split_once("`PLATFORM=all make up`").unwrap();
+    let (_, block) = section.split_once("```sh\n").unwrap();
+    block.split("```").next().unwrap().to_owned()
+}
+
+fn a_playground_with_both_platforms_has_pools_of_both() {
+    let playground = Playground::new();
+    let mut up = playground.command("up");
+    let up = up.env("PLATFORM", "all").output().unwrap();
+    assert!(up.status.success(), "{}", text(&up.stderr));
+    let dvp = "kubectl apply -f docs/examples/quickstart.yaml\n\
+        kubectl wait virtualmachinepools.virtualization.deckhouse.io/quickstart \
+        --for=jsonpath='{.status.readyReplicas}'=2 --timeout=60s";
+    let script =
+        format!("{}\n{}\n{dvp}", exports(&text(&up.stdout)).join("\n"), commands_for_both_platforms());
+    let mut shell = Command::new("sh");
+    shell.args(["-e", "-c", &script]).current_dir(workspace_root()).env("HOME", playground.parent.path());
+    let output = shell.stdin(Stdio::null()).output().unwrap();
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", text(&output.stderr));
+    for object in ["virtualmachine.kubevirt.io/quickstart-0", "datavolume.cdi.kubevirt.io/"] {
+        assert!(said.contains(object), "{object}\n{said}");
+    }
+    playground.succeeds("down");
+    playground.is_gone();
+}
+
+/// Runs the demo of a platform to its end.
+fn demo(platform: &str, steps: &[&str]) {
     let target = tempfile::tempdir().unwrap();
     let mut demo = Command::new(env!("CARGO_BIN_EXE_demo"));
     only_with_a_control_plane(&mut demo, target.path());
-    let output = demo.env("ONCE", "1").stdin(Stdio::null()).output().unwrap();
+    let output = demo.env("ONCE", "1").env("PLATFORM", platform).stdin(Stdio::null()).output().unwrap();
     let (said, errors) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{said}\n{errors}");
     assert_eq!(said.lines().last(), Some("pool quickstart 3/3 ready"), "{said}");
-    for step in [
-        "stays: it is protected.",
-        "removal accepted, replicas lowered",
-        "All machines are updated after",
-        "so only targeted removals delete machines",
-        "$ kill -KILL",
-    ] {
+    for step in steps {
         assert!(said.contains(step), "{step}\n{said}");
     }
+}
+
+fn the_demo_runs_once_and_ends_with_the_state_of_its_pool() {
+    demo(
+        "",
+        &[
+            "stays: it is protected.",
+            "removal accepted, replicas lowered",
+            "All machines are updated after",
+            "so only targeted removals delete machines",
+            "$ kill -KILL",
+        ],
+    );
+}
+
+fn the_demo_of_kubevirt_runs_once_and_ends_with_the_state_of_its_pool() {
+    demo(
+        "kubevirt",
+        &["removal accepted, replicas lowered", "All machines are updated after", "$ kill -KILL"],
+    );
 }
 
 fn on_a_node_the_chart_is_installed_with_two_replicas_of_each_program() {

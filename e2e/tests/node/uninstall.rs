@@ -6,14 +6,16 @@ use anyhow::ensure;
 use serde_json::{Value, json};
 use vmpool_e2e::world::condition::{exists, live_members, not, ready_replicas};
 use vmpool_e2e::world::{Deletion, Policy, Pool, SETTLE, World};
+use vmpool_installation::installation::kubevirt_definitions;
 use vmpool_installation::programs::SYSTEM_NAMESPACE;
 use vmpool_installation::release::{API_SERVICES, WEBHOOK};
 use vmpool_invariants::object::uids;
 use vmpool_test_cluster::Result;
 use vmpool_test_cluster::access::Access;
-use vmpool_test_cluster::control_plane::apply;
+use vmpool_test_cluster::control_plane::{apply, documents_in};
+use vmpool_test_cluster::poll;
 
-use crate::stage::{Stage, alone};
+use crate::stage::alone;
 use crate::{namespaces, pods};
 
 /// The names of all objects of a kind.
@@ -50,9 +52,9 @@ async fn pools_are_free(world: &World, kept: &Pool<'_>) -> anyhow::Result<()> {
 }
 
 /// Creates a namespace with a pool.
-async fn furnish(stage: &Stage, namespace: &str, pool: &Value) -> anyhow::Result<()> {
-    namespaces::create(stage.access(), namespace).await?;
-    apply(&stage.access().client, std::slice::from_ref(pool), Some(namespace)).await?;
+async fn furnish(access: &Access, namespace: &str, pool: &Value) -> anyhow::Result<()> {
+    namespaces::create(access, namespace).await?;
+    apply(&access.client, std::slice::from_ref(pool), Some(namespace)).await?;
     Ok(())
 }
 
@@ -88,11 +90,96 @@ async fn protect_an_instance_type(access: &Access) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The namespace with a pool of KubeVirt.
+const STUDIO: &str = "studio";
+/// The machines of that pool, as kubectl names them.
+const MACHINES: [&str; 2] = ["virtualmachines.kubevirt.io/render-0", "virtualmachines.kubevirt.io/render-1"];
+/// That pool.
+const POOL: &str = "virtualmachinepools.pool.kubevirt.io/render";
+
+/// The definitions that KubeVirt and CDI install.
+fn definitions_of_kubevirt() -> Result<Vec<Value>> {
+    let [_, platform] = kubevirt_definitions();
+    documents_in(&platform)
+}
+
+/// The machines in that namespace.
+async fn machines(access: &Access) -> Result<String> {
+    access.kubectl(&["get", "virtualmachines.kubevirt.io", "-n", STUDIO, "--output=name"]).await
+}
+
+/// Creates a pool of KubeVirt whose machines use the instance type. No KubeVirt runs, so they do not start.
+async fn create_a_pool_of_kubevirt(access: &Access) -> anyhow::Result<()> {
+    apply(&access.client, &definitions_of_kubevirt()?, None).await?;
+    let labels = json!({ "app": "render" });
+    let pool = json!({
+        "apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "metadata": { "name": "render" },
+        "spec": {
+            "replicas": MACHINES.len(),
+            "selector": { "matchLabels": labels },
+            "instancetypePolicy": "PinAtRevision",
+            "virtualMachineTemplate": {
+                "metadata": { "labels": labels },
+                "spec": {
+                    "runStrategy": "Always",
+                    "instancetype": { "name": "small" },
+                    "template": {
+                        "metadata": { "labels": labels },
+                        "spec": { "domain": { "devices": {} } },
+                    },
+                },
+            },
+        },
+    });
+    furnish(access, STUDIO, &pool).await?;
+    let what = || "the pool of KubeVirt has its machines".to_owned();
+    poll::until(what, SETTLE * 6, async || {
+        let listed = machines(access).await.unwrap_or_else(|error| error.to_string());
+        Ok(if listed.lines().count() == MACHINES.len() { Ok(()) } else { Err(listed) })
+    })
+    .await?;
+    for object in [&[POOL][..], &MACHINES].concat() {
+        let finalizers = metadata(access, object, "finalizers").await?;
+        ensure!(finalizers.contains("pool.kubevirt.io/finalizer"), "{object} has {finalizers:?}");
+    }
+    Ok(())
+}
+
+/// A field of the metadata of an object in that namespace.
+async fn metadata(access: &Access, object: &str, field: &str) -> Result<String> {
+    access.kubectl(&["get", object, "-n", STUDIO, &format!("--output=jsonpath={{.metadata.{field}}}")]).await
+}
+
+/// The Job of the chart removed the finalizers of the pool and its machines, and made the machines the owners of their copy.
+async fn the_pool_of_kubevirt_is_free(access: &Access) -> anyhow::Result<()> {
+    for object in [&[POOL][..], &MACHINES].concat() {
+        let finalizers = metadata(access, object, "finalizers").await?;
+        ensure!(finalizers.is_empty(), "{object} has {finalizers:?}");
+    }
+    let copies = ["get", "controllerrevisions", "-n", STUDIO, "-l", "vmpool.dev/pool-uid"];
+    let owners = "--output=jsonpath={.items[*].metadata.ownerReferences[*].name}";
+    let owners = access.kubectl(&[&copies[..], &[owners]].concat()).await?;
+    let mut owners: Vec<&str> = owners.split_whitespace().collect();
+    owners.sort_unstable();
+    ensure!(owners == ["render-0", "render-1"], "the copy has the owners {owners:?}");
+    // A deleted pool takes its machines with it.
+    access.kubectl(&["delete", POOL, "-n", STUDIO, "--cascade=foreground", "--timeout=60s"]).await?;
+    let left = machines(access).await?;
+    ensure!(left.is_empty(), "{left}");
+    namespaces::delete(access, STUDIO).await?;
+    namespaces::until_gone(access, STUDIO).await.map(drop)?;
+    Ok(())
+}
+
 /// The Job of the chart removed the finalizer, so that objects and definitions can be deleted.
 async fn nothing_is_protected(access: &Access) -> anyhow::Result<()> {
     let finalizers = finalizers(access).await?;
     ensure!(finalizers.is_empty(), "the instance type has {finalizers:?}");
-    access.kubectl(&[&["delete", "customresourcedefinition"][..], &DEFINITIONS].concat()).await?;
+    let definitions = definitions_of_kubevirt()?;
+    let of_kubevirt = definitions.iter().filter_map(|definition| definition["metadata"]["name"].as_str());
+    let mut delete = vec!["delete", "customresourcedefinition"];
+    delete.extend(DEFINITIONS.into_iter().chain(of_kubevirt));
+    access.kubectl(&delete).await?;
     Ok(())
 }
 
@@ -106,9 +193,10 @@ pub(crate) fn uninstalling_the_chart_keeps_pools_and_machines_and_blocks_nothing
                 let before = uids(&kept.machines().await?);
                 let mut other = world.pool("other").replicas(1).object();
                 other["metadata"].as_object_mut().map(|metadata| metadata.remove("namespace"));
-                furnish(stage, NAMESPACE, &other).await?;
+                furnish(access, NAMESPACE, &other).await?;
                 stage.release().upgrade(&WITH_FINALIZERS).await?;
                 protect_an_instance_type(access).await?;
+                create_a_pool_of_kubevirt(access).await?;
                 // When the chart is uninstalled and a namespace is deleted at the same time,
                 let begin = Instant::now();
                 stage.release().uninstall().await?;
@@ -116,6 +204,7 @@ pub(crate) fn uninstalling_the_chart_keeps_pools_and_machines_and_blocks_nothing
                 namespaces::delete(access, NAMESPACE).await?;
                 // then no object of the chart affects other requests,
                 ensure_nothing_blocks(access).await?;
+                the_pool_of_kubevirt_is_free(access).await?;
                 nothing_is_protected(access).await?;
                 // its own namespace can be deleted, too, including the certificates that the programs created,
                 namespaces::delete(access, SYSTEM_NAMESPACE).await?;

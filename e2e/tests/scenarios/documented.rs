@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use serde_json::{Value, json};
 use vmpool_api::v1alpha2::GROUP;
 use vmpool_e2e::documentation::{self, block};

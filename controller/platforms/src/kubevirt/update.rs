@@ -40,8 +40,7 @@ const IDENTITY: [&str; 2] = ["uuid", "serial"];
 const FIRMWARE: &str = "/template/spec/domain/firmware";
 
 /// The JSON merge patch that brings `live`, the complete live machine with this ordinal, from the template of its own
-/// revision to template `to` with the name `revision`; `None` if nothing differs. UID and resource version of `live`
-/// guard it.
+/// revision to template `to` with the name `revision`; `None` if nothing differs.
 ///
 /// Without `from`, because the revision is not stored, the patch sets all fields of `to` except the run strategy, and
 /// removes none.
@@ -62,9 +61,6 @@ pub fn update(
     }
     if metadata.is_empty() && spec.is_none() {
         return None;
-    }
-    for guard in ["uid", "resourceVersion"] {
-        metadata.insert(guard.to_owned(), live["metadata"][guard].clone());
     }
     let mut patch = json!({ "metadata": metadata });
     if let Some(spec) = spec {

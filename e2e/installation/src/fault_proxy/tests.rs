@@ -25,7 +25,7 @@ fn a_trap_triggers_once_at_its_request() {
         drop_point: DropPoint::Before,
         action: Box::new(|| ()),
     };
-    let mut state = State { trap: Some(trap), requests: Vec::new() };
+    let mut state = State { trap: Some(trap), ..State::default() };
     assert!(state.triggered(&read("/a")).is_none(), "a read does not match");
     assert!(state.triggered(&write("/a")).is_none(), "the first match passes");
     assert!(state.triggered(&read("/a")).is_none());
@@ -211,7 +211,7 @@ async fn a_trap_triggers_even_if_the_client_gives_up() {
     let action = Box::new(move || sender.send(()).unwrap());
     let trap =
         Trap { filter: Box::new(RequestLine::is_write), skip: 0, drop_point: DropPoint::After, action };
-    let state = Arc::new(Mutex::new(State { trap: Some(trap), requests: Vec::new() }));
+    let state = Arc::new(Mutex::new(State { trap: Some(trap), ..State::default() }));
     let shared = Shared { client, state, faults: watch::channel(WatchFaults::default()).0 };
     let request = http::Request::post("/api/v1/namespaces/default/things").body(Body::empty()).unwrap();
     let mut request_line = Box::pin(pass(shared, request));
