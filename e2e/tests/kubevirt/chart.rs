@@ -1,5 +1,6 @@
 //! Admission, targeted removal and expansion of KubeVirt pools, with the webhook, the aggregated API and the roles of the chart.
 
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,10 +8,13 @@ use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use vmpool_installation::installation::{GuardOptions, Installation, cluster_options, kubevirt_definitions};
+use vmpool_installation::release::helm_program;
 use vmpool_installation::workspace_root;
 use vmpool_test_cluster::control_plane::ControlPlane;
 use vmpool_test_cluster::deadline::Deadline;
+use vmpool_test_cluster::process;
 
+use crate::documented;
 use crate::pins::{self, small, write};
 use crate::pools::spec;
 use crate::world::{World, run_with, text};
@@ -140,6 +144,30 @@ fn expansion_path(path: &str) -> String {
     format!("/apis/kubevirt.subresources.vmpool.dev/v1alpha1/namespaces/{NAMESPACE}/{path}")
 }
 
+/// helm refuses mode `Standalone` beside a KubeVirt object, and only there. Without it, helm refuses the installation only because
+/// the cluster has objects of the chart already.
+async fn standalone(place: &Place<'_>, is_refused: bool) -> Result<()> {
+    let chart = workspace_root().join("charts/vmpool").display().to_string();
+    let values = "platforms.kubevirt.enabled=true,instancetype.mode=Standalone";
+    let mut command = Command::new(helm_program()?);
+    command.args([
+        "install",
+        "second",
+        &chart,
+        "--dry-run=server",
+        "--namespace",
+        NAMESPACE,
+        "--set",
+        values,
+    ]);
+    command.env("HOME", place.cluster.directory()).env("KUBECONFIG", place.cluster.kubeconfig());
+    let output = process::output("helm", command, Duration::from_mins(2)).await?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(said.contains("the cluster has a KubeVirt object") == is_refused, "{said}");
+    ensure!(is_refused || output.status.success() || said.contains("invalid ownership metadata"), "{said}");
+    Ok(())
+}
+
 /// Machines and pools with instance type and preference written out, for a viewer.
 async fn expansion(world: &World<'_>) -> Result<()> {
     let place = &world.place;
@@ -199,7 +227,9 @@ async fn expansion(world: &World<'_>) -> Result<()> {
     let masqueraded =
         put("expand-vm-spec", &machine).await?.map_err(|status| anyhow::anyhow!("{status:?}"))?;
     ensure!(interfaces(&masqueraded) == json!([{ "name": "default", "masquerade": {} }]), "{masqueraded}");
+    standalone(place, true).await?;
     place.ask(Method::DELETE, &format!("{installations}/kubevirt"), &Value::Null).await?;
+    standalone(place, false).await?;
     let supplied = self::pool("v1beta1", &spec);
     let expanded =
         put("expand-pool-spec", &supplied).await?.map_err(|status| anyhow::anyhow!("{status:?}"))?;
@@ -353,7 +383,9 @@ fn the_chart_serves_admission_removal_and_expansion_of_kubevirt_pools() {
             delete_of_all_pools(&world.place).await?;
             targeted_removal(&world).await?;
             expansion(&world).await?;
-            templates_are_compared_with_types(&world).await
+            templates_are_compared_with_types(&world).await?;
+            documented::pools(&world).await?;
+            documented::forced_release(&world).await
         })
         .await?;
         installation.stop().await?;

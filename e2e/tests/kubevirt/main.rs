@@ -8,6 +8,7 @@ mod copies;
 mod crashes;
 mod creation;
 mod definitions;
+mod documented;
 mod expansion_law;
 mod guarded;
 mod guide;

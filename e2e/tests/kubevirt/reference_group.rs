@@ -10,7 +10,7 @@ use vmpool_api::instancetype::API_VERSION as TYPES;
 use vmpool_api::kubevirt::API_VERSION;
 use vmpool_test_cluster::deadline::Deadline;
 
-use crate::{Place, guarded, run_to_end};
+use crate::{Place, documented, guarded, run_to_end};
 
 const NAMESPACE: &str = "studio";
 /// A user with the built-in role `view`.
@@ -131,6 +131,7 @@ async fn responses(place: &Place<'_>) -> Result<()> {
         supplied.iter().all(|answer| *answer == supplied[0] && answer.contains("2048Mi")),
         "{supplied:#?}"
     );
+    documented::expansion(place).await?;
     // The right in one group is no right in another.
     for (api, wanted) in APIS.into_iter().zip([403, 200, 200]) {
         let found = code(place, CLIENT, api).await?;
