@@ -117,7 +117,7 @@ async fn create_a_pool_of_kubevirt(access: &Access) -> anyhow::Result<()> {
         "spec": {
             "replicas": MACHINES.len(),
             "selector": { "matchLabels": labels },
-            "instancetypePolicy": "PinAtRevision",
+            "instancetypePolicy": "Pin",
             "virtualMachineTemplate": {
                 "metadata": { "labels": labels },
                 "spec": {
