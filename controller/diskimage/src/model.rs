@@ -103,7 +103,7 @@ pub enum Transfer {
 pub struct DataVolume {
     /// The UID.
     pub uid: String,
-    /// When it was created.
+    /// When it was created, by the clock of the API server, which can differ from that of the controller.
     pub created: Timestamp,
     /// Whether it has a deletion timestamp.
     pub deleting: bool,
@@ -165,14 +165,14 @@ pub struct Claim {
 pub struct Snapshot {
     /// The UID.
     pub uid: String,
-    /// When it was created.
+    /// When it was created, by the clock of the API server, which can differ from that of the controller.
     pub created: Timestamp,
     /// Whether it has a deletion timestamp.
     pub deleting: bool,
     /// Whether it can be cloned.
     pub ready: bool,
-    /// Since when the controller observes that it is not ready.
-    pub unready_since: Option<Timestamp>,
+    /// For how long the leader observes that it is not ready. No wall clock is involved, so a jump has no effect.
+    pub unready_for: Option<Duration>,
     /// Its error, if it has one.
     pub error: Option<String>,
     /// Whether the content that it refers to is gone.

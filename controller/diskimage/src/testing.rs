@@ -58,7 +58,7 @@ pub(crate) fn snapshot(ready: bool) -> Snapshot {
         created: at(10),
         deleting: false,
         ready,
-        unready_since: None,
+        unready_for: None,
         error: None,
         content_lost: false,
         restore_size: None,

@@ -1,6 +1,5 @@
 //! The actions of a plan.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use vmpool_api::diskimage::{VmDiskImage, finalizers::IMAGE_PROTECTION};
 use vmpool_api::kubevirt;
@@ -13,7 +12,7 @@ use vmpool_platforms::ApiObject;
 
 use super::context::{Context, Facts};
 use super::permission;
-use super::store::{Changed, Store};
+use super::store::{Changed, Moment, Store};
 use super::table::Origin;
 use super::writes::Disowned;
 use crate::metrics::WriteKind;
@@ -149,7 +148,7 @@ async fn carry_out(context: &Context, facts: &Facts, action: &Action) -> Result<
 /// A kind of object with the data of an image.
 trait Data: ApiObject {
     /// Shows the object to the store.
-    fn show(&self, store: &mut Store, now: Timestamp) -> Changed;
+    fn show(&self, store: &mut Store, now: Moment) -> Changed;
     /// Whether the object says that it belongs to this image.
     fn is_of(&self, image_uid: &str) -> bool;
     /// A merge patch that gives the object the labels of its image again. `None` if it has them.
@@ -157,7 +156,7 @@ trait Data: ApiObject {
 }
 
 impl Data for kubevirt::DataVolume {
-    fn show(&self, store: &mut Store, now: Timestamp) -> Changed {
+    fn show(&self, store: &mut Store, now: Moment) -> Changed {
         store.set_volume(self, now, Origin::Written)
     }
     fn is_of(&self, image_uid: &str) -> bool {
@@ -169,7 +168,7 @@ impl Data for kubevirt::DataVolume {
 }
 
 impl Data for kubevirt::VolumeSnapshot {
-    fn show(&self, store: &mut Store, now: Timestamp) -> Changed {
+    fn show(&self, store: &mut Store, now: Moment) -> Changed {
         store.set_snapshot(self, now, Origin::Written)
     }
     fn is_of(&self, image_uid: &str) -> bool {
@@ -181,7 +180,7 @@ impl Data for kubevirt::VolumeSnapshot {
 }
 
 impl Data for kubevirt::DataSource {
-    fn show(&self, store: &mut Store, _: Timestamp) -> Changed {
+    fn show(&self, store: &mut Store, _: Moment) -> Changed {
         store.set_source(self, Origin::Written)
     }
     fn is_of(&self, image_uid: &str) -> bool {

@@ -19,7 +19,7 @@ use vmpool_runtime::Env;
 
 use super::gate::ImageGate;
 use super::settings::ImageSettings;
-use super::store::{Changed, Store, Touched};
+use super::store::{Changed, Moment, Store, Touched};
 use crate::events::{Events, Subject};
 use crate::metrics::{Metrics, ShownImage, ShownImages, ShownWrappers};
 use crate::passes::FirstLists;
@@ -175,8 +175,8 @@ impl Context {
     }
 
     /// Changes the store, and wakes the images, wrappers and grants that this concerns.
-    pub(super) fn update(&self, change: impl FnOnce(&mut Store, Timestamp) -> Changed) {
-        let now = self.now();
+    pub(super) fn update(&self, change: impl FnOnce(&mut Store, Moment) -> Changed) {
+        let now = Moment { wall: self.now(), uptime: self.env.uptime() };
         let (changed, touched) = {
             let mut store = self.store.lock();
             let changed = change(&mut store, now);
@@ -219,7 +219,8 @@ impl Context {
         let store = self.store.lock();
         let object = store.images.get(key)?.clone();
         let image = read::image::image(&object, &self.settings.allowed_urls);
-        let backing = store.backing(&image, &object, &self.settings.copied_label_prefixes);
+        let prefixes = &self.settings.copied_label_prefixes;
+        let backing = store.backing(&image, &object, prefixes, self.env.uptime());
         let counted = store.count(&image);
         Some(Facts { object, image, backing, counted })
     }

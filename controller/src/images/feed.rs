@@ -16,7 +16,7 @@ use vmpool_runtime::env::Task;
 
 use super::context::Context;
 use super::kinds::Loose;
-use super::store::{Changed, Served, Store};
+use super::store::{Changed, Moment, Served, Store};
 use super::table::{Origin, Table, key, version};
 use crate::watch::{Change, Scope, Sink, Watched, watch};
 use crate::watches::api;
@@ -24,7 +24,7 @@ use crate::watches::api;
 /// How the objects of one kind get into the store.
 struct Feed<K> {
     begins: fn(&mut Store),
-    set: fn(&mut Store, K, jiff::Timestamp) -> Changed,
+    set: fn(&mut Store, K, Moment) -> Changed,
     /// The object was deleted.
     unset: fn(&mut Store, &K) -> Changed,
     /// The objects that a complete list must contain.

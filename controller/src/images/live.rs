@@ -66,7 +66,7 @@ impl Context {
             None => None,
             Some((mut owned, content)) => {
                 let known = cached.snapshot.ours().filter(|known| known.uid == owned.object.uid);
-                owned.object.unready_since = known.and_then(|known| known.unready_since);
+                owned.object.unready_for = known.and_then(|known| known.unready_for);
                 // The watches of snapshots and contents have no common order, so a content that is missing in the cache can
                 // be one that the cache does not show yet.
                 let is_missing = known.is_some_and(|known| known.content_lost);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
@@ -44,11 +45,22 @@ pub(super) struct Served {
     pub(super) pools: bool,
 }
 
+/// The time at which an object is seen, by both clocks of the leader.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    /// To compare with times in objects. It can jump.
+    pub(super) wall: Timestamp,
+    /// To measure how long something lasts.
+    pub(super) uptime: Duration,
+}
+
 /// A snapshot and the name of its content.
 #[derive(Clone, Debug)]
 pub(super) struct SnapshotEntry {
     snapshot: Owned<Snapshot>,
     content: Option<String>,
+    /// The uptime at which it was first seen not ready.
+    unready_since: Option<Duration>,
 }
 
 /// The newest known objects.
@@ -84,9 +96,15 @@ impl Store {
         Self { served, contents: watches_contents.then(Table::default), wrapped, ..Self::default() }
     }
 
-    /// The objects with the data of an image.
+    /// The objects with the data of an image, at this uptime.
     /// `prefixes` are those of the labels that the objects get from the image.
-    pub(super) fn backing(&self, image: &Image, object: &VmDiskImage, prefixes: &[String]) -> Backing {
+    pub(super) fn backing(
+        &self,
+        image: &Image,
+        object: &VmDiskImage,
+        prefixes: &[String],
+        uptime: Duration,
+    ) -> Backing {
         use DataKind::{DataSource, DataVolume, Snapshot};
         let key = &image.key;
         let (volume, source) = (self.volumes.get(key), self.sources.get(key));
@@ -96,6 +114,7 @@ impl Store {
             let content = entry.content.as_ref().zip(self.contents.as_ref());
             snapshot.object.content_lost =
                 content.is_some_and(|(name, contents)| contents.get(&Key::new("", name)).is_none());
+            snapshot.object.unready_for = entry.unready_since.map(|since| uptime.saturating_sub(since));
             snapshot
         });
         let snapshot = snapshot.as_ref();
@@ -227,13 +246,13 @@ impl Store {
     pub(super) fn set_volume(
         &mut self,
         object: &kubevirt::DataVolume,
-        now: Timestamp,
+        now: Moment,
         origin: table::Origin,
     ) -> Changed {
         let (key, version) = (key(&object.metadata), version(&object.metadata));
         let entry = backing::data_volume(object);
         if let Some(wrapped) = &mut self.wrapped
-            && let Some(disk) = read::wrapper::disk(object, now)
+            && let Some(disk) = read::wrapper::disk(object, now.wall)
         {
             wrapped.set_disk(key.clone(), version, disk);
         }
@@ -261,17 +280,16 @@ impl Store {
     pub(super) fn set_snapshot(
         &mut self,
         object: &kubevirt::VolumeSnapshot,
-        now: Timestamp,
+        now: Moment,
         origin: table::Origin,
     ) -> Changed {
         let (key, version) = (key(&object.metadata), version(&object.metadata));
-        let (mut snapshot, content) = backing::snapshot(object);
-        let before = self.snapshots.get(&key).map(|entry| &entry.snapshot.object);
-        if !snapshot.object.ready {
-            let before = before.filter(|before| before.uid == snapshot.object.uid);
-            snapshot.object.unready_since = before.and_then(|before| before.unready_since).or(Some(now));
-        }
-        let entry = SnapshotEntry { snapshot, content };
+        let (snapshot, content) = backing::snapshot(object);
+        let before =
+            self.snapshots.get(&key).filter(|before| before.snapshot.object.uid == snapshot.object.uid);
+        let before = before.and_then(|before| before.unready_since);
+        let unready_since = (!snapshot.object.ready).then(|| before.unwrap_or(now.uptime));
+        let entry = SnapshotEntry { snapshot, content, unready_since };
         let set = self.snapshots.put(origin, key.clone(), version, entry);
         changed(set.is_ok(), key)
     }

@@ -66,8 +66,8 @@ impl World {
         self.finish_import(image).await;
     }
 
-    /// The importer and the snapshot controller finish their work on an image.
-    async fn finish_import(&self, name: &str) {
+    /// The importer finishes its work on an image. Then the controller takes the snapshot.
+    async fn finish_transfer(&self, name: &str) {
         let volume = self.server.get(VOLUMES, name).unwrap();
         let owner = json!({ "apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataVolume", "name": name,
             "uid": volume["metadata"]["uid"], "controller": true });
@@ -78,6 +78,11 @@ impl World {
         );
         self.server.edit(VOLUMES, name, |volume| volume["status"] = json!({ "phase": "Succeeded" }));
         self.advance(SECOND).await;
+    }
+
+    /// The importer and the snapshot controller finish their work on an image.
+    async fn finish_import(&self, name: &str) {
+        self.finish_transfer(name).await;
         let content = format!("content-{name}");
         let reference = json!({ "namespace": NAMESPACE, "name": name });
         let object = json!({ "metadata": { "name": content }, "spec": { "volumeSnapshotRef": reference } });

@@ -220,7 +220,7 @@ pub fn snapshot(stored: &kubevirt::VolumeSnapshot) -> (Owned<Snapshot>, Option<S
         created: created(metadata),
         deleting: metadata.deletion_timestamp.is_some(),
         ready: status.ready_to_use == Some(true),
-        unready_since: None,
+        unready_for: None,
         error: status
             .error
             .map(|error| error.message.unwrap_or_else(|| "the driver gives no reason".to_owned())),

@@ -186,7 +186,8 @@ pub fn disk(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<StoredDisk>
 /// Since when a condition says that CDI does not find the source, if one does; `now` if it has no time.
 ///
 /// CDI sets `lastHeartbeatTime` when status, reason or message change, and `lastTransitionTime` with the status only. With the
-/// time of CDI, another leader does not begin to wait anew.
+/// time of CDI, another leader does not begin to wait anew. If the clock of CDI differs, the controller only waits longer or
+/// shorter before it deletes the disk: how often, and how far apart, its own clock says.
 fn lacks_source(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<Timestamp> {
     let conditions = stored.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let condition =

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use parking_lot::Mutex;
 use serde_json::json;
 use vmpool_model::{ApiError, Outcome};
+use vmpool_runtime::testing::env;
 
 use super::*;
 
@@ -90,6 +92,48 @@ async fn a_new_leader_heals_a_snapshot_that_is_not_ready_anymore() {
     world.advance(Duration::from_mins(2)).await;
     let image = world.server.get(IMAGES, "debian").unwrap();
     assert_eq!((&image["status"]["phase"], &image["status"]["healCount"]), (&json!("Syncing"), &json!(1)));
+}
+
+/// The clock of the API server is another one.
+#[rstest]
+#[case::ahead(1)]
+#[case::behind(-1)]
+#[tokio::test]
+async fn a_snapshot_has_the_same_time_by_a_clock_that_is_an_hour_off(#[case] hours: i64) {
+    let mut world = with_images();
+    let clock = world.clock.with_own_wall();
+    world.env = env(&clock, 7);
+    clock.step_wall(SignedDuration::from_hours(hours));
+    world.create_image("debian");
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    world.finish_transfer("debian").await;
+    let failures =
+        |world: &World| world.server.get(IMAGES, "debian").unwrap()["status"]["failureCount"].clone();
+    world.advance(Duration::from_mins(29)).await;
+    assert_eq!((world.phase("debian").as_str(), failures(&world)), ("Syncing", json!(0)));
+    world.advance(Duration::from_mins(2)).await;
+    assert_eq!((world.phase("debian").as_str(), failures(&world)), ("RetryableFailure", json!(1)));
+}
+
+#[rstest]
+#[case::forward(1)]
+#[case::back(-1)]
+#[tokio::test]
+async fn a_jump_of_the_wall_clock_does_not_change_the_time_that_a_snapshot_has_to_recover(
+    #[case] hours: i64,
+) {
+    let mut world = with_images();
+    world.lead_with_image("debian").await;
+    world.server.edit(SNAPSHOTS, "debian", |snapshot| snapshot["status"]["readyToUse"] = json!(false));
+    world.advance(SECOND).await;
+    world.clock.step_wall(SignedDuration::from_hours(hours));
+    // An event causes a pass at once.
+    world.server.edit(SNAPSHOTS, "debian", |snapshot| snapshot["status"]["restoreSize"] = json!("1Gi"));
+    world.advance(Duration::from_mins(4)).await;
+    assert_eq!(world.phase("debian"), "Ready", "the grace");
+    world.advance(Duration::from_mins(2)).await;
+    assert_eq!(world.phase("debian"), "Syncing");
 }
 
 #[tokio::test]

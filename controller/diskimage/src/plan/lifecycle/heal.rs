@@ -82,8 +82,8 @@ fn snapshot_state(pass: &Pass<'_>) -> (bool, Option<Duration>) {
     if snapshot.error.is_some() && !snapshot.ready && claim_is_complete(pass) {
         return (false, None);
     }
-    let unready = pass.since(snapshot.unready_since.unwrap_or(pass.now()));
-    let left = pass.world.settings.snapshot_unready_grace.saturating_sub(unready);
+    let grace = pass.world.settings.snapshot_unready_grace;
+    let left = grace.saturating_sub(snapshot.unready_for.unwrap_or_default());
     (snapshot.ready, Some(left).filter(|left| !snapshot.ready && *left > Duration::ZERO))
 }
 

@@ -119,8 +119,6 @@ pub(super) fn syncing(pass: &mut Pass<'_>) {
 
 fn transferring(pass: &mut Pass<'_>, volume: &DataVolume) {
     let settings = pass.world.settings;
-    let started = pass.status.sync_started_at.unwrap_or(volume.created);
-    let elapsed = pass.since(started);
     let claim = pass.world.backing.claim.ours();
     let claim_was_there = pass.world.image.status.claim.as_ref();
     // The reason of the condition is a word of CDI, and no answer of the source.
@@ -144,11 +142,19 @@ fn transferring(pass: &mut Pass<'_>, volume: &DataVolume) {
         return;
     }
     let problem = volume.problem();
-    pass.status.sync_started_at = Some(started);
+    let elapsed = running_for(pass);
     pass.status.progress.clone_from(&volume.progress);
     let text = if problem.is_empty() { "the data is imported".to_owned() } else { without_queries(&problem) };
     pass.set(ImagePhase::Syncing, Reason::Syncing, text);
     pass.again(settings.max_attempt_duration.saturating_sub(elapsed));
+}
+
+/// Time since the attempt began. One whose begin is not recorded begins now: the creation time of its DataVolume is that of the
+/// API server, whose clock can differ.
+fn running_for(pass: &mut Pass<'_>) -> Duration {
+    let now = pass.now();
+    let started = *pass.status.sync_started_at.get_or_insert(now);
+    pass.since(started)
 }
 
 /// Ends an attempt that takes too long, or whose transfer was restarted too often. Returns whether it did.
@@ -160,8 +166,7 @@ pub(super) fn exceeds_limits(pass: &mut Pass<'_>, volume: &DataVolume) -> bool {
         fail(pass, Reason::RetryLimitExceeded, text.trim_end());
         return true;
     }
-    let started = pass.status.sync_started_at.unwrap_or(volume.created);
-    if pass.since(started) < settings.max_attempt_duration {
+    if running_for(pass) < settings.max_attempt_duration {
         return false;
     }
     let minutes = settings.max_attempt_duration.as_secs() / 60;

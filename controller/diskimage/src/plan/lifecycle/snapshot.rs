@@ -44,8 +44,8 @@ pub(super) fn take(pass: &mut Pass<'_>) {
     if snapshot.ready {
         return publish(pass, DataTarget::Snapshot);
     }
-    let left = pass.world.settings.snapshot_timeout.saturating_sub(pass.since(snapshot.created));
-    pass.again(left);
+    let timeout = pass.world.settings.snapshot_timeout;
+    pass.again(timeout.saturating_sub(snapshot.unready_for.unwrap_or_default()));
     pending(pass, "the snapshot is taken");
 }
 
@@ -70,7 +70,8 @@ fn failure(pass: &Pass<'_>, snapshot: &Snapshot) -> Option<String> {
         return Some("the content of the snapshot is gone".to_owned());
     }
     let timeout = pass.world.settings.snapshot_timeout;
-    let late = !snapshot.ready && pass.since(snapshot.created) >= timeout;
+    // The creation time is that of the API server. If the clock of the controller is ahead, every new snapshot would be too old.
+    let late = !snapshot.ready && snapshot.unready_for.is_some_and(|unready| unready >= timeout);
     late.then(|| format!("the snapshot was not ready after {} minutes", timeout.as_secs() / 60))
 }
 

@@ -313,16 +313,13 @@ fn a_long_wait_in_the_queue_is_no_failure() {
 }
 
 #[rstest]
-#[case::error(|found: &mut crate::model::Snapshot| found.error = Some("driver".to_owned()), MINUTE)]
-#[case::content(|found: &mut crate::model::Snapshot| found.content_lost = true, MINUTE)]
-#[case::timeout(|found: &mut crate::model::Snapshot| found.ready = false, 30 * MINUTE)]
-fn a_failed_snapshot_is_tried_again_without_another_transfer(
-    #[case] break_it: fn(&mut crate::model::Snapshot),
-    #[case] after: Duration,
-) {
+#[case::error(|found: &mut Snapshot| found.error = Some("driver".to_owned()))]
+#[case::content(|found: &mut Snapshot| found.content_lost = true)]
+#[case::timeout(|found: &mut Snapshot| (found.ready, found.unready_for) = (false, Some(30 * MINUTE)))]
+fn a_failed_snapshot_is_tried_again_without_another_transfer(#[case] break_it: fn(&mut Snapshot)) {
     let mut broken = snapshot(true);
     break_it(&mut broken);
-    let mut case = Case::syncing(volume(Transfer::Succeeded)).after(after);
+    let mut case = Case::syncing(volume(Transfer::Succeeded));
     case.backing.snapshot = Found::Ours(broken);
     case.live = true;
     let plan = case.plan();
@@ -335,6 +332,36 @@ fn a_failed_snapshot_is_tried_again_without_another_transfer(
     let plan = case.after(3 * MINUTE).plan();
     assert_eq!(plan.actions, [Action::CreateSnapshot], "it needs no turn");
     assert_eq!(state(&plan), (ImagePhase::Syncing, Reason::SnapshotPending));
+}
+
+/// If the clock of the controller is ahead, a new snapshot looks old.
+#[rstest]
+#[case::ahead(at(100) - HOUR)]
+#[case::behind(at(100) + HOUR)]
+fn the_time_of_a_snapshot_does_not_depend_on_the_clock_of_the_api_server(#[case] created: Timestamp) {
+    let mut case = Case::syncing(DataVolume { created, ..volume(Transfer::Succeeded) });
+    case.backing.snapshot =
+        Found::Ours(Snapshot { created, unready_for: Some(10 * MINUTE), ..snapshot(false) });
+    let plan = case.plan();
+    assert_eq!((plan.actions.clone(), plan.again), (vec![], Some(20 * MINUTE)));
+    assert_eq!(state(&plan), (ImagePhase::Syncing, Reason::SnapshotPending));
+}
+
+/// The status loses the time while the DataVolume is a foreign one, for example because it lacks its label.
+#[rstest]
+#[case::without_a_conflict(false)]
+#[case::during_a_conflict(true)]
+fn an_attempt_whose_begin_is_not_recorded_begins_now(#[case] conflict: bool) {
+    let mut case = Case::syncing(DataVolume { created: at(0) - 2 * HOUR, ..running(|_| ()) });
+    case.image.status.sync_started_at = None;
+    if conflict {
+        case.backing.data_source = Found::Foreign;
+    }
+    let plan = case.plan();
+    assert_eq!((plan.actions.clone(), state(&plan).0), (vec![], ImagePhase::Syncing));
+    assert_eq!(plan.status.sync_started_at, Some(case.now));
+    case.image.status = plan.status;
+    assert_eq!(case.after(HOUR).plan().status.failures, 1);
 }
 
 #[test]
@@ -534,7 +561,7 @@ fn a_conflict_leaves_a_snapshot_that_may_recover() {
     case.backing.claim = Found::Foreign;
     case.plan_into_status();
     case.backing.claim = Found::Missing;
-    case.backing.snapshot = Found::Ours(Snapshot { unready_since: Some(case.now), ..snapshot(false) });
+    case.backing.snapshot = Found::Ours(Snapshot { unready_for: Some(Duration::ZERO), ..snapshot(false) });
     let plan = case.plan();
     assert_eq!(
         (plan.actions.clone(), state(&plan)),
