@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::timeline::{DesiredState, READABLE_FOR, Timeline, accepted_at};
+use super::timeline::{DesiredState, Timeline, accepted_at};
 use super::{UserActions, Violation};
 use crate::object::{Kind, Object};
 use crate::recorder::History;
+
+/// How long the controller may not see a machine that a user has returned to its pool: while its watch of machines is interrupted.
+/// A pool that is full gets one machine too many by the return itself, so the controller need not look for it before a create.
+const UNSEEN_FOR: SignedDuration = SignedDuration::from_secs(45);
 
 /// Machines that were added although the pool had the maximum number of machines that any reader could still see as
 /// desired.
@@ -42,10 +46,9 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
         let Some(vacant) = states.iter().map(|state_at| vacant(state_at)).max() else { return };
         let desired = states.iter().map(|state_at| state_at.desired).max().unwrap_or_default();
         let more = actions.in_flight.get(pool).copied().unwrap_or_default();
-        // A writer may not have seen a machine that a user has just returned.
-        let limit = SignedDuration::try_from(READABLE_FOR).unwrap_or(SignedDuration::MAX);
-        let unseen =
-            |uid: &str| returns.get(uid).is_some_and(|returned| change.at.duration_since(*returned) <= limit);
+        let unseen = |uid: &str| {
+            returns.get(uid).is_some_and(|returned| change.at.duration_since(*returned) <= UNSEEN_FOR)
+        };
         // The pool releases a machine that it does not select, and does not wait for that.
         let selects =
             |machine: &Object| before.get(Kind::Pool, pool).is_none_or(|pool| pool.selects(machine));

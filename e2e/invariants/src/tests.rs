@@ -620,7 +620,8 @@ fn a_protected_machine_that_a_scale_down_removes_violates_i12(#[case] second: i6
 
 #[rstest]
 #[case::at_once(0, &[])]
-#[case::long_after(10, &["I2"])]
+#[case::while_a_watch_is_silent(30, &[])]
+#[case::long_after(50, &["I2"])]
 fn a_writer_may_not_see_a_machine_that_a_user_has_just_returned(
     #[case] seconds: i64,
     #[case] found: &[&str],

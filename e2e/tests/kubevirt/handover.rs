@@ -82,6 +82,12 @@ fn a_new_leader_continues_what_the_former_one_began() {
             deleted.sort();
             deleted.dedup();
             ensure!(deleted.len() == 8, "{deleted:?}");
+            // The former revision is deleted when no machine has it anymore.
+            let pruned = async || {
+                let revisions = world.all("apps/v1", "ControllerRevision").await?;
+                Ok((!revisions.contains_key("q-1")).then_some(()))
+            };
+            world.until("the former revision of q is deleted", pruned).await?;
             world.is_settled().await
         })
         .await
