@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use vmpool_installation::workspace_root;
 use vmpool_test_cluster::control_plane::ControlPlane;
 use vmpool_test_cluster::process;
@@ -34,8 +34,37 @@ pub fn block(page: &str, heading: &str, language: &str) -> Result<String> {
     Ok(lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// Runs a script in a shell whose kubectl uses this kubeconfig and these flags. A command may have its prompt. Returns whether the script
-/// succeeded, and its output.
+/// The commands in the code blocks with this language below a heading of a page, with its `#`, up to the next heading of the same or
+/// a higher level.
+///
+/// # Errors
+/// If the page has no such heading or command.
+pub fn commands(page: &str, heading: &str, language: &str) -> Result<Vec<String>> {
+    let (_, section) = page.split_once(&format!("\n{heading}\n")).with_context(|| heading.to_owned())?;
+    let level = heading.split(' ').next().unwrap_or_default().len();
+    let higher = |line: &&str| (1..=level).any(|level| line.starts_with(&format!("{} ", "#".repeat(level))));
+    let section: Vec<&str> = section.lines().take_while(|line| !higher(line)).collect();
+    let (mut commands, mut is_inside, mut continues) = (Vec::<String>::new(), false, false);
+    for line in section {
+        if line.starts_with("```") {
+            (is_inside, continues) = (!is_inside && line == format!("```{language}"), false);
+        } else if is_inside {
+            // In a console, other lines are output.
+            let command = if language == "console" { line.strip_prefix("$ ") } else { Some(line) };
+            match (command, commands.last_mut().filter(|_| continues)) {
+                (_, Some(last)) => last.extend(["\n", line]),
+                (Some(command), None) => commands.push(command.to_owned()),
+                (None, None) => continue,
+            }
+            continues = line.ends_with('\\');
+        }
+    }
+    ensure!(!commands.is_empty(), "{heading} has no {language} commands");
+    Ok(commands)
+}
+
+/// Runs a script in a shell whose kubectl uses this kubeconfig and these flags. A command may begin with its prompt. Returns whether
+/// the script succeeded, and its output.
 ///
 /// # Errors
 /// If the shell cannot be started or does not end in time.

@@ -105,8 +105,8 @@ pub async fn start_with_both_platforms(name: &str, guard: GuardOptions) -> Resul
     Installation::guarded(cluster, guard.with_kubevirt()).await
 }
 
-/// A further shared control plane with both platforms. Its webhook and aggregated API have one replica each, which can be killed at one of
-/// its requests, and reservations last five seconds.
+/// A further shared control plane with both platforms. Its webhook and aggregated API have one replica each, which can be
+/// killed at one of its requests, and reservations last five seconds.
 ///
 /// # Errors
 /// [`Error::Unavailable`] if a part of it did not start; every caller gets this error.

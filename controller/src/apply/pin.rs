@@ -44,7 +44,7 @@ pub(super) async fn store<P: Platform>(
     match create(context, pool, pin).await {
         Ok(()) => {
             tracing::info!(name, "stored a copy of an object that the template refers to");
-            context.metrics.types.stashed(pin);
+            context.metrics.types.copied(pin);
             return Ok(true);
         }
         Err(error) if error.is_already_exists() => {}

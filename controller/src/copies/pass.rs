@@ -196,7 +196,7 @@ async fn create(context: &Context, namespace: &str, copy: Value) -> Result<(), S
     let path = collection::<Revision>(namespace);
     match context.writer.create::<Value>(WriteKind::CreateCopy, path.clone(), copy.clone()).await {
         Ok(_) => {
-            context.metrics.types.stashed(&copy);
+            context.metrics.types.copied(&copy);
             return Ok(());
         }
         Err(error) if error.is_already_exists() => {}

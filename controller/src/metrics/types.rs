@@ -8,8 +8,6 @@ use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
 use vmpool_platforms::kubevirt::copies;
-#[cfg(test)]
-use vmpool_platforms::kubevirt::copies::StoredVersion;
 use vmpool_platforms::kubevirt::protection::Kind;
 use vmpool_platforms::{LookupFailure, LookupReason};
 use vmpool_runtime::metrics::{Registry, Values, Word};
@@ -164,7 +162,7 @@ impl TypeMetrics {
     }
 
     /// Counts a copy that was created.
-    pub(crate) fn stashed(&self, copy: &Value) {
+    pub(crate) fn copied(&self, copy: &Value) {
         if let Some(kind) = copies::kind(copy) {
             self.copies.get_or_create(&KindLabels { kind: TypeKind(kind) }).inc();
         }
@@ -204,6 +202,8 @@ impl TypeMetrics {
 
 #[cfg(test)]
 mod tests {
+    use vmpool_platforms::kubevirt::copies::StoredVersion;
+
     use super::*;
 
     #[test]

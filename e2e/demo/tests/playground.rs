@@ -87,6 +87,17 @@ impl Playground {
         text(&output.stderr)
     }
 
+    /// Runs a script as a user, after the lines that a user copies from the output of `up`. It must succeed.
+    fn shell(&self, up: &str, script: &str) -> String {
+        let script = format!("{}\n{script}", exports(up).join("\n"));
+        let mut shell = Command::new("sh");
+        shell.args(["-e", "-c", &script]).current_dir(workspace_root()).env("HOME", self.parent.path());
+        let output = shell.stdin(Stdio::null()).output().unwrap();
+        let said = text(&output.stdout);
+        assert!(output.status.success(), "{said}\n{}", text(&output.stderr));
+        said
+    }
+
     /// The process that `status` lists under this name; `None` if it has exited.
     fn listed(&self, name: &str) -> Option<Pid> {
         let status = self.succeeds("status");
@@ -206,11 +217,7 @@ fn the_playground_stays_up_and_the_commands_of_its_page_work() {
     assert_eq!(playground.pid("supervisor"), supervisor);
     assert_eq!(playground.processes().len(), PROCESSES);
 
-    let script = format!("{}\n{}", exports(&first).join("\n"), tour());
-    let mut shell = Command::new("sh");
-    shell.args(["-e", "-c", &script]).current_dir(workspace_root()).env("HOME", playground.parent.path());
-    let toured = shell.stdin(Stdio::null()).output().unwrap();
-    assert!(toured.status.success(), "{}\n{}", text(&toured.stdout), text(&toured.stderr));
+    playground.shell(&first, &tour());
 
     // The supervisor restarts programs that exit.
     for name in ["controller-0", "simulator", "webhook", "apiserver"] {
@@ -243,13 +250,8 @@ fn a_playground_with_both_platforms_has_pools_of_both() {
     let dvp = "kubectl apply -f docs/examples/quickstart.yaml\n\
         kubectl wait virtualmachinepools.virtualization.deckhouse.io/quickstart \
         --for=jsonpath='{.status.readyReplicas}'=2 --timeout=60s";
-    let script =
-        format!("{}\n{}\n{dvp}", exports(&text(&up.stdout)).join("\n"), commands_for_both_platforms());
-    let mut shell = Command::new("sh");
-    shell.args(["-e", "-c", &script]).current_dir(workspace_root()).env("HOME", playground.parent.path());
-    let output = shell.stdin(Stdio::null()).output().unwrap();
-    let said = text(&output.stdout);
-    assert!(output.status.success(), "{said}\n{}", text(&output.stderr));
+    let script = format!("{}\n{dvp}", commands_for_both_platforms());
+    let said = playground.shell(&text(&up.stdout), &script);
     for object in ["virtualmachine.kubevirt.io/quickstart-0", "datavolume.cdi.kubevirt.io/"] {
         assert!(said.contains(object), "{object}\n{said}");
     }
@@ -303,15 +305,8 @@ fn on_a_node_the_chart_is_installed_with_two_replicas_of_each_program() {
 
     let list = "kubectl -n vmpool-system get deployments -o jsonpath=\
         '{range .items[*]}{.metadata.name}={.status.readyReplicas} {end}'";
-    let mut shell = Command::new("sh");
-    shell.args(["-e", "-c", &format!("{}\n{list}", exports(&first).join("\n"))]).stdin(Stdio::null());
-    let listed = shell.env("HOME", playground.parent.path()).output().unwrap();
-    assert_eq!(
-        text(&listed.stdout).trim(),
-        "vmpool-apiserver=2 vmpool-controller=2 vmpool-webhook=2",
-        "{}",
-        text(&listed.stderr)
-    );
+    let listed = playground.shell(&first, list);
+    assert_eq!(listed.trim(), "vmpool-apiserver=2 vmpool-controller=2 vmpool-webhook=2");
 
     let said = playground.succeeds("down");
     assert!(said.contains("Everything is stopped and removed"), "{said}");

@@ -22,16 +22,21 @@ pub fn preference() -> Value {
 /// The instance types that templates may name. There are few, so that operations meet.
 pub const INSTANCETYPES: [&str; 3] = ["small", "medium", "large"];
 
+/// The name of one of them.
+pub fn instancetype_name(which: usize) -> &'static str {
+    INSTANCETYPES[which % INSTANCETYPES.len()]
+}
+
 /// What names one of them.
 pub fn instancetype_matcher(which: usize) -> Value {
-    json!({ "name": INSTANCETYPES[which % INSTANCETYPES.len()], "kind": "VirtualMachineInstancetype" })
+    json!({ "name": instancetype_name(which), "kind": "VirtualMachineInstancetype" })
 }
 
 /// One of them, with this number of vCPUs.
 pub fn instancetype(which: usize, vcpus: i64) -> Value {
     json!({
         "apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": "VirtualMachineInstancetype",
-        "metadata": { "name": INSTANCETYPES[which % INSTANCETYPES.len()] },
+        "metadata": { "name": instancetype_name(which) },
         "spec": size(vcpus),
     })
 }

@@ -5,7 +5,7 @@ use vmpool_model::{PatchKind, Verb};
 use vmpool_simulator::kubevirt::objects::COPY;
 
 use crate::manifest::POOL;
-use crate::manifest_kubevirt::{INSTANCETYPES, PREFERENCE, instancetype, preference, size};
+use crate::manifest_kubevirt::{PREFERENCE, instancetype, instancetype_name, preference, size};
 use crate::requests::{choose, edit, patch_machine, stored_pool};
 use crate::world::World;
 
@@ -106,13 +106,11 @@ impl KubeVirtOperation {
                 .await;
             }
             Self::EditInstancetype(which, vcpus) => {
-                let (name, patch) =
-                    (INSTANCETYPES[which % INSTANCETYPES.len()], json!({ "spec": size(*vcpus) }));
+                let (name, patch) = (instancetype_name(*which), json!({ "spec": size(*vcpus) }));
                 request(world, Verb::Patch(PatchKind::Merge), (TYPES, name), patch).await;
             }
             Self::DeleteInstancetype(which) => {
-                let name = INSTANCETYPES[which % INSTANCETYPES.len()];
-                request(world, Verb::Delete, (TYPES, name), Value::Null).await;
+                request(world, Verb::Delete, (TYPES, instancetype_name(*which)), Value::Null).await;
             }
             Self::CreateInstancetype(which, vcpus) => {
                 let object = instancetype(*which, *vcpus);

@@ -130,8 +130,7 @@ fn with_guests(seed: u64, steps: &mut Vec<(u64, Operation)>) {
         return;
     }
     for _ in 0..random.number(3..=9) {
-        let last = u64::try_from(steps.len()).unwrap_or_default();
-        let at = usize::try_from(random.number(1..=last)).unwrap_or(1);
+        let at = place(&random, 1, steps);
         steps.insert(at, (pause(&random), Operation::Image(guest_op(&random))));
     }
 }
@@ -145,8 +144,7 @@ fn with_lost_evidence(seed: u64, steps: &mut Vec<(u64, Operation)>) {
     }
     let which = || which(&random);
     for _ in 0..random.number(2..=7) {
-        let last = u64::try_from(steps.len()).unwrap_or_default();
-        let at = usize::try_from(random.number(1..=last)).unwrap_or(1);
+        let at = place(&random, 1, steps);
         let op = match random.number(0..=9) {
             0..=2 => ImageOperation::SnapshotQuota(random.per_mille(700)),
             3 => ImageOperation::KeepClaim(which()),
@@ -168,8 +166,7 @@ fn with_failed_transfers(seed: u64, steps: &mut Vec<(u64, Operation)>) {
     }
     let which = || which(&random);
     for _ in 0..random.number(2..=7) {
-        let last = u64::try_from(steps.len()).unwrap_or_default();
-        let at = usize::try_from(random.number(1..=last)).unwrap_or(1);
+        let at = place(&random, 1, steps);
         let op = match random.number(0..=9) {
             0..=3 => ImageOperation::FailImport(which()),
             4..=6 => ImageOperation::FailClone(which()),
@@ -187,8 +184,7 @@ fn without_snapshots(seed: u64, steps: &mut Vec<(u64, Operation)>) {
         return;
     }
     if random.per_mille(600) {
-        let last = u64::try_from(steps.len()).unwrap_or_default();
-        let at = usize::try_from(random.number(1..=last)).unwrap_or(1);
+        let at = place(&random, 1, steps);
         steps.insert(at, (pause(&random), Operation::Image(ImageOperation::ServeSnapshots(true))));
     }
     steps.insert(0, (0, Operation::Image(ImageOperation::ServeSnapshots(false))));
@@ -203,8 +199,7 @@ fn with_lost_preference(seed: u64, steps: &mut Vec<(u64, Operation)>) {
     }
     steps.insert(1, (pause(&random), Operation::KubeVirt(KubeVirtOperation::SetPreference(true))));
     for _ in 0..random.number(3..=8) {
-        let last = u64::try_from(steps.len()).unwrap_or_default();
-        let at = usize::try_from(random.number(2..=last)).unwrap_or(2);
+        let at = place(&random, 2, steps);
         steps.insert(at, (pause(&random), lost_preference_op(&random)));
     }
 }
@@ -232,8 +227,7 @@ fn has_instancetypes(platform: PlatformName, seed: u64) -> bool {
 fn with_instancetypes(seed: u64, steps: &mut Vec<(u64, Operation)>) {
     let random = SeededRandom::new(seed ^ 0x512e);
     for _ in 0..random.number(4..=12) {
-        let last = u64::try_from(steps.len()).unwrap_or_default();
-        let at = usize::try_from(random.number(1..=last)).unwrap_or(1);
+        let at = place(&random, 1, steps);
         steps.insert(at, (pause(&random), instancetype_op(&random)));
     }
 }
@@ -339,6 +333,12 @@ fn retained(random: &SeededRandom) -> Value {
 
 fn pause(random: &SeededRandom) -> u64 {
     if random.per_mille(300) { random.number(0..=40) } else { random.number(0..=6000) }
+}
+
+/// A place for another step, after this number of steps at least.
+fn place(random: &SeededRandom, first: usize, steps: &[(u64, Operation)]) -> usize {
+    let number = |place: usize| u64::try_from(place).unwrap_or_default();
+    usize::try_from(random.number(number(first)..=number(steps.len()))).unwrap_or(first)
 }
 
 fn which(random: &SeededRandom) -> usize {

@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::API_VERSION;
+use vmpool_e2e::documentation::{commands, page};
 
 use crate::guide::shell;
 use crate::world::{World, condition, text};
@@ -11,33 +12,6 @@ use crate::{Place, workspace_root};
 
 /// The namespace in the docs.
 const NAMESPACE: &str = "studio";
-
-/// The commands in the code blocks of one language below a heading, up to the next heading of the same or a higher level.
-fn commands(page: &str, heading: &str, language: &str) -> Result<Vec<String>> {
-    let path = workspace_root().join("docs").join(page);
-    let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let (_, section) = page.split_once(&format!("\n{heading}\n")).with_context(|| heading.to_owned())?;
-    let level = heading.split(' ').next().unwrap_or_default().len();
-    let higher = |line: &&str| (1..=level).any(|level| line.starts_with(&format!("{} ", "#".repeat(level))));
-    let section: Vec<&str> = section.lines().take_while(|line| !higher(line)).collect();
-    let (mut commands, mut is_inside, mut continues) = (Vec::<String>::new(), false, false);
-    for line in section {
-        if line.starts_with("```") {
-            (is_inside, continues) = (!is_inside && line == format!("```{language}"), false);
-        } else if is_inside {
-            // In a console, other lines are output.
-            let command = if language == "console" { line.strip_prefix("$ ") } else { Some(line) };
-            match (command, commands.last_mut().filter(|_| continues)) {
-                (_, Some(last)) => last.extend(["\n", line]),
-                (Some(command), None) => commands.push(command.to_owned()),
-                (None, None) => continue,
-            }
-            continues = line.ends_with('\\');
-        }
-    }
-    ensure!(!commands.is_empty(), "{heading} has no {language} commands");
-    Ok(commands)
-}
 
 /// Runs commands in one shell, in a directory that they may write to. Returns the output.
 async fn run(place: &Place<'_>, commands: &[String]) -> Result<String> {
@@ -64,7 +38,7 @@ fn only<'c>(commands: &'c [String], part: &str) -> Result<&'c [String]> {
 /// The example, the copies in its status, the adoption of an edit, and expansion.
 pub(crate) async fn pools(world: &World<'_>) -> Result<()> {
     let place = &world.place;
-    let commands = commands("kubevirt.md", "## Instance types and preferences", "console")?;
+    let commands = commands(&page("kubevirt.md")?, "## Instance types and preferences", "console")?;
     run(place, only(&commands, "apply")?).await?;
     let ready = async || {
         let machines = world.machines().await?;
@@ -137,7 +111,7 @@ pub(crate) async fn forced_release(world: &World<'_>) -> Result<()> {
         Ok((!events.trim().is_empty()).then_some(()))
     };
     world.until("the deletion is blocked", async || has_event("DeletionBlocked").await).await?;
-    let commands = commands("instance-types.md", "## Deleting an object", "shell")?;
+    let commands = commands(&page("instance-types.md")?, "## Deleting an object", "shell")?;
     run(place, only(&commands, "force-release")?).await?;
     world.until("the release is an event", async || has_event("ForcedRelease").await).await?;
     world
@@ -158,7 +132,7 @@ pub(crate) async fn forced_release(world: &World<'_>) -> Result<()> {
 
 /// Expansion in the group of KubeVirt, for machine `db`.
 pub(crate) async fn expansion(place: &Place<'_>) -> Result<()> {
-    let commands = commands("instance-types.md", "## Expanding machines", "console")?;
+    let commands = commands(&page("instance-types.md")?, "## Expanding machines", "console")?;
     let said = run(place, &commands).await?;
     ensure!(said.matches("2048Mi").count() == 2, "{said}");
     Ok(())

@@ -5,18 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, ensure};
 use serde_json::json;
-use vmpool_installation::fault_proxy::{DropPoint, FaultProxy, RequestLine};
-use vmpool_installation::programs::{CONTROLLER_ACCOUNT, Controller, ControllerOptions, SYSTEM_NAMESPACE};
+use vmpool_installation::fault_proxy::{DropPoint, RequestLine};
+use vmpool_installation::programs::{Controller, ControllerOptions};
 
 use crate::pools::{bare, memory, spec};
 use crate::with_namespace;
-use crate::world::{INSTALLED, World, accounts, run_with_options, text};
-
-fn options(namespace: &str, identity: &str) -> ControllerOptions {
-    let mut options = ControllerOptions::short_lease(namespace, identity);
-    options.extra.push("--platforms=kubevirt".to_owned());
-    options
-}
+use crate::world::{INSTALLED, World, accounts, behind_proxy, run_with_options, text};
 
 async fn until_leads(world: &World<'_>, controller: &Controller) -> Result<()> {
     let leads = async || Ok((controller.leads().await == Some(true)).then_some(()));
@@ -39,12 +33,13 @@ fn a_new_leader_continues_what_the_former_one_began() {
     with_namespace(namespace, async |place| {
         let _others = INSTALLED.read().await;
         let accounts = accounts(place.cluster).await?;
-        let proxy = FaultProxy::open(place.cluster, SYSTEM_NAMESPACE, CONTROLLER_ACCOUNT).await?;
-        let mut first = options(namespace, "one");
-        first.kubeconfig = Some(proxy.kubeconfig(place.cluster)?);
+        let first = ControllerOptions::short_lease(namespace, "one");
+        let (proxy, first) = behind_proxy(place.cluster, first).await?;
         run_with_options(accounts, place, first, async |world| {
             until_leads(&world, &world.controller).await?;
-            let standby = Controller::start(place.cluster, options(namespace, "two")).await?;
+            let mut second = ControllerOptions::short_lease(namespace, "two");
+            second.extra.push("--platforms=kubevirt".to_owned());
+            let standby = Controller::start(place.cluster, second).await?;
             // When the leader stops responding while it creates machines, then the standby creates the rest.
             let (leader, paused) = (world.controller.clone(), Arc::new(AtomicBool::new(false)));
             let flag = paused.clone();

@@ -91,7 +91,7 @@ async fn leave_behind(world: &World<'_>) -> Result<()> {
         .fold(third, |text, name| text.replace(&format!("{name}-0"), &format!("{name}-2")));
     write(&completed(serde_json::from_str(&third)?)).await?;
     world.until_ordinals("herd", &[0, 1, 2]).await?;
-    // A user stopped none of them, and plugged a disk into one.
+    // The original has written the status, and a backup tool has labeled a machine.
     let status = json!({ "status": { "labelSelector": "app=herd", "replicas": 3, "readyReplicas": 3 } });
     world.place.ask(Method::PATCH, &format!("{}/status", world.place.pool("herd")?), &status).await?;
     let labelled = json!({ "metadata": { "labels": { "backup": "nightly" } } });

@@ -7,21 +7,19 @@ use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::API_VERSION;
 use vmpool_installation::fault_proxy::{FaultProxy, Held, RequestLine};
-use vmpool_installation::programs::{CONTROLLER_ACCOUNT, ControllerOptions, SYSTEM_NAMESPACE};
+use vmpool_installation::programs::ControllerOptions;
 
 use crate::pools::{bare, memory};
 use crate::with_namespace;
-use crate::world::{INSTALLED, World, accounts, run_with_options, text, with_world};
+use crate::world::{INSTALLED, World, accounts, behind_proxy, run_with_options, text, with_world};
 
 /// As [`with_world`](crate::world::with_world), with a proxy in front of the API server.
-fn behind_proxy(namespace: &str, test: impl AsyncFnOnce(&World<'_>, &FaultProxy) -> Result<()>) {
+fn with_proxy(namespace: &str, test: impl AsyncFnOnce(&World<'_>, &FaultProxy) -> Result<()>) {
     with_namespace(namespace, async |place| {
         let _others = INSTALLED.read().await;
         let accounts = accounts(place.cluster).await?;
-        let proxy = FaultProxy::open(place.cluster, SYSTEM_NAMESPACE, CONTROLLER_ACCOUNT).await?;
-        let mut options = ControllerOptions::new(namespace, "one");
-        options.extra.push("--platforms=kubevirt".to_owned());
-        options.kubeconfig = Some(proxy.kubeconfig(place.cluster)?);
+        let options = ControllerOptions::new(namespace, "one");
+        let (proxy, options) = behind_proxy(place.cluster, options).await?;
         run_with_options(accounts, place, options, async |world| test(&world, &proxy).await).await
     });
 }
@@ -35,7 +33,7 @@ fn hold(proxy: &FaultProxy, method: Method, end: &'static str) -> Held {
 
 #[test]
 fn a_machine_that_a_user_deletes_before_its_update_is_not_updated() {
-    behind_proxy("kubevirt-race-delete", async |world, proxy| {
+    with_proxy("kubevirt-race-delete", async |world, proxy| {
         world.create("p", &bare("p", 2)).await?;
         let machines = world.until_ordinals("p", &[0, 1]).await?;
         world.until_status("p", 2).await?;
@@ -64,7 +62,7 @@ fn a_machine_that_a_user_deletes_before_its_update_is_not_updated() {
 
 #[test]
 fn a_guest_that_restarts_by_itself_after_the_update_of_its_machine_is_not_restarted_again() {
-    behind_proxy("kubevirt-race-restart", async |world, proxy| {
+    with_proxy("kubevirt-race-restart", async |world, proxy| {
         world.without_live_updates().await?;
         let mut spec = bare("p", 2);
         spec["maxUnavailable"] = json!(1);

@@ -9,7 +9,10 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::{OnceCell, RwLock};
 use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION};
-use vmpool_installation::programs::{Accounts, Chart, Controller, ControllerOptions, Simulator};
+use vmpool_installation::fault_proxy::FaultProxy;
+use vmpool_installation::programs::{
+    Accounts, CONTROLLER_ACCOUNT, Chart, Controller, ControllerOptions, SYSTEM_NAMESPACE, Simulator,
+};
 use vmpool_test_cluster::control_plane::{AuditEntry, AuditMark, ControlPlane};
 use vmpool_test_cluster::deadline::Deadline;
 use vmpool_test_cluster::error::chain;
@@ -114,6 +117,17 @@ pub(crate) async fn run_with_options(
     let checked = checks.end(&place).await;
     drop(programs);
     checked
+}
+
+/// The options of a controller of KubeVirt whose requests go through a proxy, and the proxy.
+pub(crate) async fn behind_proxy(
+    cluster: &ControlPlane,
+    mut options: ControllerOptions,
+) -> Result<(FaultProxy, ControllerOptions)> {
+    let proxy = FaultProxy::open(cluster, SYSTEM_NAMESPACE, CONTROLLER_ACCOUNT).await?;
+    options.kubeconfig = Some(proxy.kubeconfig(cluster)?);
+    options.extra.push("--platforms=kubevirt".to_owned());
+    Ok((proxy, options))
 }
 
 impl World<'_> {

@@ -418,9 +418,9 @@ impl Copies<'_> {
         };
         let mismatch = |message: String| mismatched(family, message);
         let kind = matcher.kind(family).map_err(|error| mismatch(error.to_string()))?;
-        let undecoded = |message: String| match mismatch(message) {
-            Stop::Failed(failure) => Stop::Failed(Failure { lookup: LookupReason::Decode, ..failure }),
-            needs @ Stop::Needs(_) => needs,
+        let undecoded = |message: String| {
+            let failure = Failure::new(family, pins::REVISION_MISMATCH, message);
+            Stop::Failed(Failure { lookup: LookupReason::Decode, ..failure })
         };
         let stash = Stash::read(stored).map_err(|error| undecoded(error.to_string()))?;
         let decoded =

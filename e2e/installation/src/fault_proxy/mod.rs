@@ -188,8 +188,8 @@ impl FaultProxy {
         Triggered(watch)
     }
 
-    /// Holds the next matching request until the result is released or dropped. The API server then receives it, and the client gets
-    /// the response. This replaces an earlier hold.
+    /// Holds the next matching request until the result is dropped. The API server then receives it, and the client gets the response.
+    /// This replaces an earlier hold.
     pub fn hold(&self, filter: impl Fn(&RequestLine) -> bool + Send + 'static) -> Held {
         let ((arrived, arrival), (release, go)) = (oneshot::channel(), oneshot::channel());
         self.state.lock().hold = Some(Hold { filter: Box::new(filter), arrived, go });
@@ -298,7 +298,7 @@ async fn pass(shared: Shared, request: Request) -> Result<Response, Infallible> 
             if let Some(Hold { arrived, go, .. }) = held {
                 // The test may no longer wait for it.
                 _ = arrived.send(());
-                // It is released, or its holder was dropped.
+                // It ends when [`Held`] is dropped.
                 _ = go.await;
             }
             forward(shared, request_line, request).await

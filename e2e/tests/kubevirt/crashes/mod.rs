@@ -13,13 +13,11 @@ use anyhow::{Context as _, Result, ensure};
 use rstest::rstest;
 use vmpool_e2e::crash::{Controllers, Coverage, Successor, is_selected};
 use vmpool_e2e::scenario::LIMIT;
-use vmpool_installation::fault_proxy::{DropPoint, FaultProxy, WatchFault};
-use vmpool_installation::programs::{
-    Accounts, CONTROLLER_ACCOUNT, Controller, ControllerOptions, SYSTEM_NAMESPACE,
-};
+use vmpool_installation::fault_proxy::{DropPoint, WatchFault};
+use vmpool_installation::programs::{Accounts, Controller, ControllerOptions};
 
 use crate::orphans::until_garbage_is_collected;
-use crate::world::{INSTALLED, World, accounts, run_with_options};
+use crate::world::{INSTALLED, World, accounts, behind_proxy, run_with_options};
 use crate::{Place, guarded, run_to_end_within, with_namespace_within};
 
 use self::steps::Step;
@@ -83,10 +81,9 @@ impl Run {
         let mut proxies = Vec::new();
         let mut options = Vec::new();
         for index in 0..self.successor.controllers() {
-            let proxy = FaultProxy::open(place.cluster, SYSTEM_NAMESPACE, CONTROLLER_ACCOUNT).await?;
             let mut of_one = ControllerOptions::short_lease(place.namespace, format!("controller-{index}"));
-            of_one.kubeconfig = Some(proxy.kubeconfig(place.cluster)?);
-            of_one.extra = vec!["--platforms=kubevirt".to_owned(), "--request-deadline=1900ms".to_owned()];
+            of_one.extra = vec!["--request-deadline=1900ms".to_owned()];
+            let (proxy, of_one) = behind_proxy(place.cluster, of_one).await?;
             proxies.push(proxy);
             options.push(of_one);
         }

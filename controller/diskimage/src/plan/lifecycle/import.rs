@@ -121,13 +121,13 @@ fn transferring(pass: &mut Pass<'_>, volume: &DataVolume) {
     let settings = pass.world.settings;
     let claim = pass.world.backing.claim.ours();
     let claim_was_there = pass.world.image.status.claim.as_ref();
+    let problem = volume.problem();
     // The reason of the condition is a word of CDI, and no answer of the source.
     let answer = volume.not_running.as_ref().map_or("", |stopped| &stopped.message);
     if is_missing_artifact(answer) {
-        return fail(pass, Reason::MissingSourceArtifact, &volume.problem());
+        return fail(pass, Reason::MissingSourceArtifact, &problem);
     }
     if volume.transfer == Transfer::Failed {
-        let problem = volume.problem();
         let text = if problem.is_empty() { "CDI reports that the import failed" } else { &problem };
         return fail(pass, Reason::UnknownSyncFailure, text);
     }
@@ -141,7 +141,6 @@ fn transferring(pass: &mut Pass<'_>, volume: &DataVolume) {
     if exceeds_limits(pass, volume) {
         return;
     }
-    let problem = volume.problem();
     let elapsed = running_for(pass);
     pass.status.progress.clone_from(&volume.progress);
     let text = if problem.is_empty() { "the data is imported".to_owned() } else { without_queries(&problem) };
@@ -149,7 +148,7 @@ fn transferring(pass: &mut Pass<'_>, volume: &DataVolume) {
     pass.again(settings.max_attempt_duration.saturating_sub(elapsed));
 }
 
-/// Time since the attempt began. One whose begin is not recorded begins now: the creation time of its DataVolume is that of the
+/// Time since the attempt began. One whose beginning is not recorded begins now: the creation time of its DataVolume is that of the
 /// API server, whose clock can differ.
 fn running_for(pass: &mut Pass<'_>) -> Duration {
     let now = pass.now();

@@ -50,15 +50,23 @@ pub struct Problem {
     pub lookup: LookupReason,
 }
 
+impl Problem {
+    fn new(family: Family, reason: &'static str, message: String, causes: Vec<Cause>) -> Self {
+        Self { reason, message, causes, family, lookup: lookup_reason(reason) }
+    }
+
+    fn of(family: Family, reason: &'static str, cause: Cause) -> Self {
+        Self::new(family, reason, cause.to_string(), vec![cause])
+    }
+}
+
 fn problem(family: Family, reason: &'static str, cause: Cause) -> Open {
-    let (message, causes, lookup) = (cause.to_string(), vec![cause], lookup_reason(reason));
-    Open::Unresolved(Problem { reason, message, causes, family, lookup })
+    Open::Unresolved(Problem::of(family, reason, cause))
 }
 
 /// The problem of an object or a copy that cannot be read.
 fn unreadable(family: Family, reason: &'static str, cause: Cause) -> Open {
-    let (message, causes, lookup) = (cause.to_string(), vec![cause], LookupReason::Decode);
-    Open::Unresolved(Problem { reason, message, causes, family, lookup })
+    Open::Unresolved(Problem { lookup: LookupReason::Decode, ..Problem::of(family, reason, cause) })
 }
 
 /// The reason for metrics. Objects and copies that cannot be read have one of their own.
@@ -192,8 +200,7 @@ pub(in super::super) fn refused(error: &ExpandError, location: Location) -> Prob
         | ExpandError::NotFound { .. }
         | ExpandError::NotNamed { .. } => (INSTANCETYPE_CONFLICT, Family::Instancetype),
     };
-    let (message, causes, lookup) = (error.to_string(), error.causes(location), lookup_reason(reason));
-    Problem { reason, message, causes, family, lookup }
+    Problem::new(family, reason, error.to_string(), error.causes(location))
 }
 
 /// A machine template to resolve.
@@ -324,8 +331,8 @@ pub(in super::super) fn inferred(
     let Some(matcher) = matcher else { return Ok(None) };
     let causes = validation::matcher(family, &matcher, None, scope.location);
     if let Some(first) = causes.first() {
-        let (reason, message, lookup) = (not_found(family), first.to_string(), LookupReason::NotFound);
-        return Err(Open::Unresolved(Problem { reason, message, causes, family, lookup }));
+        let message = first.to_string();
+        return Err(Open::Unresolved(Problem::new(family, not_found(family), message, causes)));
     }
     let failed =
         |error: String| problem(family, INFERENCE_FAILED, cause(scope, family, "inferFromVolume", error));
