@@ -99,8 +99,9 @@ fn fields(instancetype: &InstancetypeSpec, spec: &Value) -> Result<Vec<&'static 
         check(field, positive(field)?);
     }
     check("domain.cpu.model", cpu.model.is_some() && text("domain.cpu.model")?);
-    let field = "domain.cpu.dedicatedCPUPlacement";
-    check(field, cpu.dedicated_cpu_placement.is_some() && yes(field)?);
+    // KubeVirt reports this conflict with the spelling of the instance type.
+    let is_dedicated = cpu.dedicated_cpu_placement.is_some() && yes("domain.cpu.dedicatedCpuPlacement")?;
+    check("domain.cpu.dedicatedCPUPlacement", is_dedicated);
     let field = "domain.cpu.isolateEmulatorThread";
     check(field, cpu.isolate_emulator_thread.is_some() && yes(field)?);
     check("domain.cpu.numa", cpu.numa.is_some() && present("domain.cpu.numa")?);

@@ -45,7 +45,7 @@ impl Defaults {
 
     /// The request of an instance that states neither a request nor a limit.
     fn cpu_request(&self, spec: &mut Value) -> Result<(), Malformed> {
-        let dedicated = tree::flag(spec, "domain.cpu.dedicatedCPUPlacement")? == Some(true);
+        let dedicated = tree::flag(spec, "domain.cpu.dedicatedCpuPlacement")? == Some(true);
         let limited = tree::get(spec, "domain.resources.limits.cpu")?.is_some();
         let request = self.cpu_request.as_deref().filter(|_| !dedicated && !limited);
         tree::set_default(spec, "domain.resources.requests.cpu", request)

@@ -17,6 +17,8 @@ use crate::validation;
 mod laws;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod written;
 
 /// Why a machine cannot be expanded, or is refused by admission.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,5 +1,6 @@
 //! Helpers for tests.
 
+pub(crate) mod kubevirt;
 pub(crate) mod worlds;
 
 use serde_json::{Value, json};

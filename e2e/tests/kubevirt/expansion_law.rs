@@ -168,6 +168,7 @@ fn template(choices: &mut Choices) -> Value {
         ("terminationGracePeriodSeconds", json!(1)),
         ("evictionStrategy", json!("None")),
         ("domain.cpu.features", json!([{ "name": "vmx", "policy": "disable" }])),
+        ("domain.cpu.dedicatedCpuPlacement", json!(false)),
         ("domain.machine.type", json!("q35")),
         ("domain.clock.utc", json!({ "offsetSeconds": 3 })),
         ("domain.clock.timer", json!({ "rtc": { "present": true } })),

@@ -48,7 +48,8 @@ fn cpu(cpu: &Cpu, topology: Topology, spec: &mut Value) -> Result<(), Malformed>
     tree::set(spec, "domain.cpu.cores", cores)?;
     tree::set(spec, "domain.cpu.threads", threads)?;
     tree::set_given(spec, "domain.cpu.model", cpu.model.as_deref())?;
-    tree::set_given(spec, "domain.cpu.dedicatedCPUPlacement", cpu.dedicated_cpu_placement)?;
+    // The instance type spells it `dedicatedCPUPlacement`.
+    tree::set_given(spec, "domain.cpu.dedicatedCpuPlacement", cpu.dedicated_cpu_placement)?;
     tree::set_given(spec, "domain.cpu.isolateEmulatorThread", cpu.isolate_emulator_thread)?;
     tree::set_given(spec, "domain.cpu.numa", cpu.numa.clone())?;
     tree::set_given(spec, "domain.cpu.realtime", cpu.realtime.clone())?;

@@ -15,7 +15,7 @@ const UNSET_IF_FALSE: [&str; 5] = [
     "/spec/domain/cpu/sockets",
     "/spec/domain/cpu/cores",
     "/spec/domain/cpu/threads",
-    "/spec/domain/cpu/dedicatedCPUPlacement",
+    "/spec/domain/cpu/dedicatedCpuPlacement",
     "/spec/domain/cpu/isolateEmulatorThread",
 ];
 

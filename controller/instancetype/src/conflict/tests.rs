@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::testing::instancetype;
+use crate::testing::kubevirt::unknown_fields;
 
 fn found(instancetype: &InstancetypeSpec, spec: Value, location: Location) -> Vec<String> {
     let template = InstanceTemplate::new(json!({"spec": spec})).unwrap();
@@ -16,10 +17,10 @@ fn found(instancetype: &InstancetypeSpec, spec: Value, location: Location) -> Ve
 #[case::an_empty_node_selector(json!({"nodeSelector": {}}), json!({"nodeSelector": {"c": "d"}}), "nodeSelector")]
 #[case::scheduler(json!({"schedulerName": "a"}), json!({"schedulerName": "b"}), "schedulerName")]
 #[case::model(json!({"cpu": {"model": "a"}}), json!({"domain": {"cpu": {"model": "b"}}}), "domain.cpu.model")]
-#[case::dedicated(json!({"cpu": {"dedicatedCPUPlacement": true}}), json!({"domain": {"cpu": {"dedicatedCPUPlacement": true}}}),
+#[case::dedicated(json!({"cpu": {"dedicatedCPUPlacement": true}}), json!({"domain": {"cpu": {"dedicatedCpuPlacement": true}}}),
     "domain.cpu.dedicatedCPUPlacement")]
 #[case::dedicated_set_to_false_by_the_type(json!({"cpu": {"dedicatedCPUPlacement": false}}),
-    json!({"domain": {"cpu": {"dedicatedCPUPlacement": true}}}), "domain.cpu.dedicatedCPUPlacement")]
+    json!({"domain": {"cpu": {"dedicatedCpuPlacement": true}}}), "domain.cpu.dedicatedCPUPlacement")]
 #[case::emulator(json!({"cpu": {"isolateEmulatorThread": false}}), json!({"domain": {"cpu": {"isolateEmulatorThread": true}}}),
     "domain.cpu.isolateEmulatorThread")]
 #[case::numa(json!({"cpu": {"numa": {"guestMappingPassthrough": {}}}}), json!({"domain": {"cpu": {"numa": {}}}}), "domain.cpu.numa")]
@@ -35,6 +36,7 @@ fn found(instancetype: &InstancetypeSpec, spec: Value, location: Location) -> Ve
 #[case::host_devices(json!({"hostDevices": [{"name": "a"}]}), json!({"domain": {"devices": {"hostDevices": [{"name": "b"}]}}}),
     "domain.devices.hostDevices")]
 fn a_field_of_both_conflicts(#[case] more: Value, #[case] spec: Value, #[case] path: &str) {
+    assert_eq!(unknown_fields(&spec), [""; 0]);
     let path = format!("spec.template.spec.{path}");
     assert_eq!(found(&instancetype(more), spec.clone(), Location::VirtualMachine), [path]);
     assert!(found(&instancetype(json!({})), spec, Location::VirtualMachine).is_empty());
@@ -50,13 +52,14 @@ fn a_field_of_both_conflicts(#[case] more: Value, #[case] spec: Value, #[case] p
 #[case::memory_request(json!({"resources": {"requests": {"memory": "1Gi"}}}), "domain.resources.requests.memory")]
 #[case::memory_limit(json!({"resources": {"limits": {"memory": "1Gi"}}}), "domain.resources.limits.memory")]
 fn a_size_of_the_machine_always_conflicts(#[case] domain: Value, #[case] path: &str) {
+    assert_eq!(unknown_fields(&json!({ "domain": domain })), [""; 0]);
     let paths = found(&instancetype(json!({})), json!({"domain": domain}), Location::Instance);
     assert_eq!(paths, [format!("spec.{path}")]);
 }
 
 #[rstest]
 #[case::zero_sockets(json!({"cpu": {"sockets": 0, "cores": 0, "threads": 0}}))]
-#[case::false_flags(json!({"cpu": {"dedicatedCPUPlacement": false, "isolateEmulatorThread": false}}))]
+#[case::false_flags(json!({"cpu": {"dedicatedCpuPlacement": false, "isolateEmulatorThread": false}}))]
 #[case::an_empty_model(json!({"cpu": {"model": ""}}))]
 #[case::null(json!({"memory": {"guest": null}, "cpu": {"numa": null}}))]
 #[case::empty_lists(json!({"devices": {"gpus": [], "hostDevices": []}}))]

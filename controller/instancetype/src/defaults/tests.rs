@@ -2,6 +2,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::testing::kubevirt::unknown_fields;
 
 fn defaults() -> Defaults {
     Defaults {
@@ -15,6 +16,7 @@ fn defaults() -> Defaults {
 }
 
 fn filled(mut spec: Value) -> Value {
+    assert_eq!(unknown_fields(&spec), [""; 0]);
     defaults().fill(&mut spec).unwrap();
     spec
 }
@@ -52,7 +54,7 @@ fn a_set_field_is_left_alone(#[case] spec: Value, #[case] pointer: &str, #[case]
 }
 
 #[rstest]
-#[case::dedicated(json!({"cpu": {"dedicatedCPUPlacement": true}}))]
+#[case::dedicated(json!({"cpu": {"dedicatedCpuPlacement": true}}))]
 #[case::limited(json!({"resources": {"limits": {"cpu": "1"}}}))]
 fn dedicated_and_limited_cpus_get_no_request(#[case] domain: Value) {
     assert_eq!(filled(json!({ "domain": domain })).pointer("/domain/resources/requests/cpu"), None);

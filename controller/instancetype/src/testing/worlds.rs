@@ -27,7 +27,7 @@ fn machine_fields() -> Vec<(&'static str, Value)> {
         ("domain.future", json!(1)),
         ("domain.cpu.maxSockets", json!(3)),
         ("domain.cpu.sockets", json!(0)),
-        ("domain.cpu.dedicatedCPUPlacement", json!(false)),
+        ("domain.cpu.dedicatedCpuPlacement", json!(false)),
         ("domain.cpu.model", json!("")),
         ("domain.cpu.features", json!([{"name": "vmx", "policy": "disable"}])),
         ("domain.resources.requests.ephemeral-storage", json!("1Gi")),

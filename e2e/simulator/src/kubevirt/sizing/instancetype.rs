@@ -4,7 +4,7 @@ use super::fields::{at, put, put_given, quantity};
 use serde_json::{Value, json};
 
 /// Fields that no machine with an instance type sets. Numbers count if they are not 0.
-const SIZES: [&str; 8] = [
+pub(super) const SIZES: [&str; 8] = [
     "domain.resources.requests.cpu",
     "domain.resources.limits.cpu",
     "domain.cpu.sockets",
@@ -16,11 +16,11 @@ const SIZES: [&str; 8] = [
 ];
 
 /// Fields that only one of both sets: of the machine, and of the instance type.
-const SHARED: [(&str, &str); 14] = [
+pub(super) const SHARED: [(&str, &str); 14] = [
     ("nodeSelector", "nodeSelector"),
     ("schedulerName", "schedulerName"),
     ("domain.cpu.model", "cpu.model"),
-    ("domain.cpu.dedicatedCPUPlacement", "cpu.dedicatedCPUPlacement"),
+    ("domain.cpu.dedicatedCpuPlacement", "cpu.dedicatedCPUPlacement"),
     ("domain.cpu.isolateEmulatorThread", "cpu.isolateEmulatorThread"),
     ("domain.cpu.numa", "cpu.numa"),
     ("domain.cpu.realtime", "cpu.realtime"),

@@ -10,6 +10,8 @@
 mod fields;
 mod instancetype;
 mod preference;
+#[cfg(test)]
+mod tests;
 
 use super::{
     model::World,

@@ -4,7 +4,7 @@ use super::fields::{at, each, fill, is_unset, items, push, put};
 use serde_json::{Value, json};
 
 /// Flags whether the instance gets a device. They are filled before devices are added.
-const AUTOATTACH: [(&str, &str); 5] = [
+pub(super) const AUTOATTACH: [(&str, &str); 5] = [
     ("autoattachGraphicsDevice", "preferredAutoattachGraphicsDevice"),
     ("autoattachMemBalloon", "preferredAutoattachMemBalloon"),
     ("autoattachPodInterface", "preferredAutoattachPodInterface"),
@@ -13,7 +13,7 @@ const AUTOATTACH: [(&str, &str); 5] = [
 ];
 
 /// Fields of the instance, and the fields of the preference that fill them.
-const FILLED: [(&str, &str); 13] = [
+pub(super) const FILLED: [(&str, &str); 13] = [
     ("domain.devices.useVirtioTransitional", "devices.preferredUseVirtioTransitional"),
     ("domain.devices.blockMultiQueue", "devices.preferredBlockMultiQueue"),
     ("domain.devices.networkInterfaceMultiqueue", "devices.preferredNetworkInterfaceMultiQueue"),

@@ -136,13 +136,16 @@ fn overcommitted_memory_is_requested_in_whole_bytes() {
     assert_eq!(instance["spec"]["domain"]["resources"]["requests"]["memory"], "912680550");
 }
 
-#[test]
-fn a_machine_that_sets_what_its_instance_type_sets_does_not_start() {
+#[rstest]
+#[case::memory(json!({ "devices": {}, "memory": { "guest": "1Gi" } }))]
+#[case::dedicated_cpus(json!({ "devices": {}, "cpu": { "dedicatedCpuPlacement": true } }))]
+fn a_machine_that_sets_what_its_instance_type_sets_does_not_start(#[case] domain: Value) {
     let mut stage = Stage::new();
-    stage.create(Kind::Revision, "size", &copy("VirtualMachineClusterInstancetype", "t", &size(2)));
+    let mut size = size(2);
+    size["cpu"]["dedicatedCPUPlacement"] = json!(false);
+    stage.create(Kind::Revision, "size", &copy("VirtualMachineClusterInstancetype", "t", &size));
     let fields = json!({ "instancetype": { "name": "t", "revisionName": "size" } });
-    let template = json!({ "domain": { "devices": {}, "memory": { "guest": "1Gi" } } });
-    stage.create(Kind::Machine, "a", &machine(&fields, &template));
+    stage.create(Kind::Machine, "a", &machine(&fields, &json!({ "domain": domain })));
     stage.settle();
     assert_eq!(stage.condition(Kind::Machine, "a", "Failure"), "True/FailedCreate");
     assert!(stage.find(Kind::Instance, "a").is_none());

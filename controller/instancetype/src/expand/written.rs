@@ -1,0 +1,83 @@
+//! What instance types and preferences write, for each field in their definitions.
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::defaults::Defaults;
+use crate::start::Binding;
+use crate::testing::kubevirt::{fields_of, unknown_fields};
+use crate::testing::types;
+
+const INSTANCETYPE: &str = "VirtualMachineInstancetype";
+const PREFERENCE: &str = "VirtualMachinePreference";
+
+/// A machine with a device of each kind that a preference completes.
+fn machine() -> Value {
+    let devices = json!({
+        "disks": [{"name": "root"}, {"name": "fast", "disk": {"bus": "virtio"}}, {"name": "cd", "cdrom": {}}, {"name": "lun", "lun": {}}],
+        "interfaces": [{"name": "pod"}], "inputs": [{"name": "mouse"}], "panicDevices": [{}], "sound": {"name": "sound"},
+    });
+    let volumes = json!([{"name": "root"}, {"name": "image", "containerDisk": {"image": "a"}}]);
+    json!({"spec": {
+        "instancetype": {"name": "t", "kind": INSTANCETYPE},
+        "preference": {"name": "p", "kind": PREFERENCE},
+        "template": {"spec": {"networks": [{"name": "pod", "pod": {}}], "volumes": volumes, "domain": {"devices": devices}}},
+    }})
+}
+
+/// The same without devices.
+fn bare_machine() -> Value {
+    let mut machine = machine();
+    machine["spec"]["template"]["spec"] = json!({"domain": {"devices": {"autoattachInputDevice": true}}});
+    machine
+}
+
+/// The machine with an instance type and a preference written out.
+fn written(machine: &Value, instancetype: Value, preference: Value, settings: &Settings) -> Value {
+    let types = types(Some((INSTANCETYPE, "t", instancetype)), Some((PREFERENCE, "p", preference)));
+    expand(machine, &types, settings, Location::VirtualMachine).unwrap()
+}
+
+/// A document with one field.
+fn document(path: &str, value: &Value) -> Value {
+    path.rsplit('.').fold(value.clone(), |value, field| json!({ (field): value }))
+}
+
+/// The values of fields that allow only some, and of requirements that the machine meets.
+fn allowed(path: &str, value: Value) -> Value {
+    match path {
+        "cpu.preferredCPUTopology" => json!("cores"),
+        "cpu.spreadOptions.across" => json!("SocketsCoresThreads"),
+        "requirements.cpu.guest" => json!(1),
+        "requirements.memory.guest" => json!("1Gi"),
+        "requirements.architecture" => json!("amd64"),
+        _ => value,
+    }
+}
+
+/// All settings that add something.
+fn settings() -> Settings {
+    let defaults = Defaults {
+        architecture: "amd64".to_owned(),
+        machine_types: [("amd64".to_owned(), "q35".to_owned())].into(),
+        cpu_request: Some("200m".to_owned()),
+        eviction_strategy: Some("LiveMigrate".to_owned()),
+    };
+    Settings { interface: Some(Binding::Bridge), defaults: Some(defaults) }
+}
+
+#[rstest]
+#[case::with_devices(machine())]
+#[case::without_devices(bare_machine())]
+fn each_written_field_is_one_of_kubevirt(#[case] machine: Value) {
+    for kind in [INSTANCETYPE, PREFERENCE] {
+        for (path, value) in fields_of(kind) {
+            let more = document(&path, &allowed(&path, value));
+            let (instancetype, preference) =
+                if kind == INSTANCETYPE { (more, json!({})) } else { (json!({}), more) };
+            let written = written(&machine, instancetype, preference, &settings());
+            assert_eq!(unknown_fields(&written["spec"]["template"]["spec"]), [""; 0], "{kind}: {path}");
+        }
+    }
+}
