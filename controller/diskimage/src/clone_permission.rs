@@ -2,12 +2,15 @@
 //!
 //! CDI asks whether the service account of a machine may create `datavolumes/source` in the namespace of the image, and names
 //! the source. The controller gives this permission to the accounts of the references that grants permit, for this image only.
+//!
+//! The review contains a name and no UID, so the permission is one for every claim and every snapshot of that name. It is given
+//! only while these objects belong to the image: a grant for images does not share other claims of the namespace.
 
 use std::collections::BTreeSet;
 
 use sha2::{Digest, Sha256};
 
-use crate::model::Image;
+use crate::model::{Backing, Image};
 
 /// A service account.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,12 +50,13 @@ pub struct ClonePermission {
     pub left_out: Vec<Account>,
 }
 
-/// The permission that an image needs. None if no account of another namespace uses it, or if its references were released.
-pub fn wanted(image: &Image, accounts: &BTreeSet<Account>) -> Option<ClonePermission> {
-    let released = image.deleting && image.force_release;
+/// The permission that an image needs. None if no account of another namespace uses it, if its references were released, or if its
+/// name is not that of own data.
+pub fn wanted(image: &Image, backing: &Backing, accounts: &BTreeSet<Account>) -> Option<ClonePermission> {
+    let withheld = (image.deleting && image.force_release) || !backing.has_own_source();
     let (valid, mut left_out): (Vec<_>, Vec<_>) = accounts.iter().cloned().partition(Account::has_valid_name);
     left_out.extend(valid.iter().skip(MAX_ACCOUNTS).cloned());
-    (!valid.is_empty() && !released).then(|| ClonePermission {
+    (!valid.is_empty() && !withheld).then(|| ClonePermission {
         name: name(&image.uid),
         source: image.key.name.clone(),
         accounts: valid.into_iter().take(MAX_ACCOUNTS).collect(),
@@ -72,7 +76,8 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::testing::image;
+    use crate::model::Found;
+    use crate::testing::{claim, complete, image, snapshot};
 
     fn account(name: &str) -> Account {
         Account { namespace: "team-a".to_owned(), name: name.to_owned() }
@@ -87,16 +92,17 @@ mod tests {
     #[case::a_dash_at_the_end("a-")]
     #[case::too_long(&"a".repeat(254))]
     fn a_name_that_no_account_can_have_takes_the_permission_from_no_other_account(#[case] name: &str) {
-        let permission = wanted(&image(), &BTreeSet::from([account(name), account("a.b-1")])).unwrap();
+        let both = BTreeSet::from([account(name), account("a.b-1")]);
+        let permission = wanted(&image(), &complete(), &both).unwrap();
         assert_eq!(permission.accounts, BTreeSet::from([account("a.b-1")]));
         assert_eq!(permission.left_out, [account(name)]);
-        assert_eq!(wanted(&image(), &BTreeSet::from([account(name)])), None);
+        assert_eq!(wanted(&image(), &complete(), &BTreeSet::from([account(name)])), None);
     }
 
     #[test]
     fn a_permission_has_a_limit_that_leaves_out_the_same_accounts_each_time() {
         let all: BTreeSet<Account> = (0..MAX_ACCOUNTS + 2).map(|at| account(&format!("a-{at:05}"))).collect();
-        let permission = wanted(&image(), &all).unwrap();
+        let permission = wanted(&image(), &complete(), &all).unwrap();
         assert_eq!(permission.accounts.len(), MAX_ACCOUNTS);
         assert_eq!(permission.left_out, [account("a-01000"), account("a-01001")]);
     }
@@ -104,7 +110,7 @@ mod tests {
     #[test]
     fn the_permission_names_the_source_and_the_accounts() {
         let account = Account { namespace: "team-a".to_owned(), name: "default".to_owned() };
-        let permission = wanted(&image(), &BTreeSet::from([account.clone()])).unwrap();
+        let permission = wanted(&image(), &complete(), &BTreeSet::from([account.clone()])).unwrap();
         assert_eq!(permission.left_out, []);
         assert_eq!(permission.source, "debian");
         assert_eq!(permission.accounts, BTreeSet::from([account]));
@@ -113,14 +119,34 @@ mod tests {
 
     #[test]
     fn without_an_account_there_is_no_permission() {
-        assert_eq!(wanted(&image(), &BTreeSet::new()), None);
+        assert_eq!(wanted(&image(), &complete(), &BTreeSet::new()), None);
     }
 
     #[test]
     fn a_released_image_cannot_be_cloned() {
         let account = Account { namespace: "team-a".to_owned(), name: "default".to_owned() };
         let released = Image { deleting: true, force_release: true, ..image() };
-        assert_eq!(wanted(&released, &BTreeSet::from([account])), None);
+        assert_eq!(wanted(&released, &complete(), &BTreeSet::from([account])), None);
+    }
+
+    #[rstest]
+    #[case::with_all_objects(complete(), true)]
+    #[case::with_a_snapshot_only(
+        Backing { claim: Found::Missing, data_volume: Found::Missing, ..complete() }, true)]
+    #[case::with_a_claim_only(Backing { claim: Found::Ours(claim()), ..Backing::empty() }, true)]
+    #[case::without_data(Backing::empty(), false)]
+    #[case::whose_name_a_claim_of_a_user_has(Backing { claim: Found::Foreign, ..Backing::empty() }, false)]
+    #[case::whose_name_a_snapshot_of_a_user_has(Backing { snapshot: Found::Foreign, ..Backing::empty() }, false)]
+    #[case::whose_lost_claim_a_user_has_replaced(Backing { claim: Found::Foreign, ..complete() }, false)]
+    #[case::whose_lost_snapshot_a_user_has_replaced(Backing { snapshot: Found::Foreign, ..complete() }, false)]
+    #[case::whose_data_volume_is_of_a_user(
+        Backing { data_volume: Found::Foreign, snapshot: Found::Ours(snapshot(true)), ..Backing::empty() }, false)]
+    fn only_an_image_whose_name_is_that_of_its_own_data_can_be_cloned(
+        #[case] backing: Backing,
+        #[case] permitted: bool,
+    ) {
+        let accounts = BTreeSet::from([account("default")]);
+        assert_eq!(wanted(&image(), &backing, &accounts).is_some(), permitted);
     }
 
     #[test]

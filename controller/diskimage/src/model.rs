@@ -260,6 +260,12 @@ impl Backing {
         kinds.into_iter().filter(|(_, foreign)| *foreign).map(|(kind, _)| kind).collect()
     }
 
+    /// Whether machines can find data of the image by its name, and no other object.
+    pub fn has_own_source(&self) -> bool {
+        let has_any = self.snapshot.ours().is_some() || self.claim.ours().is_some();
+        has_any && self.foreign().is_empty()
+    }
+
     /// The claim, if its volume is there. The data in it need not be complete.
     pub fn usable_claim(&self) -> Option<&Claim> {
         self.claim.ours().filter(|claim| claim.bound && !claim.lost && !claim.deleting)

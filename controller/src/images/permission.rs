@@ -24,7 +24,7 @@ pub(super) async fn settle(context: &Context, facts: &Facts) -> Result<Conflict,
         let store = context.store.lock();
         (store.roles.get(&key).cloned(), store.bindings.get(&key).cloned())
     };
-    let permission = wanted(image, &facts.counted.accounts);
+    let permission = wanted(image, &facts.backing, &facts.counted.accounts);
     let foreign_role = role.as_deref().is_some_and(|role| !role.is_ours(image));
     let foreign_binding = binding.as_deref().is_some_and(|binding| !binding.is_ours(image));
     if foreign_role || foreign_binding {

@@ -560,6 +560,52 @@ async fn a_deletion_with_any_propagation_policy_keeps_the_permission_to_clone_wh
     assert_eq!(permission(&world).map(|left| left.len()), [0, 0]);
 }
 
+/// A grant shares images. The review of CDI contains only a name, so a permission for it would be one for any claim.
+#[rstest]
+#[case::a_claim("persistentvolumeclaims", false)]
+#[case::a_snapshot(SNAPSHOTS, false)]
+#[case::a_claim_that_takes_the_place_of_a_lost_one("persistentvolumeclaims", true)]
+#[case::a_snapshot_that_takes_the_place_of_a_lost_one(SNAPSHOTS, true)]
+#[tokio::test]
+async fn a_name_that_an_object_of_a_user_has_can_be_cloned_by_no_other_namespace(
+    #[case] resource: &str,
+    #[case] was_ready: bool,
+) {
+    let mut world = with_images();
+    let private =
+        json!({ "metadata": { "name": "debian", "namespace": NAMESPACE }, "spec": { "source": {} } });
+    if was_ready {
+        world.with_guest().await;
+        assert_eq!(PERMISSION.map(|resource| world.server.all(resource).len()), [1, 1]);
+        world.server.delete(resource, "debian");
+        world.server.create(resource, private);
+    } else {
+        world.server.create(resource, private);
+        world.create_image("debian");
+        world.lead_all(&[PlatformName::Kubevirt]);
+        world.create_guest();
+    }
+    world.advance(10 * SECOND).await;
+    let image = world.server.get(IMAGES, "debian").unwrap();
+    assert!(image["status"]["conditions"].to_string().contains("NameConflict"), "{image}");
+    assert_eq!(image["status"]["referenceCount"], 1, "{image}");
+    assert_eq!(PERMISSION.map(|resource| world.server.all(resource).len()), [0, 0]);
+    // Without the object, the image gets its data, and with it the permission.
+    world.server.delete(resource, "debian");
+    world.advance(Duration::from_mins(2)).await;
+    if !was_ready {
+        world.finish_import("debian").await;
+    } else if resource == SNAPSHOTS {
+        world.server.edit(SNAPSHOTS, "debian", |snapshot| {
+            snapshot["status"] =
+                json!({ "readyToUse": true, "boundVolumeSnapshotContentName": "content-debian" });
+        });
+    }
+    world.advance(10 * SECOND).await;
+    assert_eq!(world.server.get(IMAGES, "debian").unwrap()["status"]["phase"], "Ready");
+    assert_eq!(PERMISSION.map(|resource| world.server.all(resource).len()), [1, 1]);
+}
+
 /// The watches show the permission only after the image is gone.
 #[tokio::test]
 async fn a_permission_to_clone_ends_with_its_image_although_the_cache_does_not_show_it() {
@@ -617,13 +663,18 @@ impl World {
         self.server
             .create("namespaces", json!({ "metadata": { "name": NAMESPACE, "finalizers": ["kubernetes"] } }));
         self.lead_with_image("debian").await;
+        self.create_guest();
+        self.advance(10 * SECOND).await;
+        assert_eq!(self.server.get(IMAGES, "debian").unwrap()["status"]["referenceCount"], 1);
+    }
+
+    /// A grant, and a machine of another namespace that refers to the image.
+    fn create_guest(&self) {
         self.server.create(GRANTS, grant("team-b"));
         let mut guest = machine("guest", "debian");
         guest["metadata"]["namespace"] = json!("team-b");
         guest["spec"]["dataVolumeTemplates"][0]["spec"]["sourceRef"]["namespace"] = json!(NAMESPACE);
         self.server.create(MACHINES, guest);
-        self.advance(10 * SECOND).await;
-        assert_eq!(self.server.get(IMAGES, "debian").unwrap()["status"]["referenceCount"], 1);
     }
 
     /// Kubernetes deletes the namespace: it marks it, and deletes all of its images and grants.

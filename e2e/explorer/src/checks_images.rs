@@ -1,6 +1,8 @@
 //! The checks of disk images and wrappers in a settled world. After every change, `World` checks that no referenced image is
 //! deleted.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use vmpool_invariants::object::Object;
 
@@ -11,6 +13,7 @@ const GRANTS: &str = "vmdiskimagegrants.vmpool.dev";
 const WRAPPERS: &str = "wrappedvirtualmachines.vmpool.dev";
 const MACHINES: &str = "virtualmachines.kubevirt.io";
 const BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
+const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
 const ROLES: &str = "roles.rbac.authorization.k8s.io";
 
 /// Whether machines can clone an image, and may begin to.
@@ -34,10 +37,9 @@ pub(crate) fn settled_violations(world: &World) -> Vec<String> {
     found.extend(world.server.all(WRAPPERS).iter().filter_map(|wrapper| of_wrapper(world, wrapper)));
     found.extend(world.server.all(BINDINGS).iter().flat_map(|binding| of_binding(world, binding)));
     for resource in [BINDINGS, ROLES] {
-        let uid = |object: &Value| object["metadata"]["labels"]["vmpool.dev/vmdiskimage-uid"].clone();
         let exists = |uid: &Value| images.iter().any(|image| image["metadata"]["uid"] == *uid);
         let left = world.server.all(resource);
-        let left = left.iter().filter(|object| !uid(object).is_null() && !exists(&uid(object)));
+        let left = left.iter().filter(|object| !image_uid(object).is_null() && !exists(image_uid(object)));
         found.extend(left.map(|object| {
             format!("I9: {} permits to clone an image that is gone", object["metadata"]["name"])
         }));
@@ -55,10 +57,33 @@ fn of_binding(world: &World, binding: &Value) -> Vec<String> {
     let owner = binding["metadata"]["namespace"].as_str().unwrap_or_default();
     let subjects = binding["subjects"].as_array().into_iter().flatten();
     let namespaces = subjects.filter_map(|subject| subject["namespace"].as_str());
-    namespaces
+    let ungranted = namespaces
         .filter(|guests| !world.image_references.is_granted(owner, guests))
-        .map(|guests| format!("I11: accounts of {guests} may clone images of {owner} without a grant"))
-        .collect()
+        .map(|guests| format!("I11: accounts of {guests} may clone images of {owner} without a grant"));
+    let images = world.server.all(IMAGES);
+    let image = images.iter().find(|image| image["metadata"]["uid"] == *image_uid(binding));
+    ungranted.chain(image.and_then(|image| clones_foreign_data(world, image))).collect()
+}
+
+/// The UID of an image in the label of an object.
+fn image_uid(object: &Value) -> &Value {
+    &object["metadata"]["labels"]["vmpool.dev/vmdiskimage-uid"]
+}
+
+/// Whether the permission to clone an image, which is one for a name, is one for data that is not of the image.
+fn clones_foreign_data(world: &World, image: &Value) -> Option<String> {
+    let (name, uid) = (image["metadata"]["name"].as_str()?, &image["metadata"]["uid"]);
+    let sources = [("persistentvolumeclaims", "claim"), (SNAPSHOTS, "snapshot")];
+    let found = sources.map(|(resource, field)| Some((world.server.get(resource, NAMESPACE, name)?, field)));
+    if found.iter().all(Option::is_none) {
+        return Some(format!("I11: another namespace may clone the name {name}, and the image has no data"));
+    }
+    // A user can have removed the label of an object that the status names.
+    let is_foreign = |(object, field): &(Arc<Value>, &str)| {
+        image_uid(object) != uid && image["status"][*field]["uid"] != object["metadata"]["uid"]
+    };
+    let (_, kind) = found.into_iter().flatten().find(is_foreign)?;
+    Some(format!("I11: another namespace may clone the {kind} {name}, which is not of the image"))
 }
 
 fn of_image(world: &World, image: &Value) -> Option<String> {
@@ -128,8 +153,9 @@ fn missing_evidence(world: &World, name: &str, uid: &str) -> Option<String> {
     let target = &source["spec"]["source"];
     let named = |kind: &str| target[kind]["name"].as_str().filter(|_| target[kind]["namespace"] == NAMESPACE);
     let is_there = match (named("snapshot"), named("pvc")) {
-        (Some(snapshot), None) => get("volumesnapshots.snapshot.storage.k8s.io", snapshot)
-            .is_some_and(|snapshot| snapshot["status"]["readyToUse"] == true),
+        (Some(snapshot), None) => {
+            get(SNAPSHOTS, snapshot).is_some_and(|snapshot| snapshot["status"]["readyToUse"] == true)
+        }
         (None, Some(claim)) => {
             get("persistentvolumeclaims", claim).is_some_and(|claim| claim["status"]["phase"] == "Bound")
         }

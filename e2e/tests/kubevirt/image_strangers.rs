@@ -26,6 +26,7 @@ const MACHINE: (&str, &str) = (kubevirt::API_VERSION, "VirtualMachine");
 const POOL: (&str, &str) = (POOL_API_VERSION, "VirtualMachinePool");
 const GRANT: (&str, &str) = (API_VERSION, "VMDiskImageGrant");
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/images/roles";
+const CLAIMS: &str = "/api/v1/namespaces/images/persistentvolumeclaims";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/images/rolebindings";
 
 fn image(name: &str) -> Value {
@@ -147,6 +148,19 @@ fn attacks() -> Vec<(&'static str, Value)> {
 }
 
 impl Place<'_> {
+    /// Whether an account may clone the claim or the snapshot of this name in the namespace.
+    async fn may_clone(&self, account: &str, name: &str) -> Result<bool> {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": { "user": format!("system:serviceaccount:{account}"), "resourceAttributes": {
+                "group": "cdi.kubevirt.io", "resource": "datavolumes", "subresource": "source",
+                "verb": "create", "namespace": self.namespace, "name": name } },
+        });
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let answer = self.ask(Method::POST, path, &review).await?;
+        Ok(answer["status"]["allowed"] == true)
+    }
+
     async fn names(&self, api_version: &str, kind: &str) -> Result<Vec<String>> {
         let list = self.ask(Method::GET, &self.path(api_version, kind)?, &Value::Null).await?;
         let items = list["items"].as_array().cloned().unwrap_or_default();
@@ -307,17 +321,7 @@ fn a_grant_permits_to_clone_one_image_and_ends_with_its_removal() {
             .collect();
         ensure!(subjects == [("team", "builder"), ("team", "default")], "{binding}");
         // The permission is for this image and these accounts only.
-        let may = async |account: &str, image: &str| {
-            let review = json!({
-                "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-                "spec": { "user": format!("system:serviceaccount:{account}"), "resourceAttributes": {
-                    "group": "cdi.kubevirt.io", "resource": "datavolumes", "subresource": "source",
-                    "verb": "create", "namespace": "images", "name": image } },
-            });
-            let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-            let answer = images.ask(Method::POST, path, &review).await?;
-            anyhow::Ok(answer["status"]["allowed"] == true)
-        };
+        let may = async |account: &str, image: &str| images.may_clone(account, image).await;
         ensure!(may("team:default", "debian").await? && may("team:builder", "debian").await?);
         for (account, image) in
             [("team:default", "secret"), ("team:other", "debian"), ("evil:default", "debian")]
@@ -369,6 +373,54 @@ fn a_grant_permits_to_clone_one_image_and_ends_with_its_removal() {
         ensure!(
             machine["status"]["ready"] == true && machine["metadata"]["uid"] != before["metadata"]["uid"]
         );
+        Ok(())
+    }));
+}
+
+/// The grant gives all names of the namespace, and `team` may create images with them.
+#[test]
+fn a_grant_for_images_shares_no_claim_of_its_namespace() {
+    run_to_end(installed("image-claims", async |cluster, _controller| {
+        let (images, team) = (Place { cluster, namespace: "images" }, Place { cluster, namespace: "team" });
+        // Given a claim of the owner that is no image,
+        let claim = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "vault" },
+            "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
+        });
+        images.ask(Method::POST, CLAIMS, &claim).await?;
+        let create = json!({ "allowed": true, "urlPrefixes": ["https://mirror.example/"] });
+        images
+            .put(json!({
+                "apiVersion": GRANT.0, "kind": GRANT.1, "metadata": { "name": "all" },
+                "spec": { "from": [{ "namespace": "team" }], "create": create },
+            }))
+            .await?;
+        // when a wrapper creates an image with its name, and a machine clones it,
+        let blank = json!({ "sourceType": "blank", "diskSize": "1Gi" });
+        team.put(creating("thief", "vault", &blank)).await?;
+        let counts = |image: &Value| {
+            reason(image, "Ready") == "NameConflict" && image["status"]["referenceCount"] == 1
+        };
+        images.until_object(IMAGE.0, IMAGE.1, "vault", counts).await?;
+        let source = json!({ "source": { "pvc": { "name": "vault", "namespace": "images" } } });
+        team.put(machine("direct", &source)).await?;
+        let both = |image: &Value| image["status"]["referenceCount"] == 2;
+        images.until_object(IMAGE.0, IMAGE.1, "vault", both).await?;
+        // then no account may clone it.
+        let refused = |machine: &Value| {
+            machine["status"]["conditions"].to_string().contains("insufficient permissions in clone source")
+        };
+        team.until_object(MACHINE.0, MACHINE.1, "direct", refused).await?;
+        ensure!(!images.may_clone("team:default", "vault").await?);
+        for path in [ROLES, BINDINGS] {
+            let list = images.ask(Method::GET, path, &Value::Null).await?;
+            ensure!(list["items"] == json!([]), "{list}");
+        }
+        // When the owner deletes the claim, then the image is imported, and may be cloned.
+        images.ask(Method::DELETE, &format!("{CLAIMS}/vault"), &Value::Null).await?;
+        let runs = |machine: &Value| machine["status"]["ready"] == true;
+        team.until_object(MACHINE.0, MACHINE.1, "thief", runs).await?;
+        ensure!(images.may_clone("team:default", "vault").await?);
         Ok(())
     }));
 }
