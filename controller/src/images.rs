@@ -27,6 +27,7 @@ mod lead;
 mod live;
 mod pass;
 mod permission;
+mod permission_pass;
 mod readiness;
 mod settings;
 mod store;

@@ -65,7 +65,7 @@ async fn carry_out(context: &Context, facts: &Facts, action: &Action) -> Result<
             context.patch_image(&facts.object, patch, None).await?;
         }
         Action::Unprotect => {
-            permission::withdraw(context, image).await?;
+            permission::withdraw(context, namespace, &image.uid).await?;
             let mut finalizers = facts.object.metadata.finalizers.clone().unwrap_or_default();
             finalizers.retain(|name| name != IMAGE_PROTECTION);
             let patch = json!({ "metadata": { "finalizers": finalizers } });

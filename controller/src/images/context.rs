@@ -42,6 +42,8 @@ pub(super) struct Context {
     pub(super) wrappers: Queue<Key>,
     /// The queue of grants.
     pub(super) grants: Queue<Key>,
+    /// The queue of permissions to clone whose images may be gone.
+    pub(super) permissions: Queue<Key>,
     pub(super) store: Mutex<Store>,
     /// The queue of imports. It changes before a status is written.
     pub(super) imports: Mutex<Imports>,
@@ -68,7 +70,7 @@ impl Context {
         namespace: Option<String>,
         settings: ImageSettings,
         deadline: Duration,
-        [queue, wrappers, grants]: [Queue<Key>; 3],
+        [queue, wrappers, grants, permissions]: [Queue<Key>; 4],
         store: Store,
     ) -> Self {
         Self {
@@ -82,6 +84,7 @@ impl Context {
             queue,
             wrappers,
             grants,
+            permissions,
             store: Mutex::new(store),
             imports: Mutex::default(),
             released: Mutex::default(),
@@ -174,7 +177,7 @@ impl Context {
         self.lists.are_complete()
     }
 
-    /// Changes the store, and wakes the images, wrappers and grants that this concerns.
+    /// Changes the store, and wakes the objects that this concerns.
     pub(super) fn update(&self, change: impl FnOnce(&mut Store, Moment) -> Changed) {
         let now = Moment { wall: self.now(), uptime: self.env.uptime() };
         let (changed, touched) = {
@@ -205,6 +208,9 @@ impl Context {
         }
         for key in &touched.grants {
             self.grants.wake(key);
+        }
+        for key in &touched.permissions {
+            self.permissions.wake(key);
         }
     }
 

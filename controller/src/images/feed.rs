@@ -113,10 +113,9 @@ macro_rules! permissions {
         Feed {
             begins: |store| store.$table.list_begins(),
             set: |store, object, _| {
-                let affected = store.image_of(&object);
-                let set =
-                    store.$table.set(key(&object.metadata), version(&object.metadata), Arc::new(object));
-                if set.is_ok() { affected } else { Changed::new() }
+                let object = Arc::new(object);
+                let set = store.$table.set(key(&object.metadata), version(&object.metadata), object.clone());
+                if set.is_ok() { store.touch_permission(&*object) } else { Changed::new() }
             },
             unset: |store, object| {
                 store.$table.deleted(&key(&object.metadata), version(&object.metadata));

@@ -13,6 +13,7 @@ use super::context::Context;
 use super::feed;
 use super::grant_pass;
 use super::pass::reconcile;
+use super::permission_pass;
 use super::settings::ImageSettings;
 use super::store::{Served, Store};
 use super::wrapper_pass;
@@ -106,7 +107,7 @@ async fn reconcile_images(shared: Shared, settings: ImageSettings, serves: Serve
     let store = Store::new(serves, namespace.is_none() && serves.snapshots, reconciles_wrappers);
     let env = shared.env().clone();
     let queue = || Queue::new(env.clone(), limits.debounce, shared.metrics().queue.clone());
-    let queues = [queue(), queue(), queue()];
+    let queues = [queue(), queue(), queue(), queue()];
     let parts = (env.clone(), shared.client().clone(), shared.writer().clone(), shared.events().clone());
     let context = Context::new(parts, namespace, settings, limits.request_deadline, queues, store)
         .with_metrics(shared.metrics().clone())
@@ -132,6 +133,7 @@ async fn reconcile_images(shared: Shared, settings: ImageSettings, serves: Serve
         .collect();
     // Grants are few, and change rarely.
     workers.push(env.spawn("worker of grants", work_on_grants(context.clone(), stop.clone())));
+    workers.push(env.spawn("worker of permissions", work_on_permissions(context.clone(), stop.clone())));
     if reconciles_wrappers {
         workers.extend(
             (0..limits.workers)
@@ -150,6 +152,14 @@ async fn work_on_grants(context: Arc<Context>, stop: CancellationToken) {
     passes::until_synced(&context.env, &stop, || context.is_synced()).await;
     passes::work(&*context, &context.grants, &stop, |context, key| {
         grant_pass::reconcile(context, key).boxed()
+    })
+    .await;
+}
+
+async fn work_on_permissions(context: Arc<Context>, stop: CancellationToken) {
+    passes::until_synced(&context.env, &stop, || context.is_synced()).await;
+    passes::work(&*context, &context.permissions, &stop, |context, key| {
+        permission_pass::reconcile(context, key).boxed()
     })
     .await;
 }

@@ -8,7 +8,7 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImageGrant};
+use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImage, VmDiskImageGrant};
 use vmpool_api::kubevirt;
 use vmpool_diskimage::grants::Grant;
 use vmpool_diskimage::model::{Backing, DataKind, Image, Key};
@@ -145,6 +145,18 @@ impl Context {
     pub(super) async fn get_namespace(&self, name: &str) -> Result<Option<Namespace>, ReadFailed> {
         let read = rejection::get(&self.client, Namespace::url_path(&(), None), name);
         self.env.timeout(self.deadline, read).await?.map_err(ReadFailed::Get)
+    }
+
+    /// Whether a namespace contains the image with this UID.
+    pub(super) async fn has_image(&self, namespace: &str, uid: &str) -> Result<bool, ReadFailed> {
+        let images = Api::<PartialObjectMeta<VmDiskImage>>::namespaced(self.client.clone(), namespace);
+        let scope = Scope { metadata_only: true, ..Scope::default() };
+        let mut found = false;
+        let is_it = |image: PartialObjectMeta<VmDiskImage>| {
+            found |= image.metadata.uid.as_deref() == Some(uid);
+        };
+        self.pages(&images, scope, is_it).await?;
+        Ok(found)
     }
 
     /// Whether a namespace contains an object of this kind.

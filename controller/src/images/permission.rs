@@ -4,7 +4,7 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Resource;
 use serde_json::{Value, json};
 use vmpool_diskimage::clone_permission::{self, wanted};
-use vmpool_diskimage::model::{Image, Key};
+use vmpool_diskimage::model::Key;
 use vmpool_diskimage::objects;
 
 use super::context::{Context, Facts};
@@ -25,8 +25,8 @@ pub(super) async fn settle(context: &Context, facts: &Facts) -> Result<Conflict,
         (store.roles.get(&key).cloned(), store.bindings.get(&key).cloned())
     };
     let permission = wanted(image, &facts.backing, &facts.counted.accounts);
-    let foreign_role = role.as_deref().is_some_and(|role| !role.is_ours(image));
-    let foreign_binding = binding.as_deref().is_some_and(|binding| !binding.is_ours(image));
+    let foreign_role = role.as_deref().is_some_and(|role| !role.is_of(&image.uid));
+    let foreign_binding = binding.as_deref().is_some_and(|binding| !binding.is_of(&image.uid));
     if foreign_role || foreign_binding {
         return Ok(permission.map(|_| conflict(&key)));
     }
@@ -73,32 +73,32 @@ fn uid<K: Resource>(object: &K) -> Option<String> {
 
 /// Whether the controller created the object for this image. A binding of another Role can give more than the permission to clone.
 trait Permission: vmpool_platforms::ApiObject {
-    fn is_ours(&self, image: &Image) -> bool {
-        objects::is_of_image(self.meta(), &image.uid)
+    fn is_of(&self, image_uid: &str) -> bool {
+        objects::is_of_image(self.meta(), image_uid)
     }
 }
 
 impl Permission for Role {}
 
 impl Permission for RoleBinding {
-    fn is_ours(&self, image: &Image) -> bool {
+    fn is_of(&self, image_uid: &str) -> bool {
         let is_for_role =
             self.role_ref.kind == "Role" && self.metadata.name.as_ref() == Some(&self.role_ref.name);
-        is_for_role && objects::is_of_image(&self.metadata, &image.uid)
+        is_for_role && objects::is_of_image(&self.metadata, image_uid)
     }
 }
 
-/// Deletes the permission before the image is gone, because no controller would look for it later. The caches may not show it yet.
-pub(super) async fn withdraw(context: &Context, image: &Image) -> Result<(), WriteError> {
-    let key = Key::new(&image.key.namespace, clone_permission::name(&image.uid));
+/// Deletes the permission to clone the image with this UID, before the image is gone or after. The caches may not show it yet.
+pub(super) async fn withdraw(context: &Context, namespace: &str, image_uid: &str) -> Result<(), WriteError> {
+    let key = Key::new(namespace, clone_permission::name(image_uid));
     // The binding first, so that no account has half of a permission.
-    delete_live::<RoleBinding>(context, image, &key).await?;
-    delete_live::<Role>(context, image, &key).await
+    delete_live::<RoleBinding>(context, image_uid, &key).await?;
+    delete_live::<Role>(context, image_uid, &key).await
 }
 
-async fn delete_live<K: Permission>(context: &Context, image: &Image, key: &Key) -> Result<(), WriteError> {
+async fn delete_live<K: Permission>(context: &Context, image_uid: &str, key: &Key) -> Result<(), WriteError> {
     let found = context.get::<K>(key).await.map_err(|failed| WriteError::Unconfirmed(failed.to_string()))?;
-    match found.filter(|found| found.is_ours(image)).and_then(|found| uid(&found)) {
+    match found.filter(|found| found.is_of(image_uid)).and_then(|found| uid(&found)) {
         Some(uid) => context.delete::<K>(&key.namespace, &key.name, &uid).await,
         None => Ok(()),
     }
@@ -122,7 +122,7 @@ where
             Ok(created) => created,
             // The watch shows an own one soon. It never shows one without our label.
             Err(error) if error.is_already_exists() => match context.get::<K>(key).await {
-                Ok(Some(found)) if !found.is_ours(&facts.image) => return Ok(false),
+                Ok(Some(found)) if !found.is_of(&facts.image.uid) => return Ok(false),
                 Ok(Some(found)) => found,
                 Ok(None) => return Ok(true),
                 Err(failed) => return Err(WriteError::Unconfirmed(failed.to_string())),

@@ -7,8 +7,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use vmpool_api::diskimage::{VmDiskImage, VmDiskImageGrant, labels::IMAGE_UID};
 use vmpool_api::kubevirt;
+use vmpool_diskimage::clone_permission;
 use vmpool_diskimage::grants::{Grant, Origin, may_refer};
 use vmpool_diskimage::model::{Backing, Claim, DataKind, DataSource, Key, ReferrerKind, Snapshot};
 use vmpool_diskimage::read::{self, backing, backing::Owned, referrer, wrapper::seen_image};
@@ -25,11 +27,13 @@ mod referrers;
 /// The images that a change concerns.
 pub(super) type Changed = BTreeSet<Key>;
 
-/// The wrappers and grants that changes concern.
+/// The objects besides images that changes concern.
 #[derive(Debug, Default)]
 pub(super) struct Touched {
     pub(super) wrappers: BTreeSet<Key>,
     pub(super) grants: BTreeSet<Key>,
+    /// Permissions to clone whose images are not known.
+    pub(super) permissions: BTreeSet<Key>,
 }
 
 /// Which kinds the cluster serves.
@@ -86,6 +90,8 @@ pub(super) struct Store {
     index: Index,
     /// The grants that changes concern.
     touched_grants: BTreeSet<Key>,
+    /// The permissions to clone whose images are not known since a change.
+    touched_permissions: BTreeSet<Key>,
     /// Wrappers with their machines; `None` if this controller does not reconcile them.
     pub(super) wrapped: Option<Wrapped>,
 }
@@ -144,10 +150,32 @@ impl Store {
     /// The image to which a permission to clone belongs.
     pub(super) fn image_of<K: kube::Resource>(&self, object: &K) -> Changed {
         let namespace = object.meta().namespace.as_deref().unwrap_or_default();
-        let uid = object.meta().labels.as_ref().and_then(|labels| labels.get(IMAGE_UID));
+        let found = image_uid(object.meta()).and_then(|uid| self.image_with(namespace, uid));
+        found.into_iter().collect()
+    }
+
+    fn image_with(&self, namespace: &str, uid: &str) -> Option<Key> {
         let mut images = self.images.of_namespace(namespace);
-        let found = images.find(|(_, image)| uid.is_some() && image.metadata.uid.as_ref() == uid);
-        found.map(|(key, _)| key.clone()).into_iter().collect()
+        images.find(|(_, image)| image.metadata.uid.as_deref() == Some(uid)).map(|(key, _)| key.clone())
+    }
+
+    /// The image of a Role or a RoleBinding has changed, or its permission has. Returns the image; one that is not known may be gone.
+    pub(super) fn touch_permission<K: kube::Resource>(&mut self, object: &K) -> Changed {
+        let image = self.image_of(object);
+        if image.is_empty() {
+            self.touched_permissions.insert(key(object.meta()));
+        }
+        image
+    }
+
+    /// The UID of the image of a permission to clone with this key, if the image is not known.
+    pub(super) fn image_of_orphan(&self, key: &Key) -> Option<String> {
+        let role = self.roles.get(key).map(|role| &role.metadata);
+        let binding = self.bindings.get(key).map(|binding| &binding.metadata);
+        let mut uids = [role, binding].into_iter().flatten().filter_map(image_uid);
+        // Other objects with the label are not of the controller.
+        let uid = uids.find(|uid| clone_permission::name(uid) == key.name)?;
+        self.image_with(&key.namespace, uid).is_none().then(|| uid.to_owned())
     }
 
     /// The references to an image, as the caches show them.
@@ -194,11 +222,12 @@ impl Store {
         decide(&self.grants_of(&image.namespace), origin)
     }
 
-    /// The wrappers and grants that changes concern since the last call.
+    /// The objects besides images that changes concern since the last call.
     pub(super) fn take_touched(&mut self) -> Touched {
         Touched {
             wrappers: self.wrapped.as_mut().map(Wrapped::take_touched).unwrap_or_default(),
             grants: std::mem::take(&mut self.touched_grants),
+            permissions: std::mem::take(&mut self.touched_permissions),
         }
     }
 
@@ -220,8 +249,11 @@ impl Store {
 
     /// An image is gone: deleted at this version, or missing in a list.
     pub(super) fn unset_image(&mut self, key: &Key, version: Option<u64>) -> Changed {
-        let is_gone = self.images.remove(key, version).is_some();
-        if is_gone {
+        let gone = self.images.remove(key, version);
+        let is_gone = gone.is_some();
+        if let Some(image) = gone {
+            let uid = image.metadata.uid.as_deref().unwrap_or_default();
+            self.touched_permissions.insert(Key::new(&key.namespace, clone_permission::name(uid)));
             self.touch_wrappers(key);
             self.touch_disk(key);
             self.touch_grants(&key.namespace);
@@ -318,6 +350,11 @@ impl Store {
         let set = self.sources.put(origin, key.clone(), version, entry);
         changed(set.is_ok(), key)
     }
+}
+
+/// The UID of an image in the label of an object.
+fn image_uid(metadata: &ObjectMeta) -> Option<&str> {
+    metadata.labels.as_ref()?.get(IMAGE_UID).map(String::as_str)
 }
 
 fn changed(is_new: bool, key: Key) -> Changed {

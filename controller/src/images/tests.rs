@@ -622,6 +622,64 @@ async fn a_permission_to_clone_ends_with_its_image_although_the_cache_does_not_s
     assert_eq!(PERMISSION.map(|resource| world.server.all(resource).len()), [0, 0]);
 }
 
+/// A user removes the finalizer, because the deletion waits for references.
+#[rstest]
+#[case::while_a_controller_leads(true)]
+#[case::while_no_controller_leads(false)]
+#[tokio::test]
+async fn a_permission_to_clone_ends_with_an_image_whose_finalizer_a_user_removes(#[case] leads: bool) {
+    let mut world = with_images();
+    world.with_guest().await;
+    world.server.delete(IMAGES, "debian");
+    world.advance(10 * SECOND).await;
+    assert_eq!(PERMISSION.map(|resource| world.server.all(resource).len()), [1, 1]);
+    if !leads {
+        world.kill_leader().await;
+    }
+    world.server.edit(IMAGES, "debian", |image| image["metadata"]["finalizers"] = json!(null));
+    assert_eq!(world.server.get(IMAGES, "debian"), None);
+    if !leads {
+        world.lead_all(&[PlatformName::Kubevirt]);
+    }
+    world.advance(10 * SECOND).await;
+    assert_eq!(PERMISSION.map(|resource| world.server.all(resource).len()), [0, 0]);
+    world.server.take_log();
+    world.advance(Duration::from_mins(4)).await;
+    assert_eq!(world.server.take_log().len(), 0, "the end of a permission causes requests");
+}
+
+#[tokio::test]
+async fn only_the_permission_of_an_image_that_is_gone_is_deleted() {
+    let mut world = with_images();
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    let name = vmpool_diskimage::clone_permission::name;
+    let metadata = |name: &str, uid: &str| {
+        let labels = json!({ "vmpool.dev/vmdiskimage-uid": uid });
+        json!({ "name": name, "namespace": NAMESPACE, "labels": labels })
+    };
+    // Given an image that the cache does not show yet,
+    world.server.hold(IMAGES);
+    world.create_image("debian");
+    let uid = world.server.get(IMAGES, "debian").unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    // its Role, a Role of a user with the label, and a RoleBinding of a user with label and name,
+    for (role, uid) in [(&*name(&uid), &*uid), ("mine", "gone"), (&*name("gone"), "gone")] {
+        world.server.create(PERMISSION[1], json!({ "metadata": metadata(role, uid), "rules": [] }));
+    }
+    let role = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view" });
+    let binding = json!({ "metadata": metadata(&name("gone"), "gone"), "roleRef": role, "subjects": [] });
+    world.server.create(PERMISSION[0], binding);
+    world.advance(10 * SECOND).await;
+    // then only the Role of the image that is gone is deleted.
+    let left: Vec<Value> =
+        world.server.all(PERMISSION[1]).iter().map(|role| role["metadata"]["name"].clone()).collect();
+    assert!(
+        left.len() == 2 && left.contains(&json!("mine")) && left.contains(&json!(name(&uid))),
+        "{left:?}"
+    );
+    assert_eq!(world.server.all(PERMISSION[0]).len(), 1);
+}
+
 #[tokio::test]
 async fn a_permission_to_clone_is_withdrawn_with_the_grant_and_has_no_owner_again() {
     let mut world = with_images();

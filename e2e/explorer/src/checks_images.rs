@@ -13,6 +13,8 @@ const GRANTS: &str = "vmdiskimagegrants.vmpool.dev";
 const WRAPPERS: &str = "wrappedvirtualmachines.vmpool.dev";
 const MACHINES: &str = "virtualmachines.kubevirt.io";
 const BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
+const VOLUMES: &str = "datavolumes.cdi.kubevirt.io";
+const SOURCES: &str = "datasources.cdi.kubevirt.io";
 const SNAPSHOTS: &str = "volumesnapshots.snapshot.storage.k8s.io";
 const ROLES: &str = "roles.rbac.authorization.k8s.io";
 
@@ -114,8 +116,18 @@ fn of_image(world: &World, image: &Value) -> Option<String> {
 
 /// Whether the image waits until a user deletes a claim. A user has deleted the DataVolume and kept the claim. Before the image was
 /// ready, nothing says whether the data in the claim is complete. After the image, the claim is that of a former one. The
-/// controller deletes no claims.
+/// controller deletes no claims. A user who has removed the finalizer of a former image has kept all its data.
 fn waits_for_user(world: &World, image: &Value, name: &str) -> bool {
+    let images = world.server.all(IMAGES);
+    let is_left = |resource: &str| {
+        let found = world.server.get(resource, NAMESPACE, name);
+        let uid = found.as_deref().map(image_uid).filter(|uid| !uid.is_null());
+        uid.is_some_and(|uid| images.iter().all(|image| image["metadata"]["uid"] != *uid))
+    };
+    let is_conflict = image["status"]["conditions"].to_string().contains("\"NameConflict\"");
+    if is_conflict && [VOLUMES, SOURCES, SNAPSHOTS].into_iter().any(is_left) {
+        return true;
+    }
     let message = image["status"]["message"].as_str().unwrap_or_default();
     let claim = world.server.get("persistentvolumeclaims", NAMESPACE, name);
     let is_kept = claim.is_some_and(|claim| claim["metadata"]["ownerReferences"].is_null());
@@ -144,7 +156,7 @@ fn missing_evidence(world: &World, name: &str, uid: &str) -> Option<String> {
         let found = world.server.get(resource, NAMESPACE, name);
         found.filter(|object| object["metadata"]["deletionTimestamp"].is_null())
     };
-    let Some(source) = get("datasources.cdi.kubevirt.io", name) else {
+    let Some(source) = get(SOURCES, name) else {
         return Some("DataSource is missing".to_owned());
     };
     if source["metadata"]["labels"]["vmpool.dev/vmdiskimage-uid"] != uid {

@@ -447,6 +447,7 @@ fn users_of_images() -> Vec<Operation> {
         ImageOperation::Create("debian", None),
         ImageOperation::Delete(0),
         ImageOperation::Release(0),
+        ImageOperation::RemoveFinalizer(0),
         ImageOperation::SetTimeToLive(0, Some("5s")),
         ImageOperation::LoseData(0, 0),
         ImageOperation::LoseData(1, 0),

@@ -30,6 +30,8 @@ pub enum ImageOperation {
     Delete(usize),
     /// Releases an image in spite of its references.
     Release(usize),
+    /// A user removes the finalizer of an image that is being deleted.
+    RemoveFinalizer(usize),
     /// Sets or removes the time to live of an image.
     SetTimeToLive(usize, Option<&'static str>),
     /// A user deletes an object with the data of an image. The first number selects the kind.
@@ -127,6 +129,7 @@ impl ImageOperation {
                 let released = json!({ "vmpool.dev/force-release": "true" });
                 patch(world, *which, json!({ "metadata": { "annotations": released } })).await;
             }
+            Self::RemoveFinalizer(which) => remove_finalizer(world, *which).await,
             Self::SetTimeToLive(which, ttl) => {
                 patch(world, *which, json!({ "spec": { "ttlAfterUnreferenced": ttl } })).await;
             }
@@ -149,15 +152,7 @@ impl ImageOperation {
                 }
             }
             Self::LoseDisk(is_claim, which) => lose_disk(world, *is_claim, *which).await,
-            Self::ServeSnapshots(true) => {
-                let definition = json!({ "metadata": { "name": SNAPSHOTS } });
-                _ = world.server.create_now(DEFINITIONS, definition);
-            }
-            Self::ServeSnapshots(false) => {
-                if world.server.all(SNAPSHOTS).is_empty() {
-                    _ = world.server.delete_now(DEFINITIONS, "", SNAPSHOTS, Value::Null);
-                }
-            }
+            Self::ServeSnapshots(are_served) => serve_snapshots(world, *are_served),
             Self::SnapshotQuota(forbids) => world.injector.lock().snapshot_quota = *forbids,
             Self::CreateWrapper(name, image, creates) => {
                 let mut wrapper = wrapper(name, image);
@@ -208,6 +203,16 @@ impl ImageOperation {
     }
 }
 
+/// Adds or removes the definition of snapshots. One that has objects stays.
+fn serve_snapshots(world: &World, are_served: bool) {
+    if are_served {
+        let definition = json!({ "metadata": { "name": SNAPSHOTS } });
+        _ = world.server.create_now(DEFINITIONS, definition);
+    } else if world.server.all(SNAPSHOTS).is_empty() {
+        _ = world.server.delete_now(DEFINITIONS, "", SNAPSHOTS, Value::Null);
+    }
+}
+
 /// A machine of a user, whose disk is a clone of the image.
 fn own_machine(name: &str, image: &str) -> Value {
     json!({
@@ -225,6 +230,20 @@ fn of_guests(call: Call) -> Call {
 async fn patch(world: &mut World, which: usize, patch: Value) {
     let Some((name, _)) = choose(world, IMAGES, which) else { return };
     let call = world.call(Verb::Patch(PatchKind::Merge), "vmdiskimages", &name, "", patch);
+    _ = world.do_as_user(&call).await;
+}
+
+/// Removes the finalizers of an image that is being deleted, so that it is gone at once.
+async fn remove_finalizer(world: &mut World, which: usize) {
+    let images = world.server.all(IMAGES);
+    let mut deleted = images.iter().filter(|image| !image["metadata"]["deletionTimestamp"].is_null());
+    let count = deleted.clone().count();
+    let Some(image) = deleted.nth(which % count.max(1)) else { return };
+    let name = image["metadata"]["name"].as_str().unwrap_or_default();
+    let uid = image["metadata"]["uid"].as_str().unwrap_or_default();
+    world.image_references.remove_by_user(uid);
+    let patch = json!({ "metadata": { "uid": uid, "finalizers": null } });
+    let call = world.call(Verb::Patch(PatchKind::Merge), "vmdiskimages", name, "", patch);
     _ = world.do_as_user(&call).await;
 }
 

@@ -48,6 +48,8 @@ const WITH_LOST_EVIDENCE: u64 = 500;
 
 /// Of 1000 schedules with images, this many have imports and clones that fail, and machines of wrappers that lose their disks.
 const WITH_FAILED_TRANSFERS: u64 = 500;
+/// Of 1000 schedules with images, this many have users who remove the finalizer of an image that is being deleted.
+const WITH_REMOVED_FINALIZERS: u64 = 250;
 /// Of 1000 schedules with images, this many begin in a cluster without snapshots.
 const WITHOUT_SNAPSHOTS: u64 = 150;
 
@@ -108,6 +110,7 @@ impl Schedule {
             with_guests(seed, &mut steps);
             with_lost_evidence(seed, &mut steps);
             with_failed_transfers(seed, &mut steps);
+            with_removed_finalizers(seed, &mut steps);
         }
         if platform == PlatformName::KubeVirt {
             with_lost_preference(seed, &mut steps);
@@ -154,6 +157,21 @@ fn with_lost_evidence(seed: u64, steps: &mut Vec<(u64, Operation)>) {
             _ => ImageOperation::LoseLabels(which(), which()),
         };
         steps.insert(at, (random.number(0..=5000), Operation::Image(op)));
+    }
+}
+
+/// Adds steps in which a user deletes an image and removes its finalizer. Decided apart from the other decisions, so that the other
+/// steps stay the same.
+fn with_removed_finalizers(seed: u64, steps: &mut Vec<(u64, Operation)>) {
+    let random = SeededRandom::new(seed ^ 0xf19a);
+    if !random.per_mille(WITH_REMOVED_FINALIZERS) {
+        return;
+    }
+    for _ in 0..random.number(1..=3) {
+        let at = place(&random, 1, steps);
+        let pause = || random.number(0..=5000);
+        let both = [ImageOperation::Delete(which(&random)), ImageOperation::RemoveFinalizer(which(&random))];
+        steps.splice(at..at, both.map(|operation| (pause(), Operation::Image(operation))));
     }
 }
 

@@ -46,11 +46,14 @@ type Key = (String, String);
 type Pair = (String, String);
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Image {
     key: Key,
     /// When its deletion timestamp was set, if it had the finalizer then.
     marked: Option<u64>,
     released: bool,
+    /// Whether a user removes its finalizer.
+    removed_by_user: bool,
     was_ready: bool,
     is_ready: bool,
 }
@@ -177,6 +180,13 @@ impl ImageReferences {
         all.map(|referrer| referrer.title.as_str()).collect()
     }
 
+    /// A user removes the finalizer of an image: it is gone in spite of its references, and this is not the controller's doing.
+    pub fn remove_by_user(&mut self, image: &str) {
+        if let Some(image) = self.images.get_mut(image) {
+            image.removed_by_user = true;
+        }
+    }
+
     /// Whether a user has released the image in spite of its references.
     pub fn is_released(&self, image: &str) -> bool {
         self.images.get(image).is_some_and(|image| image.released)
@@ -234,7 +244,9 @@ impl ImageReferences {
             marked: known
                 .and_then(|known| known.marked)
                 .or((object.is_terminating() && is_protected).then_some(change.revision)),
-            released: object.annotation(FORCE_RELEASE) == Some("true"),
+            released: object.annotation(FORCE_RELEASE) == Some("true")
+                || known.is_some_and(|known| known.removed_by_user),
+            removed_by_user: known.is_some_and(|known| known.removed_by_user),
             was_ready: known.is_some_and(|known| known.was_ready) || object.phase() == "Ready",
             is_ready: object.phase() == "Ready",
         };

@@ -426,6 +426,41 @@ fn a_grant_for_images_shares_no_claim_of_its_namespace() {
 }
 
 #[test]
+fn an_image_whose_finalizer_its_owner_removes_leaves_no_permission_for_the_next_object_of_its_name() {
+    run_to_end(installed("image-finalizer", async |cluster, _controller| {
+        let (images, team) = (Place { cluster, namespace: "images" }, Place { cluster, namespace: "team" });
+        images.put(image("debian")).await?;
+        until_counted(&images, 0).await?;
+        images.put(grant("team")).await?;
+        team.put(wrapper("web", "debian")).await?;
+        until_counted(&images, 1).await?;
+        let ready = |wrapper: &Value| reason(wrapper, "Ready") == "MachineReady";
+        team.until_object(WRAPPER.0, WRAPPER.1, "web", ready).await?;
+        ensure!(images.may_clone("team:default", "debian").await?);
+        // Given a deletion that waits for the machine, when the owner removes the finalizer,
+        let path = format!("{}/debian", images.path(IMAGE.0, IMAGE.1)?);
+        images.ask(Method::DELETE, &path, &Value::Null).await?;
+        until_held(&images, "team/web").await?;
+        images.ask(Method::PATCH, &path, &json!({ "metadata": { "finalizers": null } })).await?;
+        ensure!(images.object(IMAGE.0, IMAGE.1, "debian").await?.is_none());
+        // then no permission is left, which would be one for the next object of that name.
+        let deadline = Deadline::after(Duration::from_mins(1));
+        for path in [BINDINGS, ROLES] {
+            loop {
+                let list = images.ask(Method::GET, path, &Value::Null).await?;
+                if list["items"] == json!([]) {
+                    break;
+                }
+                ensure!(!deadline.is_over(), "the permission stays: {list}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+        ensure!(!images.may_clone("team:default", "debian").await?);
+        Ok(())
+    }));
+}
+
+#[test]
 fn a_grant_to_refer_creates_nothing_and_one_to_create_only_what_it_permits() {
     run_to_end(installed("image-creators", async |cluster, _controller| {
         let (images, team) = (Place { cluster, namespace: "images" }, Place { cluster, namespace: "team" });
