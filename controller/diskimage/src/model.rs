@@ -201,6 +201,26 @@ pub enum DataTarget {
     Claim,
 }
 
+/// A kind of object that the template of a DataVolume can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SourceKind {
+    /// A DataSource.
+    DataSource,
+    /// A snapshot.
+    Snapshot,
+    /// A claim.
+    Claim,
+}
+
+/// An object that the template of a DataVolume names. It may belong to the image with its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NamedSource {
+    /// Its kind.
+    pub kind: SourceKind,
+    /// Its namespace and name.
+    pub key: Key,
+}
+
 /// A kind of object that the controller creates for the data of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DataKind {

@@ -9,7 +9,7 @@ use vmpool_api::diskimage::finalizers::GRANT_PROTECTION;
 use vmpool_api::diskimage::{VmDiskImageGrant, vm_disk_image_grant::VmDiskImageGrantFrom};
 
 use crate::grants::{Create, Grant, GrantKind, Grantee, Namespaces, Requirement};
-use crate::model::Key;
+use crate::model::{Key, NamedSource, SourceKind};
 use crate::source::SourceUrl;
 
 pub mod backing;
@@ -88,23 +88,32 @@ fn grantee(from: &VmDiskImageGrantFrom) -> Grantee {
 /// The images that the DataVolume templates of a machine or a pool name, if they are images: a DataSource, a snapshot or a claim
 /// with the name of an image.
 pub fn named_images(namespace: &str, object: &Value) -> BTreeSet<Key> {
+    named_sources(namespace, object).into_iter().map(|source| source.key).collect()
+}
+
+/// What the DataVolume templates of a machine or a pool name.
+pub fn named_sources(namespace: &str, object: &Value) -> BTreeSet<NamedSource> {
     let of_machine = &object["spec"]["dataVolumeTemplates"];
     let of_pool = &object["spec"]["virtualMachineTemplate"]["spec"]["dataVolumeTemplates"];
     let templates = [of_machine, of_pool].into_iter().filter_map(Value::as_array).flatten();
-    templates.filter_map(|template| named_image(namespace, &template["spec"])).collect()
+    templates.filter_map(|template| named_source(namespace, &template["spec"])).collect()
 }
 
-/// The image that the spec of a DataVolume, or of its template, names.
-pub(crate) fn named_image(namespace: &str, spec: &Value) -> Option<Key> {
+/// What the spec of a DataVolume, or of its template, names.
+pub(crate) fn named_source(namespace: &str, spec: &Value) -> Option<NamedSource> {
     let source = &spec["source"];
-    let reference = [&spec["sourceRef"], &source["snapshot"], &source["pvc"]]
-        .into_iter()
-        .find(|each| each.is_object())?;
-    let kind = reference["kind"].as_str().unwrap_or("DataSource");
-    let name = reference["name"].as_str().filter(|_| kind == "DataSource")?;
+    let (kind, reference) = [
+        (SourceKind::DataSource, &spec["sourceRef"]),
+        (SourceKind::Snapshot, &source["snapshot"]),
+        (SourceKind::Claim, &source["pvc"]),
+    ]
+    .into_iter()
+    .find(|(_, each)| each.is_object())?;
+    let is_known = reference["kind"].as_str().unwrap_or("DataSource") == "DataSource";
+    let name = reference["name"].as_str().filter(|_| is_known)?;
     // CDI takes an empty namespace for an omitted one.
     let named = reference["namespace"].as_str().filter(|named| !named.is_empty());
-    Some(Key::new(named.unwrap_or(namespace), name))
+    Some(NamedSource { kind, key: Key::new(named.unwrap_or(namespace), name) })
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use vmpool_diskimage::model::Key;
-use vmpool_diskimage::read::named_images;
+use vmpool_diskimage::model::{Key, NamedSource};
+use vmpool_diskimage::read::named_sources;
 use vmpool_engine::Uid;
 use vmpool_engine::condition::IMAGE_SYNCING;
 use vmpool_engine::model::Unresolved;
@@ -18,8 +18,8 @@ pub(super) trait Images: Send + Sync {
     /// Whether all images have been read.
     fn is_synced(&self) -> bool;
 
-    /// Why a pool of this namespace cannot use the image. An object that is no image of this controller blocks nothing.
-    fn blocker(&self, namespace: &str, image: &Key) -> Option<Unresolved>;
+    /// Why a pool of this namespace cannot clone what its template names. An object that is not of an image blocks nothing.
+    fn blocker(&self, namespace: &str, source: &NamedSource) -> Option<Unresolved>;
 }
 
 /// Wakes a pool. Returns false when the passes of its platform have ended.
@@ -41,7 +41,7 @@ struct Inner {
 /// A pool whose template names images.
 struct User {
     namespace: String,
-    images: BTreeSet<Key>,
+    sources: BTreeSet<NamedSource>,
     /// Why the pool waits, as it was told.
     why: Option<Unresolved>,
 }
@@ -87,16 +87,16 @@ impl ImageGate {
     /// Why the images that the template of this pool names cannot be cloned now. The pool is woken when that changes.
     pub(crate) fn blocker(&self, pool: &Uid, namespace: &str, template: &Value) -> Option<Unresolved> {
         let is_off = matches!(*self.0.state.lock(), State::Off);
-        let named = || named_images(namespace, &json!({ "spec": template }));
-        let images = if is_off { BTreeSet::new() } else { named() };
+        let named = || named_sources(namespace, &json!({ "spec": template }));
+        let sources = if is_off { BTreeSet::new() } else { named() };
         // No change may come between the look at the images and the registration of the pool.
         let mut users = self.0.users.lock();
-        if images.is_empty() {
+        if sources.is_empty() {
             users.remove(pool);
             return None;
         }
-        let why = self.why(namespace, &images);
-        let user = User { namespace: namespace.to_owned(), images, why: why.clone() };
+        let why = self.why(namespace, &sources);
+        let user = User { namespace: namespace.to_owned(), sources, why: why.clone() };
         users.insert(pool.clone(), user);
         why
     }
@@ -108,7 +108,7 @@ impl ImageGate {
 
     /// These images changed, or what permits to use them. The caller must not lock the store of the images.
     pub(super) fn changed(&self, images: &BTreeSet<Key>) {
-        self.wake(|user| !user.images.is_disjoint(images));
+        self.wake(|user| user.sources.iter().any(|source| images.contains(&source.key)));
     }
 
     /// All images may have changed.
@@ -120,7 +120,7 @@ impl ImageGate {
     fn wake(&self, is_selected: impl Fn(&User) -> bool) {
         let pools: Vec<Uid> = {
             let users = self.0.users.lock();
-            let differs = |user: &User| self.why(&user.namespace, &user.images) != user.why;
+            let differs = |user: &User| self.why(&user.namespace, &user.sources) != user.why;
             let changed = users.iter().filter(|(_, user)| is_selected(user) && differs(user));
             changed.map(|(pool, _)| pool.clone()).collect()
         };
@@ -129,15 +129,15 @@ impl ImageGate {
         }
     }
 
-    fn why(&self, namespace: &str, images: &BTreeSet<Key>) -> Option<Unresolved> {
+    fn why(&self, namespace: &str, sources: &BTreeSet<NamedSource>) -> Option<Unresolved> {
         let known = match &*self.0.state.lock() {
             State::Off | State::Closed => return None,
             State::Unknown => None,
             State::Serving(known) => known.upgrade(),
         };
         match known.filter(|known| known.is_synced()) {
-            Some(known) => images.iter().find_map(|key| known.blocker(namespace, key)),
-            None => (!images.is_empty()).then(|| Unresolved {
+            Some(known) => sources.iter().find_map(|source| known.blocker(namespace, source)),
+            None => (!sources.is_empty()).then(|| Unresolved {
                 reason: IMAGE_SYNCING,
                 message: "the controller has not read the disk images yet".to_owned(),
             }),

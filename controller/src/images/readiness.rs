@@ -2,7 +2,7 @@
 
 use vmpool_api::diskimage::values::ImagePhase;
 use vmpool_diskimage::failure::Reason;
-use vmpool_diskimage::model::{Key, ReferrerKind};
+use vmpool_diskimage::model::{NamedSource, ReferrerKind, SourceKind};
 use vmpool_engine::condition::{IMAGE_FAILED, IMAGE_SYNCING, IMAGE_TERMINATING, REF_NOT_PERMITTED};
 use vmpool_engine::limits::shorten;
 use vmpool_engine::model::Unresolved;
@@ -15,25 +15,37 @@ impl Images for Context {
         Context::is_synced(self)
     }
 
-    fn blocker(&self, namespace: &str, image: &Key) -> Option<Unresolved> {
-        blocker(self, namespace, image)
+    fn blocker(&self, namespace: &str, source: &NamedSource) -> Option<Unresolved> {
+        blocker(self, namespace, source)
     }
 }
 
-fn blocker(context: &Context, namespace: &str, key: &Key) -> Option<Unresolved> {
+/// In a namespace with images, each name is that of an image, so the answer to a pool of another namespace does not depend on whether
+/// the image exists. A DataSource that is not of an image is an exception, because it is made for clones. Other claims and snapshots
+/// are none: the answer would show which names they have.
+fn blocker(context: &Context, namespace: &str, source: &NamedSource) -> Option<Unresolved> {
     let unresolved = |reason, message| Some(Unresolved { reason, message: shorten(message) });
-    let (may_be_image, may_use) = {
+    let key = &source.key;
+    let image = context.image(key);
+    let (is_foreign, has_images, may_use) = {
         let store = context.store.lock();
-        (store.may_be_image(key), store.may_use(key, namespace, ReferrerKind::Pool))
+        (
+            store.is_foreign(source, image.as_ref()),
+            store.has_images(&key.namespace),
+            store.may_use(key, namespace, ReferrerKind::Pool),
+        )
     };
-    if may_be_image && !may_use {
+    if is_foreign && source.kind == SourceKind::DataSource {
+        return None;
+    }
+    if has_images && !may_use {
         let message = format!(
             "no VMDiskImageGrant in the namespace {} permits pools of this namespace to use the image {}",
             key.namespace, key.name
         );
         return unresolved(REF_NOT_PERMITTED, message);
     }
-    let image = context.image(key)?;
+    let image = image.filter(|_| !is_foreign)?;
     let status = &image.status;
     if image.deleting {
         return unresolved(IMAGE_TERMINATING, format!("the image {key} is being deleted"));

@@ -12,7 +12,9 @@ use vmpool_api::diskimage::{VmDiskImage, VmDiskImageGrant, labels::IMAGE_UID};
 use vmpool_api::kubevirt;
 use vmpool_diskimage::clone_permission;
 use vmpool_diskimage::grants::{Grant, Origin, may_refer};
-use vmpool_diskimage::model::{Backing, Claim, DataKind, DataSource, Key, ReferrerKind, Snapshot};
+use vmpool_diskimage::model::{
+    Backing, Claim, DataKind, DataSource, Key, NamedSource, ReferrerKind, Snapshot, SourceKind,
+};
 use vmpool_diskimage::read::{self, backing, backing::Owned, referrer, wrapper::seen_image};
 use vmpool_diskimage::references::{Counted, Index};
 use vmpool_diskimage::wrapper::{DiskName, Wrapper};
@@ -188,12 +190,33 @@ impl Store {
         self.with_grants(image, namespace, |grants, origin| may_refer(grants, image, origin, kind))
     }
 
-    /// Whether a reference to this name can be one to an image. In a namespace with images, it is, unless a DataSource of another
-    /// owner has the name. So the answer to a pool of another namespace does not depend on whether the image exists.
-    pub(super) fn may_be_image(&self, key: &Key) -> bool {
-        let other_source = self.sources.get(key).is_some_and(|source| source.label.is_none());
-        self.images.get(key).is_some()
-            || (!other_source && self.images.of_namespace(&key.namespace).next().is_some())
+    /// Whether a namespace contains images.
+    pub(super) fn has_images(&self, namespace: &str) -> bool {
+        self.images.of_namespace(namespace).next().is_some()
+    }
+
+    /// Whether what a template names exists, and does not belong to the image with its name. If there is no such image, what has
+    /// the label of one may belong to an image that the cache does not show yet.
+    pub(super) fn is_foreign(&self, source: &NamedSource, image: Option<&Image>) -> bool {
+        let key = &source.key;
+        let (data_source, claim) = (self.sources.get(key), self.claims.get(key));
+        let snapshot = self.snapshots.get(key).map(|entry| &entry.snapshot);
+        let Some(image) = image else {
+            let label = match source.kind {
+                SourceKind::DataSource => data_source.map(|found| &found.label),
+                SourceKind::Snapshot => snapshot.map(|found| &found.label),
+                SourceKind::Claim => claim.map(|found| &found.label),
+            };
+            return label.is_some_and(Option::is_none);
+        };
+        match source.kind {
+            SourceKind::DataSource => Owned::found(data_source, image, DataKind::DataSource).is_foreign(),
+            SourceKind::Snapshot => Owned::found(snapshot, image, DataKind::Snapshot).is_foreign(),
+            SourceKind::Claim => {
+                let volume = Owned::found(self.volumes.get(key), image, DataKind::DataVolume);
+                Owned::found_claim(claim, image, &volume).is_foreign()
+            }
+        }
     }
 
     /// Who has the name of the disk of a wrapper, as the caches show it.

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use vmpool_api::diskimage::VirtualMachine;
 
-use super::{controller, key, named_image, named_images};
+use super::{controller, key, named_images, named_source};
 use crate::model::{Key, ReferrerKind};
 use crate::references::{Mark, Referrer};
 
@@ -83,7 +83,7 @@ fn of_spec(spec: &Value) -> Value {
 pub fn data_volume(metadata: &ObjectMeta, spec: &Value, phase: Option<&str>) -> Referrer {
     let mut referrer = begin(ReferrerKind::DataVolume, metadata);
     let namespace = referrer.key.namespace.clone();
-    referrer.images.extend(named_image(&namespace, spec));
+    referrer.images.extend(named_source(&namespace, spec).map(|source| source.key));
     referrer.finished = matches!(phase, Some("Succeeded" | "Failed"));
     referrer
 }

@@ -19,8 +19,8 @@ impl Images for Known {
         !self.unread.load(Ordering::Relaxed)
     }
 
-    fn blocker(&self, _namespace: &str, image: &Key) -> Option<Unresolved> {
-        let message = self.blocked.lock().get(image).copied()?;
+    fn blocker(&self, _namespace: &str, source: &NamedSource) -> Option<Unresolved> {
+        let message = self.blocked.lock().get(&source.key).copied()?;
         Some(Unresolved { reason: IMAGE_SYNCING, message: message.to_owned() })
     }
 }

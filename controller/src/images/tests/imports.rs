@@ -181,13 +181,21 @@ async fn an_invalid_account_takes_the_permission_to_clone_from_no_other_account(
     assert_eq!(names, ["builder", "default"]);
 }
 
+#[rstest]
+#[case::and_no_image_has_the_name_of_a_data_source_of_a_user(false)]
+#[case::also_if_an_image_has_the_name_of_a_data_source_of_a_user(true)]
 #[tokio::test]
-async fn the_answer_to_a_pool_does_not_tell_whether_an_image_of_another_namespace_exists() {
+async fn the_answer_to_a_pool_does_not_tell_whether_an_image_of_another_namespace_exists(
+    #[case] has_conflict: bool,
+) {
     let mut world = with_images();
     world.create_image("debian");
     let foreign = json!({ "metadata": { "name": "golden", "namespace": NAMESPACE },
         "spec": { "source": { "pvc": { "name": "golden", "namespace": NAMESPACE } } } });
     world.server.create("datasources.cdi.kubevirt.io", foreign);
+    if has_conflict {
+        world.create_image("golden");
+    }
     world.lead_all(&[PlatformName::Kubevirt]);
     world.calm().await;
     for image in ["debian", "absent", "golden"] {
@@ -208,6 +216,48 @@ async fn the_answer_to_a_pool_does_not_tell_whether_an_image_of_another_namespac
     assert_eq!(reason("debian").unwrap().0, "RefNotPermitted");
     assert_eq!(reason("debian"), reason("absent"));
     assert_eq!(reason("golden"), None, "a DataSource that is no image");
+}
+
+/// An image takes the name of objects that pools use already.
+#[rstest]
+#[case::of_the_same_data_source("DataSource", json!({ "sourceRef": { "kind": "DataSource", "name": "debian" } }), true)]
+#[case::of_the_same_snapshot("VolumeSnapshot", json!({ "source": { "snapshot": { "name": "debian" } } }), true)]
+#[case::of_the_same_claim("PersistentVolumeClaim", json!({ "source": { "pvc": { "name": "debian" } } }), true)]
+#[case::of_the_data_source("PersistentVolumeClaim", json!({ "sourceRef": { "kind": "DataSource", "name": "debian" } }), false)]
+#[case::of_the_claim("DataSource", json!({ "source": { "pvc": { "name": "debian" } } }), false)]
+#[tokio::test]
+async fn an_image_with_the_name_of_an_object_of_a_user_does_not_stop_the_pools_of_this_object(
+    #[case] kind: &str,
+    #[case] source: Value,
+    #[case] continues: bool,
+) {
+    let mut world = with_images();
+    let resource = match kind {
+        "DataSource" => DATA[3],
+        "VolumeSnapshot" => SNAPSHOTS,
+        _ => "persistentvolumeclaims",
+    };
+    let foreign =
+        json!({ "metadata": { "name": "debian", "namespace": NAMESPACE }, "spec": { "source": {} } });
+    world.server.create(resource, foreign);
+    world.create_image("debian");
+    let mut farm = pool("web", "debian");
+    let template = &mut farm["spec"]["virtualMachineTemplate"]["spec"]["dataVolumeTemplates"][0];
+    template["spec"] = json!({ "storage": {} });
+    for (field, value) in source.as_object().into_iter().flatten() {
+        template["spec"][field] = value.clone();
+    }
+    world.server.create(POOLS, farm);
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.advance(10 * SECOND).await;
+    let image = world.server.get(IMAGES, "debian").unwrap();
+    assert!(image["status"]["conditions"].to_string().contains("NameConflict"), "{image}");
+    assert_eq!(world.images_ready("web").is_none(), continues);
+    assert_eq!(world.server.all(MACHINES).len(), if continues { 2 } else { 0 });
+    // Without the object, the name is that of the image.
+    world.server.delete(resource, "debian");
+    world.advance(10 * SECOND).await;
+    assert_eq!(world.images_ready("web").unwrap()["reason"], "ImageSyncing");
 }
 
 /// A create that the API server carries out after the image is gone. No controller remembers it.
