@@ -79,6 +79,21 @@ pub fn with_clone_conflict(plan: &mut Plan, image: &Image, conflict: Option<Stri
     plan.status.clone_conflict = conflict;
 }
 
+/// Whether nothing depends on a write, so that the plan stays valid if it is refused: labels, and the first snapshot of an image that
+/// is ready from its claim.
+pub fn is_optional(plan: &Plan, action: &Action) -> bool {
+    match action {
+        Action::Label { .. } => true,
+        Action::CreateSnapshot => plan.status.is_ready(),
+        _ => false,
+    }
+}
+
+/// Adds to a plan why the first snapshot of an image that is ready from its claim is not taken.
+pub fn with_refused_snapshot(plan: &mut Plan, message: &str) {
+    plan.status.message = lifecycle::from_claim(message);
+}
+
 /// The status after a write of an import failed, with the reason `ResourceCreationFailed` or `ResourceUpdateFailed`.
 ///
 /// A conflict of versions is no failure: the shell reads again and plans again.

@@ -165,11 +165,14 @@ async fn carry_out(context: &Context, facts: &Facts, mut plan: Plan, is_live: bo
                 tracing::warn!(image = %image.key, message, "a write is not confirmed");
                 return Requeue::After(error.retry_after().unwrap_or(AGAIN));
             }
-            // Labels prevent no import, and no other write waits for them.
-            Applied::Failed(error) if matches!(action, Action::Label { .. }) => {
+            Applied::Failed(error) if plan::is_optional(&plan, &action) => {
                 let message = error_text(&error);
                 tracing::warn!(image = %image.key, ?action, message, "a write was refused");
-                plan.again = Some(plan.again.unwrap_or(AFTER_REFUSAL).min(AFTER_REFUSAL));
+                match action {
+                    // A quota can refuse snapshots for long. The plan looks again.
+                    Action::CreateSnapshot => plan::with_refused_snapshot(&mut plan, &message),
+                    _ => plan.again = Some(plan.again.unwrap_or(AFTER_REFUSAL).min(AFTER_REFUSAL)),
+                }
             }
             Applied::Failed(error) => {
                 refused = Some((action, error));

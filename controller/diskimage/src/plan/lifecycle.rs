@@ -8,6 +8,7 @@ mod snapshot;
 use vmpool_api::diskimage::values::ImagePhase;
 
 use self::attempt::{RECHECK, enqueue, fail};
+pub(super) use self::snapshot::from_claim;
 use super::pass::Pass;
 use super::types::Action;
 use crate::failure::Reason;
@@ -108,8 +109,10 @@ fn handle_retry(pass: &mut Pass<'_>) {
 pub(super) fn write_failed(pass: &mut Pass<'_>, action: &Action, message: &str) {
     // After a failure, the plan begins again, and its status is that of the next attempt.
     let in_import = !matches!(pass.status.phase, Some(ImagePhase::Ready | ImagePhase::Failed));
-    // Machines cannot clone a ready image whose snapshot is lost.
-    let restores = pass.status.phase == Some(ImagePhase::Ready) && *action == Action::CreateSnapshot;
+    // Machines cannot clone a ready image whose snapshot is lost, unless they clone its claim.
+    let restores = pass.status.phase == Some(ImagePhase::Ready)
+        && *action == Action::CreateSnapshot
+        && !heal::has_only_its_claim(pass);
     let reason = match action {
         Action::CreateDataVolume | Action::CreateSnapshot => Reason::ResourceCreationFailed,
         Action::ApplyDataSource { .. } | Action::MarkPrepopulated { .. } => Reason::ResourceUpdateFailed,
@@ -125,7 +128,7 @@ pub(super) fn write_failed(pass: &mut Pass<'_>, action: &Action, message: &str) 
     if !(in_import || restores) || pass.world.image.deleting {
         return;
     }
-    if restores && !heal::has_only_its_claim(pass) {
+    if restores {
         heal::count(pass);
     }
     if pass.status.queued_at.is_none() {

@@ -29,8 +29,9 @@ pub(super) fn ready(pass: &mut Pass<'_>) {
         return publish(pass, target);
     }
     if claim && has_only_its_claim(pass) {
-        pass.status.queued_at = Some(pass.now());
-        return snapshot::take(pass);
+        mark_prepopulated(pass);
+        publish(pass, DataTarget::Claim);
+        return snapshot::take_first(pass);
     }
     if let Some(left) = grace {
         return pass.again(left);
@@ -43,7 +44,8 @@ pub(super) fn ready(pass: &mut Pass<'_>) {
 }
 
 /// An image that was ready, and is not in the phase Ready: because of a name conflict, for example, or while its snapshot is
-/// taken again. If its snapshot can be cloned, the image is ready. If only the snapshot has the data, and may recover, it is kept.
+/// taken again. If its snapshot can be cloned, or machines have always cloned its claim, the image is ready. If only the snapshot
+/// has the data, and may recover, it is kept.
 /// Returns whether this was decided here.
 pub(super) fn restore(pass: &mut Pass<'_>) -> bool {
     if pass.status.ready_at.is_none() || !pass.world.backing.snapshots_served {
@@ -51,6 +53,7 @@ pub(super) fn restore(pass: &mut Pass<'_>) -> bool {
     }
     match snapshot_state(pass) {
         (true, _) => ready(pass),
+        (false, _) if claim_is_complete(pass) && has_only_its_claim(pass) => ready(pass),
         (false, Some(left)) if !claim_is_complete(pass) => {
             let text = "the claim is lost, and the controller waits until the snapshot is ready again";
             pass.set(ImagePhase::Syncing, Reason::SnapshotPending, text);
@@ -100,7 +103,9 @@ fn publish(pass: &mut Pass<'_>, target: DataTarget) {
     if source.is_some_and(|source| source.deleting) {
         return pass.again(RECHECK);
     }
-    if source.and_then(|source| source.target) != Some(target) {
+    let current = source.and_then(|source| source.target);
+    let gets_first_snapshot = current == Some(DataTarget::Claim) && has_only_its_claim(pass);
+    if current != Some(target) && !gets_first_snapshot {
         let message = "the DataSource was lost or edited, and is written again";
         pass.warn("Healing", message);
     }
@@ -114,10 +119,13 @@ pub(super) fn give_up(pass: &mut Pass<'_>) {
     pass.set(ImagePhase::Failed, Reason::HealLimitExceeded, message);
 }
 
-/// Whether the image has never had a snapshot, because the cluster serves snapshots only since its import.
+/// Whether the image was ready and has never had a usable snapshot, because the cluster serves snapshots only since its import. Only
+/// an image with a snapshot can lose its claim and stay ready, so only its status says whether it has.
 pub(super) fn has_only_its_claim(pass: &Pass<'_>) -> bool {
+    let status = &pass.world.image.status;
     let source = pass.world.backing.data_source.ours().and_then(|source| source.target);
-    source == Some(DataTarget::Claim) && pass.world.image.status.snapshot.is_none()
+    let had_snapshot = source == Some(DataTarget::Snapshot) || status.source_volume_lost.is_some();
+    status.ready_at.is_some() && !had_snapshot
 }
 
 /// Counts a restoration. Returns false if there were too many, so that nothing is restored.

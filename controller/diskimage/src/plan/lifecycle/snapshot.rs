@@ -5,7 +5,7 @@ use vmpool_api::diskimage::values::ImagePhase;
 use super::super::pass::Pass;
 use super::super::types::Action;
 use super::attempt::{RECHECK, fail};
-use crate::failure::Reason;
+use crate::failure::{Reason, without_queries};
 use crate::model::{DataTarget, Snapshot};
 
 /// The data is complete: takes the snapshot and publishes it.
@@ -47,6 +47,49 @@ pub(super) fn take(pass: &mut Pass<'_>) {
     let timeout = pass.world.settings.snapshot_timeout;
     pass.again(timeout.saturating_sub(snapshot.unready_for.unwrap_or_default()));
     pending(pass, "the snapshot is taken");
+}
+
+/// Takes the first snapshot of an image that is ready from its claim. Whether the driver can take any is not known, so the image does
+/// not depend on it: one that fails is taken again after a pause, and the image stays ready.
+pub(super) fn take_first(pass: &mut Pass<'_>) {
+    let settings = pass.world.settings;
+    let problem = match pass.world.backing.snapshot.ours() {
+        None => {
+            pass.act(Action::CreateSnapshot);
+            pass.again(settings.snapshot_timeout);
+            None
+        }
+        Some(snapshot) if snapshot.deleting => {
+            pass.again(RECHECK);
+            None
+        }
+        Some(snapshot) if snapshot.content_lost && !pass.world.backing_is_live => {
+            pass.reads.backing = true;
+            pass.again(RECHECK);
+            None
+        }
+        Some(snapshot) => {
+            let problem = failure(pass, snapshot);
+            let unready = snapshot.unready_for.unwrap_or_default();
+            let timeout = settings.snapshot_timeout;
+            let end = if problem.is_some() { timeout.max(settings.max_backoff) } else { timeout };
+            if snapshot.content_lost || unready >= end {
+                pass.act(Action::DeleteSnapshot { uid: snapshot.uid.clone() });
+                pass.again(RECHECK);
+            } else {
+                pass.again(end.saturating_sub(unready));
+            }
+            problem
+        }
+    };
+    if pass.status.is_ready() {
+        pass.status.message = from_claim(problem.as_deref().unwrap_or("its snapshot is taken"));
+    }
+}
+
+/// The message of an image that is ready from its claim although the cluster serves snapshots.
+pub(in super::super) fn from_claim(why: &str) -> String {
+    without_queries(&format!("machines can clone the image from its claim: {why}"))
 }
 
 fn pending(pass: &mut Pass<'_>, message: &str) {

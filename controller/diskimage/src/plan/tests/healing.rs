@@ -195,23 +195,94 @@ fn snapshots_that_the_cluster_serves_later_are_no_lost_data() {
     case.backing.data_source = Found::Ours(DataSource { target: Some(DataTarget::Claim), ..source() });
     case.plan_into_status();
     assert!(case.image.status.is_ready());
-    // The snapshot is taken, which neither is a restoration nor counts as one.
+    // The snapshot is taken, which neither is a restoration nor counts as one. Meanwhile the image is ready.
     case.backing.snapshots_served = true;
     let plan = case.plan();
     assert_eq!((plan.actions.clone(), events(&plan)), (vec![Action::CreateSnapshot], vec![]));
-    assert_eq!(state(&plan), (ImagePhase::Syncing, Reason::SnapshotPending));
-    assert_eq!((plan.status.heal_count, plan.status.heal_times.len()), (0, 0));
-    assert_eq!(plan.status.queued_at, Some(case.now), "the deadline counts from now");
+    assert!(plan.status.is_ready());
+    case.image.status = plan.status;
+    case.backing.snapshot = Found::Ours(snapshot(false));
+    let plan = case.plan();
+    assert_eq!((plan.actions.len(), plan.status.is_ready(), events(&plan)), (0, true, vec![]));
     case.image.status = plan.status;
     case.backing.snapshot = Found::Ours(snapshot(true));
     let plan = case.plan();
     assert_eq!(plan.actions, [Action::ApplyDataSource { target: DataTarget::Snapshot }]);
-    assert!(plan.status.is_ready());
+    assert_eq!((plan.status.is_ready(), events(&plan)), (true, vec![]));
+    assert_eq!((plan.status.heal_count, plan.status.heal_times.len()), (0, 0));
     // Lost data counts, also if there was never a snapshot.
     case.image.status.phase = Some(ImagePhase::Ready);
     case.image.status.reason = Some(Reason::Synced);
     (case.backing.snapshot, case.backing.claim, case.live) = (Found::Missing, Found::Missing, true);
     assert_eq!(case.plan().status.heal_count, 1);
+}
+
+/// A ready image without a snapshot, on a cluster that serves snapshots since its import.
+fn from_claim() -> Case {
+    let mut case = Case::ready();
+    case.image.status.source_volume_lost = None;
+    case.backing.snapshot = Found::Missing;
+    case.backing.data_source = Found::Ours(DataSource { target: Some(DataTarget::Claim), ..source() });
+    case
+}
+
+#[rstest]
+#[case::with_an_error(Some("no VolumeSnapshotClass"), 10, "no VolumeSnapshotClass")]
+#[case::that_is_never_ready(None, 40, "not ready after 30 minutes")]
+fn a_driver_that_cannot_take_snapshots_takes_no_readiness(
+    #[case] error: Option<&str>,
+    #[case] minutes: u32,
+    #[case] text: &str,
+) {
+    let mut case = from_claim();
+    let failing = |minutes: u32| Snapshot {
+        error: error.map(str::to_owned),
+        unready_for: Some(minutes * MINUTE),
+        ..snapshot(false)
+    };
+    case.backing.snapshot = Found::Ours(failing(minutes));
+    let plan = case.plan();
+    assert_eq!((plan.actions.clone(), events(&plan)), (vec![], vec![]));
+    assert!(plan.status.is_ready() && plan.status.message.contains(text), "{:?}", plan.status);
+    assert_eq!((plan.status.failures, plan.status.heal_count), (0, 0));
+    // The next one is taken an hour after the last one.
+    assert_eq!(plan.again, Some((60 - minutes) * MINUTE));
+    case.image.status = plan.status;
+    case.backing.snapshot = Found::Ours(failing(60));
+    let plan = case.plan();
+    assert_eq!(plan.actions, [Action::DeleteSnapshot { uid: "uid-snapshot".to_owned() }]);
+    assert!(plan.status.is_ready());
+    case.image.status = plan.status;
+    case.backing.snapshot = Found::Missing;
+    assert_eq!(case.plan().actions, [Action::CreateSnapshot]);
+    // The API server refuses it.
+    let plan = write_failed(&case.world(), &Action::CreateSnapshot, "exceeded quota");
+    assert_eq!((plan.status.is_ready(), plan.status.failures, plan.status.heal_count), (true, 0, 0));
+}
+
+#[rstest]
+#[case::lost(Found::Missing)]
+#[case::edited(Found::Ours(DataSource { target: None, ..source() }))]
+fn the_data_source_of_an_image_without_a_snapshot_is_written_again(#[case] found: Found<DataSource>) {
+    let mut case = from_claim();
+    case.backing.data_source = found;
+    let plan = case.plan();
+    let claim = Action::ApplyDataSource { target: DataTarget::Claim };
+    assert_eq!(plan.actions, [claim, Action::CreateSnapshot]);
+    assert_eq!((plan.status.is_ready(), events(&plan)), (true, vec!["Healing"]));
+}
+
+#[rstest]
+#[case::after_a_conflict(ImagePhase::Syncing, Reason::NameConflict)]
+#[case::whose_first_snapshot_an_earlier_version_has_waited_for(
+    ImagePhase::RetryableFailure,
+    Reason::SnapshotFailed
+)]
+fn an_image_without_a_snapshot_is_ready_again(#[case] phase: ImagePhase, #[case] reason: Reason) {
+    let mut case = from_claim();
+    (case.image.status.phase, case.image.status.reason) = (Some(phase), Some(reason));
+    let plan = case.plan();
+    assert_eq!((plan.status.is_ready(), plan.actions), (true, vec![Action::CreateSnapshot]));
 }
 
 #[rstest]
