@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::apply::ApplyError;
 use crate::fields::{Cause, Location};
+use crate::fill::fill;
 use crate::model::{Family, InstanceTemplate, Matcher, Types, UnknownKind};
 use crate::requirements;
 use crate::start::{Settings, prepare};
@@ -136,6 +137,10 @@ pub fn expand(
         matched(machine, family, types, location)?;
     }
     let prepared = check(machine, types, settings, location)?;
+    // Admission fills in what a machine gets from the preference that it names, and the expanded machine names none.
+    if let Some(preference) = types.preference_spec() {
+        fill(&mut expanded, preference, location)?;
+    }
     let write = |expanded: &mut Value| {
         tree::set(expanded, "spec.template", prepared.into_value())?;
         for family in [Family::Instancetype, Family::Preference] {

@@ -15,7 +15,7 @@
 //!  machine      admission of machines           expand      a machine without matchers, which starts the same instance
 //!  protection   whether an object is still needed
 //!  start        from a template to an instance: added devices, apply, defaults
-//!  requirements · validation · inference · status_ref · stash
+//!  requirements · validation · inference · status_ref · stash · fill
 //!  apply        instance type and preference onto an instance      conflict    fields that both set
 //!  topology     vCPUs as sockets, cores and threads                defaults    what is still empty in the end
 //!  model        the four kinds and matchers                        fields      paths in errors
@@ -54,6 +54,7 @@ pub mod conflict;
 pub mod defaults;
 pub mod expand;
 pub mod fields;
+pub mod fill;
 pub mod inference;
 pub mod machine;
 pub mod model;

@@ -4,41 +4,13 @@ use serde_json::Value;
 
 use crate::expand::check;
 use crate::fields::{Cause, Location};
-use crate::model::{Family, Matcher, PreferenceSpec, Types};
+use crate::model::{Family, Matcher, Types};
 use crate::start::Settings;
-use crate::tree::{self, Malformed};
+use crate::tree::Malformed;
 use crate::validation::{self, Report, bypasses_admission};
 
 #[cfg(test)]
 mod tests;
-
-/// Fills what the preference prefers and what must be known before an instance exists: architecture, machine type, and the
-/// storage class of each DataVolume template.
-///
-/// # Errors
-/// A field of the machine has the wrong type; the machine may be changed in part.
-pub fn fill(machine: &mut Value, preference: &PreferenceSpec, location: Location) -> Result<(), Malformed> {
-    let mut fill = || {
-        let spec = "spec.template.spec";
-        tree::set_default_text(machine, &format!("{spec}.architecture"), preference.architecture.as_deref())?;
-        tree::set_default_text(
-            machine,
-            &format!("{spec}.domain.machine.type"),
-            preference.machine_type.as_deref(),
-        )?;
-        tree::each(machine, "spec.dataVolumeTemplates", |template| {
-            for claim in ["spec.pvc", "spec.storage"] {
-                if tree::object(template, claim)?.is_some() {
-                    // An empty storage class is a choice: it disables dynamic provisioning.
-                    let class = preference.storage_class_name.as_deref();
-                    tree::set_default(template, &format!("{claim}.storageClassName"), class)?;
-                }
-            }
-            Ok(())
-        })
-    };
-    fill().map_err(|error| location.in_machine(error))
-}
 
 /// What is known of the objects that a machine names.
 #[derive(Debug, Clone, Default)]

@@ -82,7 +82,7 @@ proptest! {
     fn no_machine_makes_it_panic(machine in spoiled(world().prop_map(|world| world.machine)), world in world()) {
         let _ = expand(&machine, &world.types, &world.settings, Location::Pool).map_err(|error| error.causes(VM));
         let _ = machine::validate(&machine, None, &named(&world.types), &world.settings, VM);
-        let _ = machine::fill(&mut machine.clone(), &world.types.preference.unwrap().spec, VM);
+        let _ = fill(&mut machine.clone(), &world.types.preference.unwrap().spec, VM);
         for family in [Family::Instancetype, Family::Preference] {
             let _ = StatusRef::of_machine(&machine, family);
             let _ = inference::infer(&machine, "team-a", family);

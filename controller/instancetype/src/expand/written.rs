@@ -7,7 +7,7 @@ use super::*;
 use crate::defaults::Defaults;
 use crate::start::Binding;
 use crate::testing::kubevirt::{fields_of, unknown_fields};
-use crate::testing::types;
+use crate::testing::{merge, types};
 
 const INSTANCETYPE: &str = "VirtualMachineInstancetype";
 const PREFERENCE: &str = "VirtualMachinePreference";
@@ -20,6 +20,7 @@ fn machine() -> Value {
     });
     let volumes = json!([{"name": "root"}, {"name": "image", "containerDisk": {"image": "a"}}]);
     json!({"spec": {
+        "dataVolumeTemplates": [{"metadata": {"name": "root"}, "spec": {"storage": {}}}],
         "instancetype": {"name": "t", "kind": INSTANCETYPE},
         "preference": {"name": "p", "kind": PREFERENCE},
         "template": {"spec": {"networks": [{"name": "pod", "pod": {}}], "volumes": volumes, "domain": {"devices": devices}}},
@@ -78,6 +79,45 @@ fn each_written_field_is_one_of_kubevirt(#[case] machine: Value) {
                 if kind == INSTANCETYPE { (more, json!({})) } else { (json!({}), more) };
             let written = written(&machine, instancetype, preference, &settings());
             assert_eq!(unknown_fields(&written["spec"]["template"]["spec"]), [""; 0], "{kind}: {path}");
+        }
+    }
+}
+
+/// What a preference must also set, so that a field has an effect, and the only one: any device setting makes a disk without a
+/// target a target of type `disk`.
+fn companion(path: &str) -> Value {
+    match path {
+        "cpu.spreadOptions.across" | "cpu.spreadOptions.ratio" | "preferSpreadSocketToCoreRatio" => {
+            json!({"cpu": {"preferredCPUTopology": "spread"}})
+        }
+        "firmware.preferredUseBiosSerial" => json!({"firmware": {"preferredUseBios": true}}),
+        "firmware.preferredUseSecureBoot" => json!({"firmware": {"preferredUseEfi": true}}),
+        _ => json!({"devices": {}}),
+    }
+}
+
+/// Whether a field of a preference changes no machine: KubeVirt ignores it, or it only restricts machines.
+fn has_no_effect(path: &str) -> bool {
+    path.starts_with("devices.preferredVirtualGPUOptions.") || path.starts_with("requirements.")
+}
+
+#[test]
+fn each_field_reaches_the_machine() {
+    let size = json!({"cpu": {"guest": 12}});
+    for kind in [INSTANCETYPE, PREFERENCE] {
+        for (path, value) in fields_of(kind) {
+            let more = document(&path, &allowed(&path, value));
+            let others = companion(&path);
+            let written = |instancetype, preference| {
+                written(&machine(), instancetype, preference, &Settings::default())
+            };
+            let without = written(size.clone(), others.clone());
+            let with = if kind == INSTANCETYPE {
+                written(merge(size.clone(), more), others)
+            } else {
+                written(size.clone(), merge(others, more))
+            };
+            assert_eq!(with == without, has_no_effect(&path), "{kind}: {path}");
         }
     }
 }

@@ -169,9 +169,10 @@ impl Revisions<PoolObject> for KubeVirt {
         revision::revision(namespace, &id, name, pool.metadata.generation.unwrap_or_default(), spec)
     }
     fn parts(spec: &Value) -> Option<TemplateParts> {
+        let template = &spec[TEMPLATE];
         Some(match pins::expanded(spec) {
-            Some(expanded) => template::parts(&expanded, &Value::Null),
-            None => template::parts(&spec[TEMPLATE], &pins::effective(spec)),
+            Some(written) => template::parts(template, &written, &Value::Null),
+            None => template::parts(template, template, &pins::effective(spec)),
         })
     }
 }

@@ -25,17 +25,19 @@ pub(super) fn is_same(path: &str, one: &Value, other: &Value) -> bool {
     normal(path, one) == normal(path, other)
 }
 
-/// The parts of a template that decide what a change of it requires of a running machine. `sizes` is what machines get from
-/// their instance type and preference.
-pub fn parts(template: &Value, sizes: &Value) -> TemplateParts {
-    let machine = &canonical(template)["spec"];
-    let mut instance = machine["template"].clone();
+/// The parts of a template that decide what a change of it requires of a running machine. `written` is the same template with
+/// instance type and preference written out, and `sizes` what machines get from them if it is not.
+///
+/// Storage is compared as the template describes it. The preference adds a storage class to new storage only, so it is no reason
+/// to create that of existing machines again.
+pub fn parts(template: &Value, written: &Value, sizes: &Value) -> TemplateParts {
+    let mut instance = canonical(written)["spec"]["template"].clone();
     let live = live_parts(&instance["spec"]);
     remove_live_parts(&mut instance);
     TemplateParts {
         instance: Fingerprint::of(&json!({ "template": instance, "sizes": sizes })),
         live,
-        storage: Fingerprint::of(&json!({ "templates": machine["dataVolumeTemplates"] })),
+        storage: Fingerprint::of(&json!({ "templates": canonical(template)["spec"]["dataVolumeTemplates"] })),
     }
 }
 

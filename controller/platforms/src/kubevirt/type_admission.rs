@@ -11,6 +11,7 @@ use serde_json::Value;
 use vmpool_engine::admission::Subject;
 use vmpool_instancetype::expand;
 use vmpool_instancetype::fields::Location;
+use vmpool_instancetype::fill::fill;
 use vmpool_instancetype::machine::{self, Named};
 use vmpool_instancetype::model::{Family, Kind, Matcher, Object, Types};
 use vmpool_instancetype::start::Settings;
@@ -302,7 +303,7 @@ pub fn complete(namespace: &str, machine: &Value, reads: &Reads) -> Step {
             // What cannot be read is reported when it is used.
             if types.insert(object).is_ok()
                 && let Some(preference) = types.preference_spec()
-                && machine::fill(&mut filled, preference, scope.location).is_ok()
+                && fill(&mut filled, preference, scope.location).is_ok()
             {
                 completed = filled;
             }

@@ -334,6 +334,46 @@ fn the_machine_with_an_index_has_its_name_and_the_suffixes() {
     assert_eq!(machine["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"], "herd-1");
 }
 
+/// An expansion names no preference from which a webhook could fill in the storage class later.
+#[test]
+fn each_expansion_has_the_storage_class_of_the_preference() {
+    let mut spec = spec();
+    spec["preference"] = json!({ "name": "linux", "kind": "VirtualMachinePreference" });
+    spec["dataVolumeTemplates"] = json!([{ "metadata": { "name": "root" }, "spec": { "storage": {} } }]);
+    let preference = json!({
+        "apiVersion": "instancetype.kubevirt.io/v1beta1",
+        "kind": "VirtualMachinePreference",
+        "metadata": { "name": "linux", "namespace": NAMESPACE, "uid": "uid-of-linux", "generation": 1 },
+        "spec": { "volumes": { "preferredStorageClassName": "fast" } },
+    });
+    let cluster = [
+        (TYPES.to_owned(), instancetype("2Gi")),
+        (TYPES.replace("instancetypes/small", "preferences/linux"), preference),
+    ];
+    let id = vmpool_engine::ObjectId::new("herd", fixtures::POOL_UID);
+    let pool = json!({
+        "metadata": { "name": "herd", "namespace": NAMESPACE, "uid": fixtures::POOL_UID, "generation": 1 },
+        "spec": { "virtualMachineTemplate": { "spec": spec } },
+    });
+    let content = pinned(&id, &pool["spec"], &cluster);
+    let revision = super::super::revision::revision(NAMESPACE, &id, "herd-1", 1, &content);
+    let stored = [(format!("{REVISIONS}herd-1"), revision)];
+    let machine = json!({ "spec": spec });
+    let of_pool = |cluster: &[(String, Value)], which: &Revision, index| {
+        done(with(cluster, |found| super::pool(&pool, NAMESPACE, which, index, found)))
+    };
+    let expanded = [
+        done(with(&cluster, |found| start(&machine, NAMESPACE, found))),
+        of_pool(&cluster, &Revision::None, None)["spec"]["virtualMachineTemplate"].take(),
+        of_pool(&stored, &Revision::Current, None)["spec"]["virtualMachineTemplate"].take(),
+        of_pool(&stored, &Revision::Current, Some(4)),
+    ];
+    for machine in expanded {
+        let templates = &machine["spec"]["dataVolumeTemplates"];
+        assert_eq!(templates[0]["spec"]["storage"]["storageClassName"], "fast", "{machine}");
+    }
+}
+
 fn valid_vm() -> Value {
     json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": { "name": "m" }, "spec": spec() })
 }

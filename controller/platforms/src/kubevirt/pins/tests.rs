@@ -3,8 +3,11 @@ use serde_json::{Value, json};
 use vmpool_api::kubevirt::labels::POOL_UID;
 use vmpool_engine::ObjectId;
 
+use super::super::objects::PoolObject;
+use super::super::platform::KubeVirt;
 use super::owners::{keep, shared_with};
 use super::*;
+use crate::Revisions;
 
 const NAMESPACE: &str = "studio";
 
@@ -587,6 +590,36 @@ fn pinned_and_expanded_machines_start_the_same_instance() {
     assert_eq!(expanded(&content).unwrap(), pinned);
     assert_eq!(machine(&content), pinned["spec"]);
     assert_eq!(expanded(&both()), None, "nothing is copied yet");
+}
+
+/// The webhooks fill the storage class into a machine that names the preference, and this one names none.
+#[test]
+fn an_expanded_machine_has_the_storage_class_of_the_preference() {
+    let mut spec = with_policy("Expand");
+    spec[TEMPLATE]["spec"]["dataVolumeTemplates"] = json!([
+        { "metadata": { "name": "root" }, "spec": { "storage": {} } },
+        { "metadata": { "name": "data" }, "spec": { "pvc": { "storageClassName": "mine" } } },
+    ]);
+    let volumes = |class: &str| {
+        let preference = preference(&json!({ "volumes": { "preferredStorageClassName": class } }));
+        [(SMALL, instancetype(3, "2Gi")), (LINUX, preference)]
+    };
+    let content = resolved(&spec, &volumes("fast"));
+    let templates = &machine(&content)["dataVolumeTemplates"];
+    assert_eq!(templates[0]["spec"]["storage"]["storageClassName"], "fast");
+    assert_eq!(templates[1]["spec"]["pvc"]["storageClassName"], "mine");
+    // Machines with storage are not created again: not if another class is preferred, not if the cluster writes copies out, and
+    // not because an earlier version wrote no class.
+    let parts = |content: &Value| <KubeVirt as Revisions<PoolObject>>::parts(content).unwrap();
+    let mut earlier = content.clone();
+    earlier[FIELD]["expanded"]["dataVolumeTemplates"] = spec[TEMPLATE]["spec"]["dataVolumeTemplates"].clone();
+    assert_ne!(earlier, content);
+    let mut pinned = spec.clone();
+    pinned[policy::FIELD] = json!("Pin");
+    let pinned = resolved(&pinned, &volumes("fast"));
+    for other in [resolved(&spec, &volumes("slow")), pinned, earlier] {
+        assert_eq!(parts(&other), parts(&content));
+    }
 }
 
 #[test]

@@ -32,7 +32,7 @@ enum Difference {
 }
 
 fn difference(from: &Value, to: &Value) -> Difference {
-    let (one, other) = (parts(from, &Value::Null), parts(to, &Value::Null));
+    let (one, other) = (parts(from, from, &Value::Null), parts(to, to, &Value::Null));
     match () {
         () if one.storage != other.storage => Difference::Storage,
         () if one.instance != other.instance => Difference::Instance,
@@ -47,7 +47,7 @@ fn is_live_updated(template: &Value, instance: &Value) -> bool {
     let mut object = fixtures::instance();
     object["spec"] = instance["spec"].clone();
     let object: InstanceObject = serde_json::from_value(object).unwrap();
-    object.live.include(&parts(template, &Value::Null).live)
+    object.live.include(&parts(template, template, &Value::Null).live)
 }
 
 #[rstest]
