@@ -121,12 +121,11 @@ pub(crate) async fn expand(
     let mut found = Found::new();
     let mut defaults: Option<StartDefaults> = None;
     loop {
+        let read = (&found, defaults.as_ref());
         let expanded = match target {
-            Target::StoredMachine | Target::Machine => {
-                expansion::machine(object, namespace, (&found, defaults.as_ref()))
-            }
-            Target::StoredPool => expansion::pool(object, namespace, revision, index, &found),
-            Target::Pool => expansion::pool(object, namespace, &Revision::None, None, &found),
+            Target::StoredMachine | Target::Machine => expansion::machine(object, namespace, read),
+            Target::StoredPool => expansion::pool(object, namespace, (revision, index), read),
+            Target::Pool => expansion::pool(object, namespace, (&Revision::None, None), read),
         };
         match expanded {
             Expansion::Needs(reference) => {

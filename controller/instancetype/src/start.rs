@@ -29,7 +29,8 @@ pub enum Binding {
 }
 
 impl Binding {
-    const fn field(self) -> &'static str {
+    /// The field of an interface with this binding.
+    pub const fn field(self) -> &'static str {
         match self {
             Self::Masquerade => "masquerade",
             Self::Bridge => "bridge",

@@ -15,9 +15,15 @@ use crate::world::{World, alone, condition, text, with_world};
 /// Creates the objects that the template names.
 async fn types(world: &World<'_>) -> Result<()> {
     small(world, "2048Mi").await?;
-    let devices =
-        json!({ "devices": { "preferredInputBus": "virtio", "preferredAutoattachInputDevice": true } });
-    write(world, "VirtualMachinePreference", "linux", devices).await.map(drop)
+    linux(world, "virtio").await
+}
+
+/// A preference with this model of interfaces. Machines get a default interface, because their template lists none.
+async fn linux(world: &World<'_>, model: &str) -> Result<()> {
+    let devices = json!({
+        "preferredInputBus": "virtio", "preferredAutoattachInputDevice": true, "preferredInterfaceModel": model,
+    });
+    write(world, "VirtualMachinePreference", "linux", json!({ "devices": devices })).await.map(drop)
 }
 
 async fn until_condition(world: &World<'_>, kind: &str, reason: Option<&str>) -> Result<Value> {
@@ -152,6 +158,24 @@ fn a_pool_reports_outdated_copies_and_changed_machines_and_deletes_unused_copies
                 Ok((has(&wanted) && !has(&pinned) && now.len() == 2).then_some(()))
             })
             .await?;
+        world.is_settled().await?;
+
+        // When only the preferred model of interfaces changes, then a new revision restarts both machines, although their template
+        // lists no interface.
+        linux(&world, "e1000").await?;
+        until_condition(&world, "InstancetypeOutdated", Some("SpecChanged")).await?;
+        world.patch("p", &refresh("2")).await?;
+        world
+            .until("both instances have the preferred model", async || {
+                let instances = world.instances().await?;
+                let has = |instance: &Value| {
+                    instance["spec"]["domain"]["devices"]["interfaces"][0]["model"] == "e1000"
+                };
+                Ok((instances.len() == 2 && instances.values().all(has)).then_some(()))
+            })
+            .await?;
+        until_condition(&world, "InstancetypeOutdated", None).await?;
+        world.until_ready(&["p-0", "p-1"]).await?;
         world.is_settled().await
     });
 }

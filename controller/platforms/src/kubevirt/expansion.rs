@@ -1,25 +1,23 @@
 //! Machines and pools in which instance type and preference are written out, for the API server. Nothing is stored.
 
+mod defaults;
 mod outcome;
 mod pool;
 mod schema;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use vmpool_api::kubevirt::{API_VERSION, POOL_API_VERSION, VirtualMachine, VirtualMachinePool};
 use vmpool_instancetype::expand::expand;
 use vmpool_instancetype::fields::{Cause, CauseReason, Location};
 use vmpool_instancetype::model::Family;
-use vmpool_instancetype::start::Settings;
 
-use super::coexistence;
 use super::keys::{MACHINE_KIND, POOL_KIND};
-use super::objects::InstallationObject;
 use super::pins::{self, Resolved, Scope};
 use crate::Found;
 
 pub use super::pins::Problem;
+pub use defaults::StartDefaults;
 pub use outcome::Expansion;
 pub use pool::{Revision, has_template_of, pool};
 
@@ -59,30 +57,6 @@ fn check<T: DeserializeOwned>(
     // The schema of a definition does not describe the metadata.
     let metadata = T::deserialize(object).err();
     metadata.map(|_| invalid("metadata", "has a field of the wrong type".to_owned())).into_iter().collect()
-}
-
-/// What KubeVirt adds to a machine when it starts, as far as the KubeVirt objects of the cluster show it. A list of these objects
-/// decodes to it; the default is that of a cluster without one.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(from = "Installations")]
-pub struct StartDefaults(Settings);
-
-#[derive(Default, Deserialize)]
-struct Installations {
-    items: Vec<InstallationObject>,
-}
-
-impl From<Installations> for StartDefaults {
-    fn from(Installations { items }: Installations) -> Self {
-        let interface = pins::binding(coexistence::configuration(&items).interface);
-        Self(Settings { interface, defaults: Some(coexistence::defaults(&items)) })
-    }
-}
-
-impl Default for StartDefaults {
-    fn default() -> Self {
-        Installations::default().into()
-    }
 }
 
 /// Expands a VirtualMachine of a namespace. A machine without matchers stays as it is.

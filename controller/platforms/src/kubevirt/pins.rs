@@ -19,7 +19,7 @@ use vmpool_engine::{ObjectId, limits};
 use vmpool_instancetype::expand::expand;
 use vmpool_instancetype::fields::Location;
 use vmpool_instancetype::model::{Family, Kind, Object, Types};
-use vmpool_instancetype::start::Settings;
+use vmpool_instancetype::start::{Binding, Settings};
 
 use super::keys::owner;
 use crate::{DefaultInterface, Existing, Found, LookupFailure, Resolution};
@@ -29,7 +29,7 @@ pub(crate) use resolve::revision_at;
 pub(super) use resolve::{
     INFERENCE_FAILED, INSTANCETYPE_CONFLICT, Open, REQUIREMENTS_NOT_MET, REVISION_MISMATCH, Resolved, Scope,
     binding, inferred, live, lookup_reason, named_kind, object as named_object, objects as resolve_machine,
-    read, refused,
+    prefers_interface, read, refused,
 };
 pub(super) use stored::FAMILIES;
 pub use stored::apply;
@@ -273,21 +273,64 @@ pub fn effective(content: &Value) -> Value {
     FAMILIES.map(|family| (family.field().to_owned(), part(family))).into_iter().collect::<Map<_, _>>().into()
 }
 
-/// The `virtualMachineTemplate` in the content of a revision, with instance type and preference written out; `None` if the
-/// revision has no copies of what its template names.
-pub fn expanded(content: &Value) -> Option<Value> {
+/// The `virtualMachineTemplate` in the content of a revision.
+pub(super) enum Pinned {
+    /// Instance type and preference are written out in it.
+    Written(Value),
+    /// It names the copies of these objects.
+    Named(Value, Box<Types>),
+}
+
+/// The template in the content of a revision; `None` if the revision has no copies of what its template names.
+pub(super) fn pinned(content: &Value) -> Option<Pinned> {
     let pins = content.get(FIELD).filter(|pins| pins.is_object())?;
     let mut template = content[TEMPLATE].clone();
     apply(&mut template["spec"], pins);
     if pins.get(EXPANDED).is_some() {
-        return Some(template);
+        return Some(Pinned::Written(template));
     }
     let mut types = Types::default();
     for family in FAMILIES {
         let Value::Object(_) = template["spec"][family.field()] else { continue };
         types.insert(Object::read(copied(content, family)).ok()?).ok()?;
     }
-    expand(&template, &types, &Settings::default(), Location::Pool).ok()
+    Some(Pinned::Named(template, Box::new(types)))
+}
+
+/// The template in the content of a revision, with instance type and preference written out, for the comparison with other
+/// revisions; `None` if the revision has no copies of what its template names.
+///
+/// A preference that sets the model of interfaces also changes the interface that KubeVirt adds to a machine that lists none. The
+/// configuration of KubeVirt selects the binding of this interface, so the binding is no part of the template.
+pub fn compared(content: &Value) -> Option<Value> {
+    let mut written = match pinned(content)? {
+        Pinned::Written(template) => template,
+        Pinned::Named(template, types) => {
+            let interface = Some(Binding::Bridge).filter(|_| prefers_interface(&types));
+            let settings = Settings { interface, defaults: None };
+            expand(&template, &types, &settings, Location::Pool).ok()?
+        }
+    };
+    if !lists_interfaces(&content[TEMPLATE])
+        && let Some(Value::Array(interfaces)) = written.pointer_mut(INTERFACES)
+    {
+        for interface in interfaces.iter_mut().filter_map(Value::as_object_mut) {
+            for binding in [Binding::Bridge, Binding::Masquerade] {
+                interface.remove(binding.field());
+            }
+        }
+    }
+    Some(written)
+}
+
+/// The interfaces in a machine template.
+const INTERFACES: &str = "/spec/template/spec/domain/devices/interfaces";
+
+/// Whether a machine template lists interfaces or networks, so that KubeVirt adds none.
+fn lists_interfaces(template: &Value) -> bool {
+    let lists =
+        |path: &str| template.pointer(path).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+    [INTERFACES, "/spec/template/spec/networks"].into_iter().any(lists)
 }
 
 #[cfg(test)]

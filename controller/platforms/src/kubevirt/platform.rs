@@ -170,7 +170,7 @@ impl Revisions<PoolObject> for KubeVirt {
     }
     fn parts(spec: &Value) -> Option<TemplateParts> {
         let template = &spec[TEMPLATE];
-        Some(match pins::expanded(spec) {
+        Some(match pins::compared(spec) {
             Some(written) => template::parts(template, &written, &Value::Null),
             None => template::parts(template, template, &pins::effective(spec)),
         })

@@ -4,12 +4,14 @@ use serde_json::{Value, json};
 use vmpool_engine::ObjectId;
 use vmpool_instancetype::expand::expand;
 use vmpool_instancetype::fields::Location;
+use vmpool_instancetype::model::Types;
 use vmpool_instancetype::start::Settings;
 
 use super::super::machine::{self, Template};
-use super::super::pins::{self, Resolved, Scope};
+use super::super::pins::{self, Pinned, Resolved, Scope};
 use super::super::read::settings;
 use super::super::{revision, template};
+use super::defaults::StartDefaults;
 use super::outcome::Expansion;
 use crate::Found;
 
@@ -31,20 +33,29 @@ pub enum Revision {
 }
 
 /// Expands the template of a pool. With `index`, the result is the VirtualMachine with this ordinal, as the controller would
-/// create it. General defaults are KubeVirt's and not filled in.
-pub fn pool(pool: &Value, namespace: &str, which: &Revision, index: Option<u64>, found: &Found) -> Expansion {
+/// create it. General defaults are KubeVirt's and not filled in, except for an interface that the preference changes.
+///
+/// `defaults` are read only if they are needed: [`Expansion::NeedsDefaults`].
+pub fn pool(
+    pool: &Value,
+    namespace: &str,
+    (which, index): (&Revision, Option<u64>),
+    (found, defaults): (&Found, Option<&StartDefaults>),
+) -> Expansion {
     let text = |path: &str| pool.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let id = ObjectId::new(text("/metadata/name"), text("/metadata/uid"));
     let (name, content) = match content(pool, &id, namespace, which, found) {
         Ok(content) => content,
         Err(expansion) => return expansion,
     };
-    let template = match pins::expanded(&content) {
-        Some(template) => template,
-        None => match live(&content[TEMPLATE], namespace, found) {
-            Expansion::Done(template) => template,
-            other => return other,
-        },
+    let expansion = match pins::pinned(&content) {
+        Some(Pinned::Written(template)) => Expansion::Done(template),
+        Some(Pinned::Named(template, types)) => write(&template, &types, defaults),
+        None => live(&content[TEMPLATE], namespace, (found, defaults)),
+    };
+    let template = match expansion {
+        Expansion::Done(template) => template,
+        other => return other,
     };
     let Some(ordinal) = index else {
         let mut pool = pool.clone();
@@ -117,19 +128,27 @@ pub fn has_template_of(pool: &Value, revision: &Value) -> bool {
 }
 
 /// Expands a template with the objects as they are now.
-fn live(template: &Value, namespace: &str, found: &Found) -> Expansion {
+fn live(template: &Value, namespace: &str, (found, defaults): (&Found, Option<&StartDefaults>)) -> Expansion {
     let scope = Scope { namespace, location: Location::Pool };
     let machine = json!({ "metadata": template["metadata"], "spec": template["spec"] });
     let Resolved { machine, types, .. } = match pins::resolve_machine(&machine, scope, found) {
         Ok(resolved) => resolved,
         Err(open) => return open.into(),
     };
-    match expand(&machine, &types, &Settings::default(), scope.location) {
-        Ok(mut expanded) => {
-            let mut template = template.clone();
-            template["spec"] = expanded["spec"].take();
-            Expansion::Done(template)
-        }
-        Err(error) => Expansion::Refused(pins::refused(&error, scope.location)),
+    let mut template = template.clone();
+    template["spec"] = machine["spec"].clone();
+    write(&template, &types, defaults)
+}
+
+/// Writes objects into a template that names them.
+fn write(template: &Value, types: &Types, defaults: Option<&StartDefaults>) -> Expansion {
+    let interface = match defaults {
+        Some(StartDefaults(settings)) => settings.interface.filter(|_| pins::prefers_interface(types)),
+        None if pins::prefers_interface(types) => return Expansion::NeedsDefaults,
+        None => None,
+    };
+    match expand(template, types, &Settings { interface, defaults: None }, Location::Pool) {
+        Ok(expanded) => Expansion::Done(expanded),
+        Err(error) => Expansion::Refused(pins::refused(&error, Location::Pool)),
     }
 }

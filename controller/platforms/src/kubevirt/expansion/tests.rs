@@ -47,6 +47,11 @@ fn start(vm: &Value, namespace: &str, found: &Found) -> Expansion {
     machine(vm, namespace, (found, Some(&StartDefaults::default())))
 }
 
+/// Expands a pool in a cluster without KubeVirt.
+fn of_pool(pool: &Value, which: (&Revision, Option<u64>), found: &Found) -> Expansion {
+    super::pool(pool, NAMESPACE, which, (found, Some(&StartDefaults::default())))
+}
+
 fn done(expansion: Expansion) -> Value {
     match expansion {
         Expansion::Done(value) => value,
@@ -161,8 +166,7 @@ fn a_pool_that_has_copies_is_expanded_from_them_whatever_its_volume_names_now() 
     large["metadata"]["name"] = json!("large");
     let mut cluster = vec![claim("large"), (TYPES.replace("/small", "/large"), large)];
     let expanded = |cluster: &[(String, Value)]| {
-        let pool =
-            done(with(cluster, |found| super::pool(&pool, NAMESPACE, &Revision::Current, None, found)));
+        let pool = done(with(cluster, |found| of_pool(&pool, (&Revision::Current, None), found)));
         memory(&pool["spec"]["virtualMachineTemplate"]).clone()
     };
     assert_eq!(expanded(&cluster), "8Gi", "the pool has no copies yet");
@@ -185,8 +189,7 @@ fn a_refusal_names_the_field(#[case] spec: Value, #[case] reason: &str, #[case] 
     let Expansion::Refused(problem) = with(&[], |found| start(&vm, NAMESPACE, found)) else { panic!() };
     assert_eq!((problem.reason, &*problem.causes[0].field), (reason, field));
     let pool = json!({ "spec": { "virtualMachineTemplate": { "spec": spec } } });
-    let Expansion::Refused(problem) =
-        with(&[], |found| super::pool(&pool, NAMESPACE, &Revision::None, None, found))
+    let Expansion::Refused(problem) = with(&[], |found| of_pool(&pool, (&Revision::None, None), found))
     else {
         panic!()
     };
@@ -203,7 +206,7 @@ fn a_conflict_names_the_field() {
     assert_eq!(problem.causes[0].field, "spec.template.spec.domain.memory.guest");
 }
 
-/// The spec of a pool with the copies of its revision, in a cluster that has these objects.
+/// The spec of a pool with the copies of its revision, in a cluster without KubeVirt that has these objects.
 fn pinned(id: &vmpool_engine::ObjectId, spec: &Value, cluster: &[(String, Value)]) -> Value {
     let mut found = Found::new();
     loop {
@@ -258,7 +261,7 @@ fn herd() -> (Value, Vec<(String, Value)>) {
 
 fn expanded(which: &Revision, index: Option<u64>) -> Expansion {
     let (pool, cluster) = herd();
-    with(&cluster, |found| super::pool(&pool, NAMESPACE, which, index, found))
+    with(&cluster, |found| of_pool(&pool, (which, index), found))
 }
 
 #[test]
@@ -277,9 +280,9 @@ fn a_pool_is_expanded_from_the_copies_of_its_current_revision() {
 fn a_pool_without_copies_of_its_template_is_expanded_from_the_live_objects() {
     let (mut pool, cluster) = herd();
     pool["spec"]["virtualMachineTemplate"]["spec"]["template"]["spec"]["hostname"] = json!("three");
-    let new = done(with(&cluster, |found| super::pool(&pool, NAMESPACE, &Revision::Current, None, found)));
+    let new = done(with(&cluster, |found| of_pool(&pool, (&Revision::Current, None), found)));
     assert_eq!(memory(&new["spec"]["virtualMachineTemplate"]), "8Gi");
-    let supplied = done(with(&cluster, |found| super::pool(&pool, NAMESPACE, &Revision::None, None, found)));
+    let supplied = done(with(&cluster, |found| of_pool(&pool, (&Revision::None, None), found)));
     assert_eq!(supplied, new);
 }
 
@@ -306,8 +309,7 @@ fn a_pool_whose_revision_lacks_copies_is_expanded_from_those(
     }
     for shown in [Value::Null, json!(names[0]), json!(names[1])] {
         pool["status"]["currentRevision"] = shown;
-        let machine =
-            done(with(&cluster, |found| super::pool(&pool, NAMESPACE, &Revision::Current, Some(4), found)));
+        let machine = done(with(&cluster, |found| of_pool(&pool, (&Revision::Current, Some(4)), found)));
         assert_eq!(memory(&machine), expected);
         assert_eq!(machine["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"], *names[1]);
     }
@@ -334,17 +336,16 @@ fn the_machine_with_an_index_has_its_name_and_the_suffixes() {
     assert_eq!(machine["metadata"]["labels"]["kubevirt.io/vm-pool-revision-name"], "herd-1");
 }
 
-/// An expansion names no preference from which a webhook could fill in the storage class later.
-#[test]
-fn each_expansion_has_the_storage_class_of_the_preference() {
-    let mut spec = spec();
+/// The machine of each expansion, if the machine has this spec and the preference that one. Without `defaults`, what KubeVirt adds
+/// cannot be read.
+fn each(spec: &Value, preference: &Value, defaults: Option<&StartDefaults>) -> [Expansion; 4] {
+    let mut spec = spec.clone();
     spec["preference"] = json!({ "name": "linux", "kind": "VirtualMachinePreference" });
-    spec["dataVolumeTemplates"] = json!([{ "metadata": { "name": "root" }, "spec": { "storage": {} } }]);
     let preference = json!({
         "apiVersion": "instancetype.kubevirt.io/v1beta1",
         "kind": "VirtualMachinePreference",
         "metadata": { "name": "linux", "namespace": NAMESPACE, "uid": "uid-of-linux", "generation": 1 },
-        "spec": { "volumes": { "preferredStorageClassName": "fast" } },
+        "spec": preference,
     });
     let cluster = [
         (TYPES.to_owned(), instancetype("2Gi")),
@@ -358,19 +359,59 @@ fn each_expansion_has_the_storage_class_of_the_preference() {
     let content = pinned(&id, &pool["spec"], &cluster);
     let revision = super::super::revision::revision(NAMESPACE, &id, "herd-1", 1, &content);
     let stored = [(format!("{REVISIONS}herd-1"), revision)];
-    let machine = json!({ "spec": spec });
     let of_pool = |cluster: &[(String, Value)], which: &Revision, index| {
-        done(with(cluster, |found| super::pool(&pool, NAMESPACE, which, index, found)))
+        with(cluster, |found| super::pool(&pool, NAMESPACE, (which, index), (found, defaults)))
     };
-    let expanded = [
-        done(with(&cluster, |found| start(&machine, NAMESPACE, found))),
-        of_pool(&cluster, &Revision::None, None)["spec"]["virtualMachineTemplate"].take(),
-        of_pool(&stored, &Revision::Current, None)["spec"]["virtualMachineTemplate"].take(),
+    let template = |expansion| match expansion {
+        Expansion::Done(pool) => Expansion::Done(pool["spec"]["virtualMachineTemplate"].clone()),
+        other => other,
+    };
+    let vm = json!({ "spec": spec });
+    [
+        with(&cluster, |found| machine(&vm, NAMESPACE, (found, defaults))),
+        template(of_pool(&cluster, &Revision::None, None)),
+        template(of_pool(&stored, &Revision::Current, None)),
         of_pool(&stored, &Revision::Current, Some(4)),
-    ];
-    for machine in expanded {
+    ]
+}
+
+/// An expansion names no preference from which a webhook could fill in the storage class later.
+#[test]
+fn each_expansion_has_the_storage_class_of_the_preference() {
+    let mut spec = spec();
+    spec["dataVolumeTemplates"] = json!([{ "metadata": { "name": "root" }, "spec": { "storage": {} } }]);
+    let preference = json!({ "volumes": { "preferredStorageClassName": "fast" } });
+    for expansion in each(&spec, &preference, Some(&StartDefaults::default())) {
+        let machine = done(expansion);
         let templates = &machine["spec"]["dataVolumeTemplates"];
         assert_eq!(templates[0]["spec"]["storage"]["storageClassName"], "fast", "{machine}");
+    }
+}
+
+/// KubeVirt applies the preference to the interface that it adds, and an expansion names no preference then.
+#[test]
+fn each_expansion_has_the_default_interface_that_the_preference_changes() {
+    let installation = json!({
+        "metadata": { "name": "kubevirt" },
+        "spec": { "configuration": { "network": { "defaultNetworkInterface": "masquerade" } } },
+    });
+    let defaults: StartDefaults = serde_json::from_value(json!({ "items": [installation] })).unwrap();
+    let preference = json!({ "devices": { "preferredInterfaceModel": "e1000e" } });
+    for expansion in each(&spec(), &preference, Some(&defaults)) {
+        let machine = done(expansion);
+        let instance = &machine["spec"]["template"]["spec"];
+        let interfaces = json!([{ "name": "default", "masquerade": {}, "model": "e1000e" }]);
+        assert_eq!(instance["domain"]["devices"]["interfaces"], interfaces, "{machine}");
+        assert_eq!(instance["networks"], json!([{ "name": "default", "pod": {} }]));
+    }
+    // What KubeVirt adds is read only if a preference changes it. A machine has the other defaults, too.
+    let [machine, pools @ ..] = each(&spec(), &preference, None);
+    assert_eq!(machine, Expansion::NeedsDefaults);
+    assert_eq!(pools, [Expansion::NeedsDefaults, Expansion::NeedsDefaults, Expansion::NeedsDefaults]);
+    let [machine, pools @ ..] = each(&spec(), &json!({}), None);
+    assert_eq!(machine, Expansion::NeedsDefaults);
+    for expansion in pools {
+        assert_eq!(done(expansion)["spec"]["template"]["spec"]["domain"]["devices"].get("interfaces"), None);
     }
 }
 

@@ -275,7 +275,8 @@ pub(super) fn pins(
     }
     let checked = match policy {
         Policy::Expand => {
-            let settings = Settings { interface: preferred(interface, &types), defaults: None };
+            let interface = binding(interface).filter(|_| prefers_interface(&types));
+            let settings = Settings { interface, defaults: None };
             expand::expand(&machine, &types, &settings, Location::Pool).map(Some)
         }
         Policy::Pin | Policy::PerMember => {
@@ -296,11 +297,11 @@ fn kept(pin: &Value, family: Family) -> Option<(Matcher, Object)> {
     Some((Matcher::of_machine(&machine, family).ok()??, object))
 }
 
-/// The default interface, if the preference changes it. KubeVirt adds it when a machine starts, and a machine in which the
+/// Whether the preference changes the default interface. KubeVirt adds it when a machine starts, and a machine in which the
 /// preference is written out names no preference then.
-fn preferred(interface: DefaultInterface, types: &Types) -> Option<Binding> {
-    let model = types.preference_spec()?.devices.as_ref()?.interface_model.as_deref()?;
-    if model.is_empty() { None } else { binding(interface) }
+pub(in super::super) fn prefers_interface(types: &Types) -> bool {
+    let devices = types.preference_spec().and_then(|preference| preference.devices.as_ref());
+    devices.and_then(|devices| devices.interface_model.as_deref()).is_some_and(|model| !model.is_empty())
 }
 
 /// The binding of the default interface; `None` if vmpool does not know it.

@@ -2,6 +2,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_api::kubevirt::labels::POOL_UID;
 use vmpool_engine::ObjectId;
+use vmpool_engine::revision::TemplateParts;
 
 use super::super::objects::PoolObject;
 use super::super::platform::KubeVirt;
@@ -496,7 +497,7 @@ fn a_revision_with_copies_in_a_former_version_is_used_in_the_current_one() {
         revision["metadata"]["labels"]["instancetype.kubevirt.io/object-version"] = json!("v1alpha1");
     }
     assert_eq!(objects(&old), objects(&content));
-    assert_eq!(expanded(&old), expanded(&content));
+    assert_eq!(compared(&old), compared(&content));
     assert_eq!(effective(&old), effective(&content));
     assert_eq!(source::all(&old), source::all(&content));
 }
@@ -573,11 +574,7 @@ fn the_policy_expand_writes_out_a_default_interface_that_the_preference_changes(
     #[case] interface: DefaultInterface,
     #[case] expected: Value,
 ) {
-    let spec = with_policy("Expand");
-    let preference = preference(&json!({ "devices": { "preferredInterfaceModel": "e1000e" } }));
-    let cluster = [(SMALL, instancetype(3, "2Gi")), (LINUX, preference)];
-    let (Resolution::Resolved(content), _) = resolve_where(interface, &spec, &cluster) else { panic!() };
-    let machine = machine(&content);
+    let machine = machine(&with_model(&with_policy("Expand"), "e1000e", interface));
     assert_eq!(machine["template"]["spec"]["domain"]["devices"]["interfaces"], expected);
     let networks = if expected.is_null() { Value::Null } else { json!([{ "name": "default", "pod": {} }]) };
     assert_eq!(machine["template"]["spec"]["networks"], networks);
@@ -585,11 +582,50 @@ fn the_policy_expand_writes_out_a_default_interface_that_the_preference_changes(
 
 #[test]
 fn pinned_and_expanded_machines_start_the_same_instance() {
-    let pinned = expanded(&resolved(&both(), &cluster())).unwrap();
+    let pinned = compared(&resolved(&both(), &cluster())).unwrap();
     let content = resolved(&with_policy("Expand"), &cluster());
-    assert_eq!(expanded(&content).unwrap(), pinned);
+    assert_eq!(compared(&content).unwrap(), pinned);
     assert_eq!(machine(&content), pinned["spec"]);
-    assert_eq!(expanded(&both()), None, "nothing is copied yet");
+    assert_eq!(compared(&both()), None, "nothing is copied yet");
+}
+
+/// The content of a revision whose preference sets this model of interfaces.
+fn with_model(spec: &Value, model: &str, interface: DefaultInterface) -> Value {
+    let preference = preference(&json!({ "devices": { "preferredInterfaceModel": model } }));
+    let cluster = [(SMALL, instancetype(3, "2Gi")), (LINUX, preference)];
+    let (Resolution::Resolved(content), _) = resolve_where(interface, spec, &cluster) else { panic!() };
+    content
+}
+
+/// What a change of the template to this revision requires of a running machine.
+fn parts(content: &Value) -> TemplateParts {
+    <KubeVirt as Revisions<PoolObject>>::parts(content).unwrap()
+}
+
+#[test]
+fn another_preferred_model_of_the_default_interface_is_another_instance() {
+    for policy in ["Pin", "Expand"] {
+        let with = |model| parts(&with_model(&with_policy(policy), model, DefaultInterface::Bridge));
+        let (virtio, e1000) = (with("virtio"), with("e1000"));
+        assert_ne!(virtio.instance, e1000.instance, "{policy}");
+        assert_eq!((virtio.live, virtio.storage), (e1000.live, e1000.storage), "{policy}");
+        assert_ne!(virtio.instance, with("").instance, "{policy}");
+    }
+}
+
+/// The configuration of KubeVirt selects the binding, which the controller may not know.
+#[rstest]
+#[case::by_a_bridge(DefaultInterface::Bridge, true)]
+#[case::by_masquerade(DefaultInterface::Masquerade, true)]
+#[case::in_an_unknown_way(DefaultInterface::Other, false)]
+fn writing_out_the_default_interface_restarts_nothing(
+    #[case] interface: DefaultInterface,
+    #[case] is_written: bool,
+) {
+    let pinned = parts(&with_model(&both(), "virtio", DefaultInterface::Bridge));
+    assert_eq!(pinned, parts(&with_model(&both(), "virtio", interface)));
+    let expanded = with_model(&with_policy("Expand"), "virtio", interface);
+    assert_eq!(parts(&expanded) == pinned, is_written, "{expanded}");
 }
 
 /// The webhooks fill the storage class into a machine that names the preference, and this one names none.
@@ -610,7 +646,6 @@ fn an_expanded_machine_has_the_storage_class_of_the_preference() {
     assert_eq!(templates[1]["spec"]["pvc"]["storageClassName"], "mine");
     // Machines with storage are not created again: not if another class is preferred, not if the cluster writes copies out, and
     // not because an earlier version wrote no class.
-    let parts = |content: &Value| <KubeVirt as Revisions<PoolObject>>::parts(content).unwrap();
     let mut earlier = content.clone();
     earlier[FIELD]["expanded"]["dataVolumeTemplates"] = spec[TEMPLATE]["spec"]["dataVolumeTemplates"].clone();
     assert_ne!(earlier, content);

@@ -1,0 +1,31 @@
+//! What KubeVirt adds to machines.
+
+use serde::Deserialize;
+use vmpool_instancetype::start::Settings;
+
+use super::super::objects::InstallationObject;
+use super::super::{coexistence, pins};
+
+/// What KubeVirt adds to a machine when it starts, as far as the KubeVirt objects of the cluster show it. A list of these objects
+/// decodes to it; the default is that of a cluster without one.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Installations")]
+pub struct StartDefaults(pub(super) Settings);
+
+#[derive(Default, Deserialize)]
+struct Installations {
+    items: Vec<InstallationObject>,
+}
+
+impl From<Installations> for StartDefaults {
+    fn from(Installations { items }: Installations) -> Self {
+        let interface = pins::binding(coexistence::configuration(&items).interface);
+        Self(Settings { interface, defaults: Some(coexistence::defaults(&items)) })
+    }
+}
+
+impl Default for StartDefaults {
+    fn default() -> Self {
+        Installations::default().into()
+    }
+}
