@@ -19,7 +19,7 @@ use kube::api::ListParams;
 use serde_json::json;
 use vmpool_engine::limits::shorten;
 use vmpool_engine::model::{CurrentRevision, RequestedRevision, ScaleDownPolicy};
-use vmpool_engine::revision::{Fingerprint, HELD, Resolved, RevisionId};
+use vmpool_engine::revision::{HELD, Resolved, RevisionId};
 use vmpool_engine::{Action, ObjectId, Pool};
 use vmpool_platforms::{Disks, Existing, Pins as _, Platform, Revisions as _, Text};
 
@@ -296,7 +296,7 @@ pub(crate) async fn templates<P: Platform>(
             }
         }
     };
-    templates.fingerprint = Some(Fingerprint::of(&P::canonical(&templates.wanted.value())));
+    templates.fingerprint = Some(P::fingerprint(&templates.wanted.value()));
     for base in bases {
         if let Some(content) = content(context, pool, revisions, &base).await? {
             templates.earlier.insert(base, content);

@@ -26,7 +26,6 @@ use vmpool_engine::failure::{Failure, FailureReason};
 use vmpool_engine::model::{Activity, DiskDraft, Finalizer, Naming};
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
-use vmpool_engine::revision::Fingerprint;
 use vmpool_engine::{Machine, ObjectId, Pool};
 
 use super::{DiskOf, Disks, PatchBody, Platform, StatusFields};
@@ -288,7 +287,7 @@ pub fn the_revision_follows_nothing_but_the_template<P: Platform>(pool: &Value) 
     other["metadata"]["uid"] = json!("another pool");
     other["metadata"]["labels"]["edited"] = json!("yes");
     other["status"] = P::status(&sample.pool, &sample.status(None), StatusFields::All);
-    let content = |pool: &P::Pool| Fingerprint::of(&P::canonical(&P::template(pool)));
+    let content = |pool: &P::Pool| P::fingerprint(&P::template(pool));
     let facts = P::read_pool(&decode(&other));
     assert_eq!(content(&decode(&other)), content(&sample.pool));
     assert_eq!((facts.desired, facts.generation), (17, 99));

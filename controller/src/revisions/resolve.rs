@@ -33,7 +33,7 @@ pub(super) fn fingerprint<P: Platform, R>(
 ) -> Fingerprint {
     let facts = &pool.facts;
     let key = (facts.generation, facts.template_variant.clone(), context.configuration().expands_references);
-    revisions.fingerprint(key, || Fingerprint::of(&P::canonical(&wanted(context, pool).content)))
+    revisions.fingerprint(key, || P::fingerprint(&wanted(context, pool).content))
 }
 
 /// The template in the spec of the pool, with the copies that the latest stored revision with this template contains; without any if

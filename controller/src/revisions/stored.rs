@@ -7,7 +7,7 @@ use kube::Resource;
 use serde::Deserialize;
 use vmpool_engine::limits;
 use vmpool_engine::model::{References, UsedCopy};
-use vmpool_engine::revision::{Fingerprint, StoredRevision};
+use vmpool_engine::revision::StoredRevision;
 use vmpool_engine::{ObjectId, Uid};
 use vmpool_platforms::{Copied, Pins, Platform, Revisions, Text, controller_of, slim_metadata};
 
@@ -120,7 +120,7 @@ impl RevisionEntry {
             return None;
         }
         let data = object.data.value();
-        let content = data.is_object().then(|| Fingerprint::of(&P::canonical(&data)))?;
+        let content = data.is_object().then(|| P::fingerprint(&data))?;
         let parts = P::Revisions::parts(&data);
         let lacks_copies = P::Pins::lacks_copies(&data);
         let stored = StoredRevision {

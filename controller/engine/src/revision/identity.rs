@@ -76,6 +76,12 @@ impl Fingerprint {
         Self(Sha256::digest(text.as_bytes()).into())
     }
 
+    /// The fingerprint of a value in a canonical form in which empty objects are significant, for example a binding such as
+    /// `masquerade: {}`. Only the order of keys does not count.
+    pub fn of_exact(value: &Value) -> Self {
+        Self(Sha256::digest(sorted(value).to_string().as_bytes()).into())
+    }
+
     /// An identity for this content. If another content has the first identity, the next `attempt` yields another one.
     pub(super) fn id(&self, attempt: u64) -> RevisionId {
         let digest = match attempt {
@@ -109,6 +115,18 @@ fn canonical(value: &Value) -> Option<Value> {
             Some(items.iter().map(|item| canonical(item).unwrap_or(Value::Null)).collect())
         }
         other => Some(other.clone()),
+    }
+}
+
+/// The same value with sorted keys. Any dependency can enable the feature of serde_json that disables sorting.
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let map: std::collections::BTreeMap<&String, &Value> = map.iter().collect();
+            map.into_iter().map(|(key, value)| (key.clone(), sorted(value))).collect()
+        }
+        Value::Array(items) => items.iter().map(sorted).collect(),
+        other => other.clone(),
     }
 }
 

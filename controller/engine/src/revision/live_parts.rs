@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::identity::Fingerprint;
 
@@ -15,8 +15,7 @@ pub struct LiveParts(Arc<BTreeSet<Fingerprint>>);
 impl LiveParts {
     /// The parts with these paths and values. Each value must be in its canonical form.
     pub fn of<'a>(parts: impl Iterator<Item = (&'a str, Value)>) -> Self {
-        // As text, because the form of a fingerprint has no empty objects.
-        let fingerprint = |(path, value): (&str, Value)| Fingerprint::of(&format!("{path}={value}").into());
+        let fingerprint = |(path, value): (&str, Value)| Fingerprint::of_exact(&json!([path, value]));
         Self(Arc::new(parts.map(fingerprint).collect()))
     }
 

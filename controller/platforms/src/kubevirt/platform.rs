@@ -9,7 +9,7 @@ use vmpool_api::kubevirt::labels::POOL_UID;
 use vmpool_engine::model::{DiskDraft, Draft, Instance, PinReport, Published, References, UsedCopy};
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
-use vmpool_engine::revision::{RevisionId, TemplateParts};
+use vmpool_engine::revision::{Fingerprint, RevisionId, TemplateParts};
 use vmpool_engine::{Machine, ObjectId, ParsedPool, Status, Uid};
 use vmpool_instancetype::model::VERSION;
 use vmpool_instancetype::stash;
@@ -75,6 +75,10 @@ impl Platform for KubeVirt {
             canonical[policy::FIELD] = policy.into();
         }
         canonical
+    }
+    /// Empty objects select something, for example the binding of an interface.
+    fn fingerprint(spec: &Value) -> Fingerprint {
+        Fingerprint::of_exact(&Self::canonical(spec))
     }
     fn machine(pool: &PoolObject, spec: &Value, draft: &Draft) -> Value {
         let id = facts::id(&pool.metadata);

@@ -87,7 +87,8 @@ pub(super) fn reduced(value: &Value, around: &str, field: &str) -> Option<Value>
                 .iter()
                 .filter_map(|(key, value)| Some((key.clone(), reduced(value, field, key)?)))
                 .collect();
-            let implied = !is_map_entry && (MAPS.contains(&field) || STRUCTS.contains(&field));
+            let is_struct = STRUCTS.contains(&field) || (around, field) == ("features", "acpi");
+            let implied = !is_map_entry && (MAPS.contains(&field) || is_struct);
             (!reduced.is_empty() || !implied).then_some(Value::Object(reduced))
         }
         Value::Array(items) if items.is_empty() => None,

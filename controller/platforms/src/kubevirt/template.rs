@@ -35,9 +35,11 @@ pub fn parts(template: &Value, written: &Value, sizes: &Value) -> TemplateParts 
     let live = live_parts(&instance["spec"]);
     remove_live_parts(&mut instance);
     TemplateParts {
-        instance: Fingerprint::of(&json!({ "template": instance, "sizes": sizes })),
+        instance: Fingerprint::of_exact(&json!({ "template": instance, "sizes": sizes })),
         live,
-        storage: Fingerprint::of(&json!({ "templates": canonical(template)["spec"]["dataVolumeTemplates"] })),
+        storage: Fingerprint::of_exact(
+            &json!({ "templates": canonical(template)["spec"]["dataVolumeTemplates"] }),
+        ),
     }
 }
 

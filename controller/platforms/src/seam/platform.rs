@@ -4,7 +4,7 @@ use serde_json::Value;
 use vmpool_engine::model::{DiskDraft, Draft, Published};
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::RemovalRecord;
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revision::{Fingerprint, RevisionId};
 use vmpool_engine::{Machine, ParsedPool, Pool, Status};
 
 use super::{ApiObject, Disks, Finalizers, Instances, OtherController, Pins, Revisions, Storage, Wording};
@@ -76,6 +76,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// The canonical form of a template, without values that equal defaults of the schema. Two templates with equal
     /// forms are the same template.
     fn canonical(template: &Value) -> Value;
+
+    /// The fingerprint of the canonical form of a template.
+    fn fingerprint(template: &Value) -> Fingerprint {
+        Fingerprint::of(&Self::canonical(template))
+    }
 
     /// The object of a drafted machine that is created from `template`: with all labels and annotations, with resolved
     /// disks, and with the pool as its owner.

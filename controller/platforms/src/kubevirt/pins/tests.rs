@@ -628,6 +628,19 @@ fn writing_out_the_default_interface_restarts_nothing(
     assert_eq!(parts(&expanded) == pinned, is_written, "{expanded}");
 }
 
+#[test]
+fn another_binding_in_the_template_is_another_instance() {
+    let with = |binding: &str| {
+        let mut spec = both();
+        let interfaces = json!([{ "name": "default", (binding): {} }]);
+        spec[TEMPLATE]["spec"]["template"]["spec"] = json!({
+            "domain": { "devices": { "interfaces": interfaces } }, "networks": [{ "name": "default", "pod": {} }],
+        });
+        parts(&with_model(&spec, "virtio", DefaultInterface::Bridge))
+    };
+    assert_ne!(with("bridge").instance, with("masquerade").instance);
+}
+
 /// The webhooks fill the storage class into a machine that names the preference, and this one names none.
 #[test]
 fn an_expanded_machine_has_the_storage_class_of_the_preference() {

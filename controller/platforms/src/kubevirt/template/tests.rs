@@ -3,7 +3,9 @@ use rstest::rstest;
 
 use super::super::fixtures;
 use super::super::objects::InstanceObject;
+use super::super::platform::KubeVirt;
 use super::*;
+use crate::Platform;
 
 fn template() -> Value {
     fixtures::spec()["virtualMachineTemplate"].clone()
@@ -57,6 +59,7 @@ fn is_live_updated(template: &Value, instance: &Value) -> bool {
 #[case::an_empty_text_and_absent(json!({"hostname": ""}), json!({}))]
 #[case::an_empty_struct_and_absent(json!({"domain": {"cpu": {"cores": 1}, "devices": {}}}), json!({"domain": {"cpu": {"cores": 1}}}))]
 #[case::false_and_absent(json!({"domain": {"cpu": {"cores": 1, "dedicatedCpuPlacement": false}}}), json!({"domain": {"cpu": {"cores": 1}}}))]
+#[case::the_empty_acpi_of_go_and_absent(json!({"domain": {"features": {"acpi": {}, "apic": {}}}}), json!({"domain": {"features": {"apic": {}}}}))]
 #[case::zero_and_absent(json!({"domain": {"cpu": {"cores": 1, "maxSockets": 0}}}), json!({"domain": {"cpu": {"cores": 1}}}))]
 #[case::spellings_of_memory(json!({"domain": {"memory": {"guest": "1024Mi"}}}), json!({"domain": {"memory": {"guest": "1Gi"}}}))]
 #[case::spellings_of_requests(
@@ -79,8 +82,15 @@ fn equal(#[case] one: Value, #[case] other: Value) {
 #[case::a_label_that_looks_like_a_quantity(json!({"nodeSelector": {"a": "1024"}}), json!({"nodeSelector": {"a": "1Ki"}}))]
 #[case::text_that_looks_like_a_quantity(json!({"hostname": "1000"}), json!({"hostname": "1k"}))]
 #[case::the_order_of_a_list(json!({"tolerations": [{"key": "a"}, {"key": "b"}]}), json!({"tolerations": [{"key": "b"}, {"key": "a"}]}))]
+#[case::another_binding(json!({"domain": {"devices": {"interfaces": [{"name": "a", "masquerade": {}}]}}}),
+    json!({"domain": {"devices": {"interfaces": [{"name": "a", "bridge": {}}]}}}))]
+#[case::another_target_of_a_disk(json!({"domain": {"devices": {"disks": [{"name": "a", "disk": {}}]}}}),
+    json!({"domain": {"devices": {"disks": [{"name": "a", "cdrom": {}}]}}}))]
+#[case::a_device_without_settings(json!({"domain": {"devices": {"rng": {}}}}), json!({}))]
 fn different(#[case] one: Value, #[case] other: Value) {
     assert_ne!(canonical(&inner(&one)), canonical(&inner(&other)));
+    let fingerprint = |spec: &Value| KubeVirt::fingerprint(&json!({ "virtualMachineTemplate": inner(spec) }));
+    assert_ne!(fingerprint(&one), fingerprint(&other));
 }
 
 #[rstest]
@@ -92,6 +102,7 @@ fn different(#[case] one: Value, #[case] other: Value) {
 #[case::the_instance_type(json!({"spec": {"instancetype": {"name": "large"}}}), Difference::Outside)]
 #[case::a_label_of_the_instance(json!({"spec": {"template": {"metadata": {"labels": {"tier": "a"}}}}}), Difference::Instance)]
 #[case::a_disk(json!({"spec": {"template": {"spec": {"domain": {"devices": {"disks": []}}}}}}), Difference::Instance)]
+#[case::a_device_without_settings(json!({"spec": {"template": {"spec": {"domain": {"devices": {"rng": {}}}}}}}), Difference::Instance)]
 #[case::cores(json!({"spec": {"template": {"spec": {"domain": {"cpu": {"cores": 2}}}}}}), Difference::Instance)]
 #[case::sockets(json!({"spec": {"template": {"spec": {"domain": {"cpu": {"sockets": 2}}}}}}), Difference::Live)]
 #[case::memory(json!({"spec": {"template": {"spec": {"domain": {"memory": {"guest": "1Gi"}}}}}}), Difference::Live)]
