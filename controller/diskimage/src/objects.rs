@@ -29,6 +29,9 @@ mod tests;
 pub const BIND_IMMEDIATELY: &str = "cdi.kubevirt.io/storage.bind.immediate.requested";
 /// On DataVolumes: CDI does not fill a new claim on its own.
 pub const PREPOPULATED: &str = "cdi.kubevirt.io/storage.prePopulated";
+/// On DataVolumes: with `false`, CDI does not delete the DataVolume after its success. Without it, a cluster can be configured to do
+/// so, and the claim is left without an owner, so that nothing deletes it with the image.
+pub const DELETE_AFTER_COMPLETION: &str = "cdi.kubevirt.io/storage.deleteAfterCompletion";
 /// The prefix of the labels that name default instance types and preferences.
 pub const INSTANCETYPE_LABELS: &str = "instancetype.kubevirt.io/";
 /// The group of DataVolumes, whose sources are protected by RBAC.
@@ -166,6 +169,7 @@ pub fn data_volume(image: &VmDiskImage, copied: &[String]) -> Value {
     }
     let mut metadata = metadata(image, name(image), copied);
     metadata["annotations"][BIND_IMMEDIATELY] = json!("true");
+    metadata["annotations"][DELETE_AFTER_COMPLETION] = json!("false");
     json!({
         "apiVersion": DATA_VOLUME_API_VERSION,
         "kind": "DataVolume",

@@ -52,7 +52,11 @@ fn the_objects_get_the_class_and_the_labels_that_are_copied() {
     let volume = data_volume(&http(), &copied());
     assert_eq!(volume["spec"]["storage"]["resources"]["requests"]["storage"], "10Gi");
     assert_eq!(volume["spec"]["storage"]["storageClassName"], "fast");
-    assert_eq!(volume["metadata"]["annotations"][BIND_IMMEDIATELY], "true");
+    let annotations = &volume["metadata"]["annotations"];
+    assert_eq!(
+        (&annotations[BIND_IMMEDIATELY], &annotations[DELETE_AFTER_COMPLETION]),
+        (&json!("true"), &json!("false"))
+    );
     let labels = json!({ "instancetype.kubevirt.io/default-preference": "linux", IMAGE_UID: "uid-image" });
     let snapshot = snapshot(&http(), &copied());
     assert_eq!(snapshot["spec"]["volumeSnapshotClassName"], "snap");

@@ -85,6 +85,14 @@ fn clean_up(pass: &mut Pass<'_>) {
     if left.is_empty() && pass.world.backing_is_live {
         pass.status.deletion = None;
         "no object of the image is left".clone_into(&mut pass.status.message);
+        if backing.claim.ours().is_some() {
+            // A user has deleted its DataVolume with --cascade=orphan, or CDI has collected it.
+            let name = &pass.world.image.key.name;
+            let message = format!(
+                "the PersistentVolumeClaim {name} has no owner, and stays; delete it before you create another image of this name"
+            );
+            pass.warn("ClaimKept", message);
+        }
         return pass.act(Action::Unprotect);
     }
     pass.status.deletion = Some(DeletionBlocked::CleanupPending);

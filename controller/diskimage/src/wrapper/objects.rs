@@ -11,6 +11,7 @@ use vmpool_api::kubevirt;
 
 use crate::clone_permission::Account;
 use crate::limits::NESTING;
+use crate::objects::DELETE_AFTER_COMPLETION;
 use crate::read::referrer::account;
 
 #[cfg(test)]
@@ -190,10 +191,11 @@ fn disk_template(wrapper: &VirtualMachine, size: &Quantity) -> Value {
     let reference = &wrapper.spec.vm_disk_image_ref;
     let namespace = reference.namespace.as_ref().or(wrapper.metadata.namespace.as_ref());
     json!({
-        // KubeVirt copies the labels to the DataVolume.
+        // KubeVirt copies labels and annotations to the DataVolume, whose end would be that of the disk.
         "metadata": {
             "name": data_volume_name(wrapper),
             "labels": { WRAPPER_UID: wrapper.metadata.uid },
+            "annotations": { DELETE_AFTER_COMPLETION: "false" },
         },
         "spec": {
             "sourceRef": { "kind": "DataSource", "namespace": namespace, "name": reference.name },

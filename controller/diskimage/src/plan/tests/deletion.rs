@@ -77,7 +77,11 @@ fn a_claim_that_no_object_owns_blocks_no_deletion() {
     case.references = references(0, true);
     case.live = true;
     case.backing = Backing { claim: Found::Ours(Claim { owned: false, ..claim() }), ..Backing::empty() };
-    assert_eq!(case.plan().actions, [Action::Unprotect]);
+    let plan = case.plan();
+    assert_eq!(plan.actions, [Action::Unprotect]);
+    assert_eq!(events(&plan), ["ClaimKept"]);
+    case.backing = Backing::empty();
+    assert_eq!(events(&case.plan()), [""; 0]);
 }
 
 #[test]

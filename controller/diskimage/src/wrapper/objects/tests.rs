@@ -37,6 +37,7 @@ fn a_machine_has_the_disk_and_belongs_to_its_wrapper() {
     assert_eq!(machine["metadata"]["labels"], json!({ "app": "web", WRAPPER_UID: "uid-web" }));
     let template = &machine["spec"]["dataVolumeTemplates"][0];
     assert_eq!(template["metadata"]["name"], "web-root");
+    assert_eq!(template["metadata"]["annotations"], json!({ DELETE_AFTER_COMPLETION: "false" }));
     assert_eq!(
         template["spec"]["sourceRef"],
         json!({ "kind": "DataSource", "namespace": "images", "name": "debian" })

@@ -18,6 +18,9 @@ use crate::{knobs::Effective, objects::Key};
 use jiff::Timestamp;
 use serde_json::json;
 
+/// Annotation of a DataVolume that CDI must not delete after its success, with the value `false`.
+const DELETE_AFTER_COMPLETION: &str = "cdi.kubevirt.io/storage.deleteAfterCompletion";
+
 impl World {
     pub(super) fn knobs_of_data_volume<'a>(&'a self, key: &Key, view: &'a DataVolumeView) -> Effective<'a> {
         self.knobs_for(key, view.knobs.as_deref())
@@ -53,20 +56,29 @@ impl World {
         }
     }
 
-    /// If the knob requests it, makes the machine the owner of the claim of a DataVolume that succeeded, and deletes the
-    /// DataVolume.
+    /// If the knob requests it and no annotation prevents it, gives the claim of a DataVolume that succeeded the controller of the
+    /// DataVolume, or none, and deletes the DataVolume.
     fn collect(&mut self, key: &Key, data_volume: &DataVolumeView, now: Timestamp) {
         let wanted = self.knobs_of_data_volume(key, data_volume).is(|knobs| knobs.collect_data_volumes);
-        let Some(owner) = data_volume.meta.controller().filter(|_| wanted).cloned() else { return };
+        let kept =
+            data_volume.meta.annotations.get(DELETE_AFTER_COMPLETION).is_some_and(|value| value == "false");
+        if !wanted || kept {
+            return;
+        }
+        let owner = data_volume.meta.controller().cloned();
         let Some(claim) = self.claims.view(key).cloned() else { return };
-        if claim.meta.is_controlled_by(&owner.uid) {
+        let is_handed_over = match &owner {
+            Some(owner) => claim.meta.is_controlled_by(&owner.uid),
+            None => claim.meta.controller().is_none(),
+        };
+        if is_handed_over {
             if let Some(slot) = self.data_volumes.slot(key) {
                 slot.memory.collected = true;
             }
             self.delete(&Id::new(Kind::DataVolume, key), &data_volume.meta.uid, false, now);
         } else if claim.meta.is_controlled_by(&data_volume.meta.uid) && !claim.meta.deleting() {
             let others = claim.meta.owners.iter().filter(|other| *other.uid != *data_volume.meta.uid);
-            let owners: Vec<_> = others.chain([&owner]).collect();
+            let owners: Vec<_> = others.chain(&owner).collect();
             self.patch(&Id::new(Kind::Claim, key), json!({"metadata": {"ownerReferences": owners}}), now);
         }
     }

@@ -254,6 +254,20 @@ fn a_collected_data_volume_leaves_its_claim_to_the_machine() {
     assert!(stage.find(Kind::Claim, "root").is_none());
 }
 
+#[rstest]
+#[case::without_the_annotation(json!({}), true)]
+#[case::with_the_annotation(json!({ "cdi.kubevirt.io/storage.deleteAfterCompletion": "false" }), false)]
+fn a_data_volume_without_an_owner_is_collected(#[case] annotations: Value, #[case] collected: bool) {
+    let mut stage = Stage::new();
+    stage.knobs(&[("collect-datavolumes", "true")]);
+    let spec = json!({"source": {"blank": {}}, "storage": {}});
+    stage.create(Kind::DataVolume, "root", &json!({"metadata": {"annotations": annotations}, "spec": spec}));
+    stage.settle();
+    assert_eq!(stage.find(Kind::DataVolume, "root").is_none(), collected);
+    let owner = if collected { String::new() } else { stage.uid(Kind::DataVolume, "root") };
+    assert_eq!(controller(&stage, Kind::Claim, "root"), owner);
+}
+
 #[test]
 fn a_preserved_claim_of_a_collected_data_volume_is_used_again() {
     let mut stage = Stage::new();
