@@ -150,6 +150,18 @@ pub enum Error {
         /// The failure of the last write.
         why: String,
     },
+    /// Another controller may serve the pools of the platform. The text says why.
+    #[error(
+        "another controller may serve pool \"{pool}\", so vmpool removes, claims and releases none of its machines: {why}"
+    )]
+    OtherControllerActive {
+        /// The stored objects.
+        stored: &'static Stored,
+        /// The name of the pool.
+        pool: String,
+        /// What to change, or what to wait for.
+        why: String,
+    },
     /// The removal record of the pool is full.
     #[error("pool \"{pool}\": {why}; try again when the targets of earlier removals are deleted")]
     RecordFull {

@@ -5,7 +5,7 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
-use vmpool_platforms::removal::{ExpansionApi, RemovalApi, Revision};
+use vmpool_platforms::removal::{ExpansionApi, PoolLoop, RemovalApi, Revision};
 
 use crate::api::CLAIM;
 use crate::audit::AuditInfo;
@@ -125,11 +125,24 @@ impl State {
         let ResourceRequest { namespace, name, .. } = request;
         let audit = AuditInfo { user, request: id.to_owned() };
         let pool = PoolName { stored: api.stored, namespace, name };
+        self.check_other_controller(&pool).await?;
         let accepted = self.remover.remove(pool.clone(), removal, audit.clone()).await?;
         if force && !dry_run {
             forced::report(&self.cluster, &self.env, api, &pool, &accepted, &audit.user.name).await;
         }
         Ok(json(StatusCode::CREATED, &success(&pool, &accepted, dry_run)))
+    }
+
+    /// Refuses a request about a pool that the platform's own controller may serve. After a removal has lowered the count, that
+    /// controller would delete another machine in addition, and it knows no claims.
+    async fn check_other_controller(&self, pool: &PoolName) -> Result<(), Error> {
+        let Some(installations) = pool.stored.installations else { return Ok(()) };
+        let why = match self.cluster.all(installations).await {
+            Ok(PoolLoop::Off) => return Ok(()),
+            Ok(PoolLoop::MayRun(why)) => why,
+            Err(error) => format!("listing {}.{}: {error}", installations.plural, installations.group),
+        };
+        Err(Error::OtherControllerActive { stored: pool.stored, pool: pool.name.clone(), why })
     }
 
     /// Handles a claim of a machine, or the release of a claimed one.
@@ -147,6 +160,7 @@ impl State {
         let ResourceRequest { namespace, name, subresource, .. } = request;
         let audit = AuditInfo { user, request: id.to_owned() };
         let pool = PoolName { stored: api.stored, namespace, name };
+        self.check_other_controller(&pool).await?;
         if subresource == CLAIM {
             let claimed = self.claims.claim(pool, read_claim(&body, dry_run)?, audit).await?;
             let code = if claimed.renewed { StatusCode::OK } else { StatusCode::CREATED };

@@ -17,6 +17,8 @@ mod storage_names;
 mod update;
 mod window;
 
+pub(crate) use finalizer::storage_of;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 

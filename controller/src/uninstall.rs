@@ -12,7 +12,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource as _};
 use serde_json::{Value, json};
 use vmpool_api::diskimage::finalizers::{GRANT_PROTECTION, IMAGE_PROTECTION};
 use vmpool_api::diskimage::labels::IMAGE_UID;
@@ -21,7 +21,7 @@ use vmpool_diskimage::clone_permission;
 use vmpool_diskimage::objects::owner_reference;
 use vmpool_platforms::kubevirt::copies::{ClusterInstancetype, ClusterPreference, Instancetype, Preference};
 use vmpool_platforms::kubevirt::protection;
-use vmpool_platforms::{ApiObject, Dvp, Finalizers, KubeVirt, OtherController, Platform};
+use vmpool_platforms::{ApiObject, Dvp, Finalizers, KubeVirt, OtherController, Platform, Storage};
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::LeaseConfig;
 
@@ -30,6 +30,8 @@ use crate::options::PlatformName;
 use crate::release_pins::{self, Released};
 use crate::watch::{Broken, Scope, list};
 use crate::watches::api;
+
+mod preserve;
 
 /// How often the objects are listed again, because an object changed meanwhile.
 const ROUNDS: usize = 10;
@@ -62,6 +64,9 @@ pub enum UninstallError {
     /// A patch was rejected.
     #[error("changing the finalizers or owners of an object")]
     Patch(#[source] kube::Error),
+    /// The storage of a machine that is being deleted cannot be preserved.
+    #[error("preserving the storage of a machine that is being deleted")]
+    Storage(#[source] kube::Error),
     /// Copies of instance types change all the time.
     #[error(
         "pools still own copies of instance types that machines use, because the objects change all the time"
@@ -75,6 +80,15 @@ pub enum UninstallError {
 impl From<Broken> for UninstallError {
     fn from(error: Broken) -> Self {
         Self::List(vmpool_runtime::telemetry::with_causes(&error))
+    }
+}
+
+impl From<preserve::Failure> for UninstallError {
+    fn from(failure: preserve::Failure) -> Self {
+        match failure {
+            preserve::Failure::List(error) => error.into(),
+            preserve::Failure::Write(error) => Self::Storage(error),
+        }
     }
 }
 
@@ -208,9 +222,19 @@ async fn of_platform<P: Platform>(
     let (mut removed, mut left) = (0, 0);
     for _ in 0..ROUNDS {
         let of_pools = sweep::<P::Pool>(client, &pools, P::Finalizers::remove_from_pool).await?;
-        let of_machines = sweep::<P::Machine>(client, &machines, P::Finalizers::remove).await?;
+        let preserved = preserve::preserve::<P>(client, namespace).await?;
+        let mut later = 0;
+        let of_machines = sweep::<P::Machine>(client, &machines, |machine| {
+            let patch = P::Finalizers::remove(machine)?;
+            let meta = machine.meta();
+            let is_new = meta.deletion_timestamp.is_some()
+                && meta.uid.as_deref().is_none_or(|uid| !preserved.contains(uid));
+            later += usize::from(P::Storage::EXIST && is_new);
+            (!(P::Storage::EXIST && is_new)).then_some(patch)
+        });
+        let of_machines = of_machines.await?;
         removed += of_pools.0 + of_machines.0;
-        left = of_pools.1 + of_machines.1;
+        left = of_pools.1 + of_machines.1 + later;
         if left == 0 {
             return Ok(removed);
         }
@@ -399,7 +423,7 @@ async fn other_may_run<P: Platform>(client: &Client) -> Result<bool, UninstallEr
 async fn sweep<K: ApiObject>(
     client: &Client,
     all: &Api<K>,
-    remove: impl Fn(&K) -> Option<Value>,
+    mut remove: impl FnMut(&K) -> Option<Value>,
 ) -> Result<(usize, usize), UninstallError> {
     let mut patches = Vec::new();
     let listed = list(all, Scope::default(), |object: K| {

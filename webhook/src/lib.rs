@@ -28,6 +28,7 @@ mod memory;
 pub mod metrics;
 pub mod options;
 mod reads;
+mod replicas;
 mod review;
 mod router;
 mod run;

@@ -4,7 +4,7 @@ use axum::Router;
 use axum::routing::post;
 
 use crate::state::{PlatformState, State};
-use crate::{handlers, images, types};
+use crate::{handlers, images, replicas, types};
 
 /// The webhooks of each platform, and those of images, instance types and preferences. Other paths return 404, and methods
 /// other than POST return 405.
@@ -12,6 +12,10 @@ pub fn router(state: &State) -> Router {
     let mut router = Router::new();
     for rules in state.rules.clone() {
         let (pool_path, guard) = (rules.kind().pool_path, rules.scale_guard());
+        if rules.kind().group == types::POOL_GROUP {
+            router =
+                router.merge(replicas::routes(PlatformState { rules: rules.clone(), shared: state.clone() }));
+        }
         router = router.merge(webhooks(
             PlatformState { rules, shared: state.clone() },
             pool_path,

@@ -35,7 +35,7 @@ impl Error {
             | Self::MachineProtected { .. }
             | Self::NoMachineAvailable { .. }
             | Self::ClaimHeld { .. } => StatusCode::CONFLICT,
-            Self::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable { .. } | Self::OtherControllerActive { .. } => StatusCode::SERVICE_UNAVAILABLE,
             Self::RecordFull { .. } | Self::Overloaded => StatusCode::TOO_MANY_REQUESTS,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Timeout(_) | Self::ClaimTimeout(_) => StatusCode::GATEWAY_TIMEOUT,
@@ -67,7 +67,7 @@ impl Error {
             Self::ClaimLost { .. } => "ClaimLost",
             Self::ClaimHeld { .. } => "ClaimHeld",
             Self::ClaimNotFound { .. } => "ClaimNotFound",
-            Self::Unavailable { .. } => "ServiceUnavailable",
+            Self::Unavailable { .. } | Self::OtherControllerActive { .. } => "ServiceUnavailable",
             Self::RecordFull { .. } | Self::Overloaded => "TooManyRequests",
             Self::Internal(_) | Self::NotExpanded { .. } => "InternalError",
             Self::Timeout(_) | Self::ClaimTimeout(_) => "Timeout",
@@ -101,6 +101,7 @@ impl Error {
             Self::PoolNotFound { plural, group, pool } => named(group, plural, pool),
             Self::Conflict { stored, pool, .. }
             | Self::Unavailable { stored, pool, .. }
+            | Self::OtherControllerActive { stored, pool, .. }
             | Self::RecordFull { stored, pool, .. }
             | Self::NoMachineAvailable { stored, pool }
             | Self::ClaimLost { stored, pool }

@@ -308,7 +308,7 @@ fn kick(world: &World<'_>, plan: &mut Plan, image: Option<&SeenImage>) -> Result
     }
     if plan.status.kicks >= MAX_KICKS {
         let text = format!(
-            "disks of this wrapper were made {MAX_KICKS} times again, and the clone does not begin; correct the cause, and delete the DataVolume of the machine"
+            "the controller has recreated the disk {MAX_KICKS} times, and its clone still does not begin; correct the cause, then delete the DataVolume of the machine"
         );
         return stop(plan, text);
     }

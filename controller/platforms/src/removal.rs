@@ -4,6 +4,7 @@
 use crate::{dvp, kubevirt};
 
 pub use crate::claim_facts::{Page, StoredInstance, StoredMachine, instance_addresses};
+pub use crate::kubevirt::coexistence::PoolLoop;
 pub use crate::kubevirt::expansion::{self, Expansion, Problem, Revision, StartDefaults};
 pub use vmpool_instancetype::fields::Cause;
 

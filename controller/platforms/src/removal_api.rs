@@ -169,6 +169,9 @@ pub struct Stored {
     pub preserves_storage: bool,
     /// The number of machines that a missing `spec.replicas` of a pool stands for.
     pub absent_replicas: i64,
+    /// The installations of the platform, if they say whether its own controller serves the pools. A list of them decodes to
+    /// [`PoolLoop`](crate::removal::PoolLoop).
+    pub installations: Option<&'static StoredResource>,
 }
 
 /// A stored resource. Its objects are in namespaces.

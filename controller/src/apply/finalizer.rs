@@ -6,7 +6,7 @@ use kube::Resource;
 use kube::api::Patch;
 use serde::de::IgnoredAny;
 use serde_json::Value;
-use vmpool_engine::ObjectId;
+use vmpool_engine::{ObjectId, Pool};
 use vmpool_platforms::{ApiObject, ClaimOf, Finalizers, Platform, Storage, VolumeOf};
 
 use super::outcome::{Effect, Outcome};
@@ -115,14 +115,25 @@ async fn preserve<P: Platform>(
     machine: &ObjectId,
     live: &P::Machine,
 ) -> Result<(), Outcome> {
-    let of_templates = pool.facts.storage_of(&machine.name);
-    for volume in distinct(P::Storage::volumes(live), &of_templates) {
+    let (volumes, claims) = storage_of::<P, _>(&pool.facts, &machine.name, live);
+    for volume in volumes {
         disown::<P, VolumeOf<P>>(context, pool, machine, &volume).await?;
     }
-    for claim in distinct(P::Storage::claims(live), &of_templates) {
+    for claim in claims {
         disown::<P, ClaimOf<P>>(context, pool, machine, &claim).await?;
     }
     Ok(())
+}
+
+/// Names of the volumes and of the claims of a machine: those of its spec, and those of the template.
+pub(crate) fn storage_of<P: Platform, R>(
+    pool: &Pool<R>,
+    name: &str,
+    machine: &P::Machine,
+) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
+    let of_templates = pool.storage_of(name);
+    let volumes = distinct(P::Storage::volumes(machine), &of_templates);
+    (volumes, distinct(P::Storage::claims(machine), &of_templates))
 }
 
 fn distinct(mut names: Vec<Arc<str>>, more: &[Arc<str>]) -> Vec<Arc<str>> {

@@ -18,6 +18,7 @@ use vmpool_runtime::telemetry::with_causes;
 use super::context::Context;
 use super::live::ReadFailed;
 use super::table::Origin;
+use super::writes::error_text;
 use crate::metrics::WriteKind;
 use crate::object::collection;
 use crate::queue::Requeue;
@@ -91,7 +92,7 @@ async fn write(context: &Context, object: &VmDiskImageGrant, protects: bool) -> 
         Err(error) if error.is_gone() => Requeue::Never,
         Err(error) if error.is_conflict() => Requeue::After(AGAIN),
         Err(error) => {
-            tracing::warn!(%name, %error, "the finalizer of the grant was not written");
+            tracing::warn!(%name, error = error_text(&error), "the finalizer of the grant was not written");
             Requeue::After(error.retry_after().unwrap_or(AFTER_REFUSAL))
         }
     }

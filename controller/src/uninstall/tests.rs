@@ -80,6 +80,55 @@ async fn the_machines_own_the_copies_of_instance_types_that_they_use() {
 }
 
 #[rstest]
+#[case::its_pool_preserves_it("Offline", "Background", true)]
+#[case::its_pool_does_not("Disabled", "Background", false)]
+#[case::the_controller_discards_it("Offline", "Foreground", false)]
+#[tokio::test]
+async fn the_storage_of_a_machine_that_is_being_deleted_stays_if(
+    #[case] preservation: &str,
+    #[case] propagation: &str,
+    #[case] stays: bool,
+) {
+    let world = World::new();
+    let pool = world.server.create(
+        POOLS,
+        json!({
+            "metadata": { "name": "web", "namespace": NAMESPACE, "finalizers": [FINALIZER] },
+            "spec": {
+                "replicas": 0,
+                "selector": { "matchLabels": { "app": "web" } },
+                "scaleInStrategy": { "proactive": { "statePreservation": preservation } },
+                "virtualMachineTemplate": {
+                    "metadata": { "labels": { "app": "web" } },
+                    "spec": { "template": { "spec": {} } },
+                },
+            },
+        }),
+    );
+    let owner = json!({ "apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "name": "web",
+        "uid": pool["metadata"]["uid"], "controller": true });
+    let machine = world.server.create(
+        MACHINES,
+        json!({
+            "metadata": { "name": "web-0", "namespace": NAMESPACE, "finalizers": [FINALIZER],
+                "labels": { "app": "web" }, "ownerReferences": [owner] },
+            "spec": { "dataVolumeTemplates": [{ "metadata": { "name": "root-0" }, "spec": {} }], "template": { "spec": {
+                "volumes": [{ "name": "root", "dataVolume": { "name": "root-0" } }],
+            } } },
+        }),
+    );
+    let owner = json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "web-0",
+        "uid": machine["metadata"]["uid"], "controller": true });
+    let metadata = json!({ "name": "root-0", "namespace": NAMESPACE, "ownerReferences": [owner] });
+    world.server.create("datavolumes.cdi.kubevirt.io", json!({ "metadata": metadata, "spec": {} }));
+    world.server.delete_with(MACHINES, "web-0", &json!({ "propagationPolicy": propagation }));
+    assert_eq!(remove(&world).await.unwrap(), 2);
+    world.server.collect_garbage();
+    assert_eq!(world.server.get(MACHINES, "web-0"), None);
+    assert_eq!(world.server.get("datavolumes.cdi.kubevirt.io", "root-0").is_some(), stays);
+}
+
+#[rstest]
 #[case::there_is_none(false)]
 #[case::another_process_leads(true)]
 #[tokio::test]

@@ -17,6 +17,7 @@ use vmpool_test_cluster::process;
 use crate::documented;
 use crate::pins::{self, small, write};
 use crate::pools::spec;
+use crate::pruned::to_kubevirt;
 use crate::world::{World, run_with, text};
 use crate::{Place, run_to_end};
 
@@ -353,6 +354,28 @@ async fn delete_of_all_pools(place: &Place<'_>) -> Result<()> {
     accepted(place, ADMIN, Method::DELETE, &all, &Value::Null).await.map(drop)
 }
 
+/// The definition of KubeVirt has no default of `replicas`. The webhook sets it, so that the pool has a scale.
+async fn replicas_have_a_default(world: &World<'_>) -> Result<()> {
+    to_kubevirt(world).await?;
+    let mut spec = spec(1);
+    spec.as_object_mut().context("no spec")?.remove("replicas");
+    for (version, name) in [("v1beta1", "new"), ("v1alpha1", "old")] {
+        let mut pool = pool(version, &spec);
+        pool["metadata"]["name"] = json!(name);
+        let created = world.place.send_as(EDITOR, Method::POST, &pools(version), &pool).await?;
+        let created = created.map_err(|status| anyhow::anyhow!("{}", status.message))?;
+        ensure!(created["spec"]["replicas"] == 1, "{created}");
+        let path = format!("{}/{name}", pools("v1beta1"));
+        let scale = world.place.ask(Method::GET, &format!("{path}/scale"), &Value::Null).await?;
+        ensure!(scale["spec"]["replicas"] == 1, "{scale}");
+        let removed = json!({ "spec": { "replicas": null } });
+        let updated = world.place.ask(Method::PATCH, &path, &removed).await?;
+        ensure!(updated["spec"]["replicas"] == 1, "{updated}");
+        world.place.ask(Method::DELETE, &path, &Value::Null).await?;
+    }
+    Ok(())
+}
+
 #[test]
 fn the_chart_serves_admission_removal_and_expansion_of_kubevirt_pools() {
     run_to_end(async {
@@ -385,7 +408,8 @@ fn the_chart_serves_admission_removal_and_expansion_of_kubevirt_pools() {
             expansion(&world).await?;
             templates_are_compared_with_types(&world).await?;
             documented::pools(&world).await?;
-            documented::forced_release(&world).await
+            documented::forced_release(&world).await?;
+            replicas_have_a_default(&world).await
         })
         .await?;
         installation.stop().await?;

@@ -58,8 +58,11 @@ fn a_new_leader_continues_what_the_former_one_began() {
             let machines = world.until_ordinals("p", &all).await?;
             created_once(&world, "p", 12)?;
             // When the former leader responds again, then it changes nothing.
+            world.is_settled().await?;
+            let writes = world.writes()?.len();
             world.controller.resume()?;
             world.is_settled().await?;
+            ensure!(world.writes()?.len() == writes, "{:#?}", &world.writes()?[writes..]);
             ensure!(world.controller.leads().await != Some(true), "there are two leaders");
             // When the leader is killed during a scale-in and a rollout, then the other one completes both.
             world.create("q", &bare("q", 3)).await?;

@@ -320,6 +320,7 @@ fn no_pool_is_reconciled_while_the_pool_loop_of_kubevirt_may_run() {
         // When the flag is set, then it waits until the operator has applied it.
         let changed = world.place.ask(Method::PATCH, path, &flags("0")).await?;
         world.is_settled().await?;
+        ensure!(world.machines().await?.len() == 1);
         let generation = &changed["metadata"]["generation"];
         let deployed = json!({ "status": { "phase": "Deployed", "observedGeneration": generation } });
         world.place.ask(Method::PATCH, &format!("{path}/status"), &deployed).await?;

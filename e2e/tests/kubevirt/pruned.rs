@@ -31,17 +31,56 @@ const OWN: [&str; 9] = [
     "activity",
 ];
 
+/// What the definition of KubeVirt lacks.
+const OF_KUBEVIRT: &[(&str, &[&str])] = &[("spec", &OWN_SETTINGS), ("status", &OWN)];
+
 /// The fields of its status that vmpool had later than the others.
 const LATEST: [&str; 2] = ["instancetypeRef", "preferenceRef"];
+
+/// Removes all rules from a schema.
+fn without_rules(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.remove("x-kubernetes-validations");
+            fields.values_mut().for_each(without_rules);
+        }
+        Value::Array(schemas) => schemas.iter_mut().for_each(without_rules),
+        _ => {}
+    }
+}
+
+/// Gives the schema of a pool what that of KubeVirt has and lacks, beside fields: it has no rules and no default of `replicas`, and
+/// it requires the domain.
+fn as_of_kubevirt(schema: &mut Value) -> Result<()> {
+    without_rules(schema);
+    let replicas = schema.pointer_mut("/properties/spec/properties/replicas").and_then(Value::as_object_mut);
+    replicas.and_then(|field| field.remove("default")).context("replicas has no default")?;
+    let instance = "/properties/spec/properties/virtualMachineTemplate/properties/spec/properties/template/properties/spec";
+    let required = schema.pointer_mut(instance).context("no schema of instances")?;
+    required["required"] = json!(["domain"]);
+    let domain = required.pointer_mut("/properties/domain").context("no schema of the domain")?;
+    domain["required"] = json!(["devices"]);
+    Ok(())
+}
+
+/// Makes the definition of pools that of KubeVirt.
+pub(crate) async fn to_kubevirt(world: &World<'_>) -> Result<()> {
+    prune(&world.place, OF_KUBEVIRT).await?;
+    world.checks.expect_without(OF_KUBEVIRT);
+    Ok(())
+}
 
 /// Removes these fields of vmpool from the definition, and waits until the API server prunes them.
 async fn prune(place: &Place<'_>, removed: &[(&str, &[&str])]) -> Result<()> {
     let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{POOLS}");
     let mut definition = place.ask(Method::GET, &path, &Value::Null).await?;
     for version in definition["spec"]["versions"].as_array_mut().context("it has versions")? {
-        let schema = version["schema"]["openAPIV3Schema"].as_object_mut().context("it has a schema")?;
+        let schema = &mut version["schema"]["openAPIV3Schema"];
         // The rules of vmpool are about its own fields.
-        schema.remove("x-kubernetes-validations");
+        schema.as_object_mut().context("it has a schema")?.remove("x-kubernetes-validations");
+        if removed == OF_KUBEVIRT {
+            as_of_kubevirt(schema)?;
+        }
         for &(part, own) in removed {
             let fields =
                 version["schema"]["openAPIV3Schema"]["properties"][part]["properties"].as_object_mut();
@@ -52,6 +91,9 @@ async fn prune(place: &Place<'_>, removed: &[(&str, &[&str])]) -> Result<()> {
     }
     place.ask(Method::PUT, &path, &definition).await?;
     let pool = place.pool("trial")?;
+    let mut trial = minimal("trial");
+    // The webhook, if there is one, requires it.
+    trial["spec"]["virtualMachineTemplate"]["spec"]["runStrategy"] = json!("Halted");
     let deadline = Deadline::after(Duration::from_secs(30));
     let mut replicas = 0;
     loop {
@@ -59,7 +101,7 @@ async fn prune(place: &Place<'_>, removed: &[(&str, &[&str])]) -> Result<()> {
         let status = json!({ "status": { "replicas": replicas, "instancetypeRef": { "name": "small" } } });
         // While the API server replaces the storage of a changed definition, it answers requests with
         // 503, as if it were shutting down.
-        let found = match place.write(&minimal("trial"), Unknown::Refused).await? {
+        let found = match place.write(&trial, Unknown::Refused).await? {
             Ok(_created) => place.send(Method::PATCH, &format!("{pool}/status"), &status).await?,
             Err(refused) => Err(refused),
         };
@@ -99,7 +141,9 @@ async fn with_pruned(
 async fn settles(world: &World<'_>) -> Result<Value> {
     small(world, "2Gi").await?;
     write(world, "VirtualMachinePreference", "linux", json!({})).await?;
-    world.create("p", &spec(2)).await?;
+    let mut spec = spec(2);
+    spec["virtualMachineTemplate"]["spec"]["template"]["spec"] = json!({ "domain": { "devices": {} } });
+    world.create("p", &spec).await?;
     world.until_ready(&["p-0", "p-1"]).await?;
     world.until_status("p", 2).await?;
     world.is_settled().await?;
@@ -113,8 +157,7 @@ async fn settles(world: &World<'_>) -> Result<Value> {
 #[test]
 fn with_the_definition_of_kubevirt_the_status_has_its_fields_and_is_not_written_again() {
     run_to_end(async {
-        let removed = [("spec", &OWN_SETTINGS[..]), ("status", &OWN[..])];
-        with_pruned("kubevirt-pruned", &removed, async |world| {
+        with_pruned("kubevirt-pruned", OF_KUBEVIRT, async |world| {
             let pool = settles(&world).await?;
             ensure!(OWN.iter().all(|field| pool["status"].get(*field).is_none()), "{pool}");
             Ok(())

@@ -8,6 +8,8 @@ label_values!(
     pub(crate) Path {
         /// A pool.
         Pool => "pool",
+        /// A pool whose absent fields are set.
+        PoolDefaults => "pool_defaults",
         /// The scale of a pool.
         Scale => "scale",
         /// An image.

@@ -1,5 +1,6 @@
 //! Reviews of KubeVirt pools: all broken rules in one response, and no scale guard.
 
+use rstest::rstest;
 use serde_json::json;
 use vmpool_platforms::kubevirt::admission;
 
@@ -83,4 +84,30 @@ async fn the_scale_subresource_has_no_webhook() {
     let path = format!("{}-scale", admission::POOL_PATH);
     let (status, _) = World::new().post(&path, "{}").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
+}
+
+#[rstest]
+#[case::absent("CREATE", None, Some(1))]
+#[case::removed("UPDATE", None, Some(1))]
+#[case::present("CREATE", Some(0), Some(0))]
+#[case::deleted("DELETE", None, None)]
+#[tokio::test]
+async fn a_pool_without_replicas_has_one_machine(
+    #[case] operation: &str,
+    #[case] replicas: Option<i64>,
+    #[case] wanted: Option<i64>,
+) {
+    let mut pool = kubevirt_pool();
+    pool["spec"].as_object_mut().unwrap().remove("replicas");
+    if let Some(replicas) = replicas {
+        pool["spec"]["replicas"] = json!(replicas);
+    }
+    let old = if operation == "CREATE" { Value::Null } else { pool.clone() };
+    let response = World::new().review(admission::DEFAULTS_PATH, &review(operation, "", &old, &pool)).await;
+    assert_eq!(response["allowed"], true, "{response}");
+    if response.get("patch").is_some() {
+        let patch: json_patch::Patch = serde_json::from_value(patch(&response)).unwrap();
+        json_patch::patch(&mut pool, &patch).unwrap();
+    }
+    assert_eq!(pool["spec"]["replicas"].as_i64(), wanted);
 }

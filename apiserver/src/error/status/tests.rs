@@ -30,6 +30,7 @@ fn status(error: &Error) -> Status {
 #[case(Error::TargetNotInPool { stored: STORED, target: "a".into(), pool: "b".into() }, 400, "BadRequest")]
 #[case(Error::RecordFull { stored: STORED, pool: "web".into(), why: String::new() }, 429, "TooManyRequests")]
 #[case(Error::Unavailable { stored: STORED, pool: "web".into(), why: String::new() }, 503, "ServiceUnavailable")]
+#[case(Error::OtherControllerActive { stored: STORED, pool: "web".into(), why: String::new() }, 503, "ServiceUnavailable")]
 #[case(Error::Overloaded, 429, "TooManyRequests")]
 #[case(Error::Internal(String::new()), 500, "InternalError")]
 #[case(Error::Timeout(Duration::from_secs(1)), 504, "Timeout")]

@@ -1,6 +1,7 @@
 //! Removals from KubeVirt pools, which have a group of their own.
 
 use http::StatusCode;
+use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_api::annotations;
 use vmpool_api::kubevirt::annotations::SCALE_IN_TARGETS;
@@ -71,4 +72,46 @@ async fn a_body_of_the_other_group_is_refused() {
     let answer = remove(&world, &world.process(1), body).await;
     assert_eq!(answer.code, StatusCode::BAD_REQUEST, "{}", answer.body);
     assert!(answer.body["message"].as_str().unwrap().contains(GROUP), "{}", answer.body);
+}
+
+/// An installation of KubeVirt with or without the flag that switches off its pool loop.
+fn installation(flags: &Value) -> Value {
+    json!({ "metadata": { "name": "kubevirt", "namespace": "kubevirt" },
+        "spec": { "customizeComponents": { "flags": { "controller": flags } } },
+        "status": { "phase": "Deployed", "observedGeneration": 1 } })
+}
+
+#[rstest]
+#[case::the_pool_loop_may_run(&json!({}), StatusCode::SERVICE_UNAVAILABLE)]
+#[case::the_pool_loop_is_off(&json!({ "pool-controller-threads": "0" }), StatusCode::CREATED)]
+#[tokio::test]
+async fn a_machine_is_removed_and_claimed_only_if(#[case] flags: &Value, #[case] expected: StatusCode) {
+    let world = both(&json!(3));
+    world.server.store(|store| {
+        store.model().create_now("kubevirts.kubevirt.io", installation(flags)).unwrap();
+    });
+    let process = world.process(1);
+    let answer = remove(&world, &process, r#"{"targets":["web-1"]}"#).await;
+    assert_eq!(answer.code, expected, "{}", answer.body);
+    let path = format!("/apis/{GROUP}/namespaces/{NAMESPACE}/virtualmachinepools/web");
+    let body = r#"{"id":"job-1","ttlSeconds":60}"#;
+    let claim = world.through(process.call(ask("POST", &format!("{path}/claim"), body))).await.unwrap();
+    if expected == StatusCode::CREATED {
+        assert_ne!(claim.code, StatusCode::SERVICE_UNAVAILABLE, "{}", claim.body);
+        return;
+    }
+    for refused in [answer, claim] {
+        assert_eq!(refused.code, expected, "{}", refused.body);
+        assert!(
+            refused.body["message"].as_str().unwrap().contains("pool-controller-threads"),
+            "{}",
+            refused.body
+        );
+    }
+    world.server.store(|store| {
+        let pool = store.model().get(POOLS, NAMESPACE, "web").unwrap();
+        assert_eq!(pool["spec"]["replicas"], 3);
+        let machine = store.model().get(MACHINES, NAMESPACE, "web-1").unwrap();
+        assert!(machine["metadata"]["deletionTimestamp"].is_null());
+    });
 }

@@ -25,7 +25,7 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     }
     let leaving: BTreeSet<Uid> = plan.leaving().cloned().collect();
     let (mut due, mut replacing) = (Vec::new(), 0);
-    let (mut existing, mut replaced) = (0, 0);
+    let (mut existing, mut staying, mut replaced) = (0, 0, 0);
     for machine in observed.pool_machines() {
         existing += 1;
         let is_replacement = failures.is_replacement(&machine.id.name);
@@ -34,12 +34,17 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         if machine.terminating || leaving.contains(&machine.id.uid) {
             continue;
         }
+        staying += 1;
         let Some(left) = remaining(observed, healing, machine) else { continue };
         if left.is_zero() {
             due.push(machine);
         } else {
             plan.requeue_in(left);
         }
+    }
+    // The deletion of a machine of a surplus that the pool keeps is a scale-in: none would follow it.
+    if staying > pool.desired {
+        return;
     }
     // Machines that are gone, and whose successors are not created yet.
     let missing = pool.desired.saturating_sub(existing);
@@ -97,7 +102,7 @@ fn remaining(observed: &Observed<'_>, healing: Autohealing, machine: &Machine) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Budget, StartHealth};
+    use crate::model::{Budget, ScaleDownPolicy, StartHealth};
     use crate::testing::{World, deleted, name};
 
     const AFTER: Duration = Duration::from_mins(5);
@@ -225,6 +230,20 @@ mod tests {
         assert_eq!(deleted(&world.plan()).len(), 1);
         let leaves = world.edit(&name(1), |machine| machine.terminating = true);
         assert_eq!(deleted(&leaves.plan()), [""; 0]);
+    }
+
+    #[test]
+    fn no_machine_is_replaced_while_a_pool_keeps_a_surplus() {
+        let surplus = |desired: usize| {
+            world(&starts(3), Budget::Machines(2)).pool(|pool| {
+                pool.scale_down_policy = ScaleDownPolicy::Explicit;
+                pool.desired = desired;
+            })
+        };
+        assert_eq!(deleted(&surplus(3).plan()), [""; 0]);
+        assert_eq!(deleted(&surplus(4).plan()).len(), 2);
+        let leaves = surplus(3).edit(&name(1), |machine| machine.terminating = true);
+        assert_eq!(deleted(&leaves.plan()).len(), 2);
     }
 
     #[test]

@@ -113,6 +113,19 @@ fn the_last_failure_shows(#[case] reason: FailureReason, #[case] word: &str) {
 }
 
 #[test]
+fn a_failure_that_becomes_another_one_is_shown_with_its_reason_and_message() {
+    let world = World::desiring(2).with_machines(2).pool(|pool| {
+        pool.published.conditions = vec![dated(condition::REPLICA_FAILURE, "True", "FailedCreate")];
+    });
+    let failure = Failure { reason: FailureReason::FailedDelete, message: "not now".into() };
+    let status = status(&world.observed(&world.snapshot()), Some(&failure));
+    let shown =
+        status.conditions.iter().find(|condition| condition.kind == condition::REPLICA_FAILURE).unwrap();
+    assert_eq!((&*shown.reason, &*shown.message), ("FailedDelete", "not now"));
+    assert_eq!(shown.last_transition, second(5), "it has been True all the time");
+}
+
+#[test]
 fn what_only_the_owner_can_mend_comes_before_the_last_failure() {
     let world = World::desiring(1)
         .with_machines(1)

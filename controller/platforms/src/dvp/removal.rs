@@ -14,6 +14,7 @@ const STORED: Stored = Stored {
     // Its own disks are deleted with it. Whether retained disks go to another machine is a setting of the pool.
     preserves_storage: false,
     absent_replicas: 0,
+    installations: None,
 };
 
 /// The group of vmpool.

@@ -30,6 +30,7 @@ mod settings;
 mod size;
 mod volumes;
 
+use serde_json::Value;
 use vmpool_api::kubevirt::POOL_GROUP;
 use vmpool_engine::admission::{
     DryRun, DryRunResult, Kind, Lookup, LookupResult, Pending, Request, Review, Rules, ScaleGuard, Users,
@@ -38,10 +39,24 @@ use vmpool_engine::admission::{
 
 pub use rule::{Rule, Scope};
 
+use super::removal::VMPOOL;
 use evaluation::{Evaluation, PendingRequest, begin};
 
 /// The path of the webhook for creates and updates of pools.
 pub const POOL_PATH: &str = "/validate-pool-kubevirt-io-v1beta1-virtualmachinepool";
+
+/// The path of the webhook that sets `replicas` of pools without it.
+pub const DEFAULTS_PATH: &str = "/mutate-pool-kubevirt-io-v1beta1-virtualmachinepool";
+
+/// The pool with the number of machines that an absent `replicas` stands for; `None` if it has the field.
+pub fn with_replicas(pool: &Value) -> Option<Value> {
+    let spec = pool["spec"].as_object().filter(|spec| !spec.contains_key("replicas"))?;
+    let mut spec = spec.clone();
+    spec.insert("replicas".to_owned(), VMPOOL.stored.absent_replicas.into());
+    let mut pool = pool.clone();
+    pool["spec"] = Value::Object(spec);
+    Some(pool)
+}
 
 /// The rules of KubeVirt pools for programs.
 #[derive(Clone, Debug, Default)]

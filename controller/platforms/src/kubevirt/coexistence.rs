@@ -3,6 +3,7 @@
 //! Two controllers on one pool would delete each other's machines. KubeVirt has one switch, a flag of virt-controller
 //! for the whole cluster. The objects that contain it also configure what machines get.
 
+use serde::Deserialize;
 use vmpool_instancetype::defaults::Defaults;
 use vmpool_instancetype::quantity::Amount;
 
@@ -13,13 +14,28 @@ use super::objects::InstallationObject;
 /// The flag of virt-controller with the number of its pool workers.
 pub const FLAG: &str = "pool-controller-threads";
 
-/// Whether virt-controller reconciles pools.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A list of KubeVirt objects.
+#[derive(Default, Deserialize)]
+pub(super) struct Installations {
+    pub(super) items: Vec<InstallationObject>,
+}
+
+/// Whether virt-controller reconciles pools. The list of all KubeVirt objects of the cluster decodes to it; the default is that of a
+/// cluster without one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "Installations")]
 pub enum PoolLoop {
     /// It does not.
+    #[default]
     Off,
     /// It may. The text says why, and what to change.
     MayRun(String),
+}
+
+impl From<Installations> for PoolLoop {
+    fn from(Installations { items }: Installations) -> Self {
+        pool_loop(&items)
+    }
 }
 
 /// Reads all KubeVirt objects of the cluster. Without one, no virt-controller runs. Otherwise the flag must be `0` in

@@ -17,6 +17,7 @@ const STORED: Stored = Stored {
     record: SCALE_IN_TARGETS,
     preserves_storage: true,
     absent_replicas: 1,
+    installations: Some(&INSTALLATIONS),
 };
 
 /// The group of vmpool for KubeVirt pools.

@@ -125,9 +125,17 @@ const PROTECTING_IMAGES: &[Path] =
 /// What protects instance types and preferences.
 const PROTECTING: &[Path] = &[("/mutate-instancetype-kubevirt-io-v1beta1", &["CREATE"], TYPES)];
 
-/// Reviews without which requests are allowed: machines and pools do not depend on the reviews of images, and the controller
-/// does later what the mutating ones do.
-const OPTIONAL: [&str; 4] = [
+/// What sets absent fields of pools.
+const DEFAULTING: &[Path] = &[(
+    "/mutate-pool-kubevirt-io-v1beta1-virtualmachinepool",
+    &["CREATE", "UPDATE"],
+    ["pool.kubevirt.io", "v1beta1", "virtualmachinepools"],
+)];
+
+/// Reviews without which requests are allowed: machines and pools do not depend on the reviews of images, the controller does later
+/// what those do that protect objects, and it counts one machine if `replicas` is absent.
+const OPTIONAL: [&str; 5] = [
+    "/mutate-pool-kubevirt-io-v1beta1-virtualmachinepool",
     "/validate-disk-image-references",
     "/mutate-vmpool-dev-v1alpha1-vmdiskimage",
     "/mutate-instancetype-kubevirt-io-v1beta1",
@@ -182,6 +190,7 @@ pub(super) fn webhooks(variant: &Variant, configuration: &Value, objects: &[Valu
         (is_mutating && variant.standalone, COMPLETING),
         (is_mutating && variant.images, PROTECTING_IMAGES),
         (is_mutating && variant.kubevirt, PROTECTING),
+        (is_mutating && variant.kubevirt, DEFAULTING),
     ];
     let paths: Vec<&Path> =
         paths.into_iter().filter(|(present, _)| *present).flat_map(|(_, paths)| paths).collect();

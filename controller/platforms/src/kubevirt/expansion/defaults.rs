@@ -3,19 +3,14 @@
 use serde::Deserialize;
 use vmpool_instancetype::start::Settings;
 
-use super::super::objects::InstallationObject;
-use super::super::{coexistence, pins};
+use super::super::coexistence::{self, Installations};
+use super::super::pins;
 
 /// What KubeVirt adds to a machine when it starts, as far as the KubeVirt objects of the cluster show it. A list of these objects
 /// decodes to it; the default is that of a cluster without one.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Installations")]
 pub struct StartDefaults(pub(super) Settings);
-
-#[derive(Default, Deserialize)]
-struct Installations {
-    items: Vec<InstallationObject>,
-}
 
 impl From<Installations> for StartDefaults {
     fn from(Installations { items }: Installations) -> Self {

@@ -57,7 +57,8 @@ pub struct Settings {
     pub data_volume_templates: Vec<StorageTemplate>,
     /// When machines that fail to start are replaced; `None` if they are not.
     pub autohealing: Option<Autohealing>,
-    /// Selects the machines of the pool. `None` if it cannot be read; the pool then releases no machine.
+    /// Selects the machines of the pool. `None` if it cannot be read, or does not match the template; the pool then releases no
+    /// machine because of its labels.
     pub selector: Option<LabelSelector>,
 }
 
@@ -68,14 +69,18 @@ pub fn pool(object: &PoolObject) -> PoolFacts {
     let spec = object.spec();
     let mut validation_errors = Vec::new();
     let (mut settings, mut invalid_settings) = read(&spec, &mut validation_errors);
-    match object.spec_error() {
+    if let Some(error) = object.spec_error() {
         // The fields that are missing are those that were not read.
-        Some(error) => {
-            validation_errors = vec![error];
-            // The strategy may ask to preserve the storage of machines that users delete.
-            settings.scale_in.preservation = StatePreservation::Offline;
+        validation_errors = vec![error];
+        // The strategy may ask to preserve the storage of machines that users delete.
+        settings.scale_in.preservation = StatePreservation::Offline;
+    } else {
+        validation_errors.extend(flaws(&id.name, &spec));
+        if let Some(error) = mismatch(&spec, settings.selector.as_ref()) {
+            validation_errors.push(error);
+            // Its machines have the labels of the template, so a mistake in the selector would release all of them.
+            settings.selector = None;
         }
-        None => validation_errors.extend(flaws(&id.name, &spec, settings.selector.as_ref())),
     }
     if !validation_errors.is_empty() {
         settings.scale_in.mode = ScaleInMode::Unmanaged;
@@ -143,21 +148,10 @@ fn data_volume_templates(template: &Value) -> Vec<StorageTemplate> {
 }
 
 /// Errors of the spec that prevent the creation of machines. The admission rules and the schema reject all of them.
-fn flaws(pool: &str, spec: &Value, selector: Option<&LabelSelector>) -> Vec<String> {
+fn flaws(pool: &str, spec: &Value) -> Vec<String> {
     let mut flaws = Vec::new();
-    let template = &spec["virtualMachineTemplate"];
-    if !template["spec"]["template"].is_object() {
+    if !spec["virtualMachineTemplate"]["spec"]["template"].is_object() {
         flaws.push("virtualMachineTemplate.spec.template is missing".to_owned());
-    }
-    if let Some(selector) = selector {
-        let labels = Labels::from_json(&template["metadata"]["labels"]);
-        // The controller would create a machine, release it at once, and create the next one, without end.
-        if labels.is_none_or(|labels| !selector.matches(&labels)) {
-            flaws.push(format!(
-                "selector {selector} does not match labels of virtualMachineTemplate.metadata, so the pool would \
-                 release every machine that it creates"
-            ));
-        }
     }
     if pool.len() + 2 > LABEL_VALUE {
         flaws.push(format!(
@@ -167,4 +161,15 @@ fn flaws(pool: &str, spec: &Value, selector: Option<&LabelSelector>) -> Vec<Stri
         ));
     }
     flaws
+}
+
+/// The error of a selector that does not match the labels of the template. The controller would create a machine, release it at once,
+/// and create the next one, without end.
+fn mismatch(spec: &Value, selector: Option<&LabelSelector>) -> Option<String> {
+    let labels = Labels::from_json(&spec["virtualMachineTemplate"]["metadata"]["labels"]);
+    let selector = selector.filter(|selector| labels.is_none_or(|labels| !selector.matches(&labels)))?;
+    Some(format!(
+        "selector {selector} does not match labels of virtualMachineTemplate.metadata, so the pool would release every \
+         machine that it creates"
+    ))
 }

@@ -9,6 +9,7 @@ use vmpool_api::kubevirt::values::{
 use vmpool_engine::model::{Budget, StorageTemplate};
 
 use super::super::fixtures;
+use super::super::labels::Labels;
 use super::super::objects::MachineObject;
 use super::super::selectors::MachineSelector;
 use super::*;
@@ -183,11 +184,17 @@ fn a_setting_that_cannot_be_read_gets_its_safe_value(
 #[case::labels_that_do_not_match(
     json!({"virtualMachineTemplate": {"metadata": {"labels": {"app": "x"}}}}), "selector app=herd does not match labels")]
 #[case::no_labels(json!({"virtualMachineTemplate": {"metadata": null}}), "selector app=herd does not match labels")]
+#[case::another_selector(json!({"selector": {"matchLabels": {"app": "x"}}}), "selector app=x does not match labels")]
 fn a_pool_with_a_validation_error_loses_no_machine(#[case] spec: Value, #[case] message: &str) {
     let pool = pool_with(&spec);
     assert!(pool.validation_errors[0].contains(message), "{:?}", pool.validation_errors);
     assert_eq!(pool.settings.scale_in.mode, ScaleInMode::Unmanaged);
     assert_eq!(pool.settings.update, Update::Unmanaged);
+    let releases = pool.settings.selector.is_some_and(|selector| {
+        let labels = Labels::from_json(&fixtures::machine()["metadata"]["labels"]);
+        !selector.matches(&labels.unwrap())
+    });
+    assert!(!releases, "it releases its machines");
 }
 
 #[test]
