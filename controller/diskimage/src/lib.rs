@@ -42,6 +42,7 @@
 pub mod admission;
 pub mod clone_permission;
 mod conditions;
+pub mod corrections;
 pub mod failure;
 pub mod grants;
 pub mod limits;

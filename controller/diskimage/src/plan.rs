@@ -60,7 +60,9 @@ fn disown(pass: &mut pass::Pass<'_>) {
 /// Writes the labels of the objects that stay.
 fn label(pass: &mut pass::Pass<'_>) {
     for (kind, uid) in &pass.world.backing.mislabeled {
-        if !pass.deletes(uid) {
+        if let Some(left) = pass.correction_waits(uid) {
+            pass.again(left);
+        } else if !pass.deletes(uid) {
             pass.act(Action::Label { kind: *kind, uid: uid.clone() });
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use vmpool_api::diskimage::values::ImagePhase;
 
+use crate::corrections::Corrections;
 use crate::failure::Reason;
 use crate::model::{
     Backing, Claim, DataSource, DataTarget, DataVolume, Found, Image, Key, References, Snapshot, Status,
@@ -90,6 +91,7 @@ pub(crate) struct Case {
     pub(crate) live: bool,
     pub(crate) references: References,
     pub(crate) turn: Turn,
+    pub(crate) corrections: Corrections,
 }
 
 impl Case {
@@ -103,6 +105,7 @@ impl Case {
             live: false,
             references: References::default(),
             turn: Turn::Given,
+            corrections: Corrections::default(),
         }
     }
 
@@ -157,6 +160,8 @@ impl Case {
             backing_is_live: self.live,
             references: &self.references,
             turn: self.turn,
+            corrections: &self.corrections,
+            uptime: Duration::from_hours(1),
         }
     }
 

@@ -121,6 +121,7 @@ async fn carry_out(context: &Context, facts: &Facts, action: &Action) -> Result<
                     }
                 }
                 let patch = json!({ "spec": { "source": wanted } });
+                context.note_correction(&source.uid, facts.uptime);
                 match context.merge::<kubevirt::DataSource>(namespace, name, &source.uid, patch).await {
                     Ok(source) => context.update(|store, _| store.set_source(&source, Origin::Written)),
                     Err(error) if error.is_gone() => return Ok(Applied::Outdated),
@@ -237,6 +238,7 @@ async fn label<K: Data>(context: &Context, facts: &Facts, uid: &str) -> Result<A
     };
     let Key { namespace, name } = &facts.image.key;
     let prefixes = &context.settings.copied_label_prefixes;
+    context.note_correction(uid, facts.uptime);
     let stored = match found.relabel(&facts.object, prefixes) {
         Some(patch) => context.merge::<K>(namespace, name, uid, patch).await,
         None => Ok(found),

@@ -9,6 +9,7 @@ use kube::Client;
 use parking_lot::Mutex;
 use vmpool_api::diskimage::values::WrapperPhase;
 use vmpool_api::diskimage::{API_VERSION, VmDiskImage};
+use vmpool_diskimage::corrections::Corrections;
 use vmpool_diskimage::model::{Backing, DeletionBlocked, Image, Key};
 use vmpool_diskimage::queue::Queue as Imports;
 use vmpool_diskimage::read;
@@ -49,6 +50,8 @@ pub(super) struct Context {
     pub(super) imports: Mutex<Imports>,
     /// UIDs of the images whose deletion may proceed: a list that began after the deletion timestamp contained no reference.
     pub(super) released: Mutex<HashSet<String>>,
+    /// The corrections of objects that another client changes.
+    pub(super) corrections: Mutex<Arc<Corrections>>,
     /// The metrics, if they are exported.
     pub(super) metrics: Option<Arc<Metrics>>,
     lists: FirstLists,
@@ -62,6 +65,9 @@ pub(super) struct Facts {
     pub(super) image: Image,
     pub(super) backing: Backing,
     pub(super) counted: Counted,
+    pub(super) corrections: Arc<Corrections>,
+    /// The uptime at which they were read.
+    pub(super) uptime: Duration,
 }
 
 impl Context {
@@ -88,6 +94,7 @@ impl Context {
             store: Mutex::new(store),
             imports: Mutex::default(),
             released: Mutex::default(),
+            corrections: Mutex::default(),
             metrics: None,
             lists: FirstLists::default(),
             gate: ImageGate::default(),
@@ -214,6 +221,11 @@ impl Context {
         }
     }
 
+    /// The controller corrects an object with this UID.
+    pub(super) fn note_correction(&self, object_uid: &str, now: Duration) {
+        Arc::make_mut(&mut self.corrections.lock()).note(object_uid, now);
+    }
+
     /// An image as the cache shows it; `None` if it does not exist.
     pub(super) fn image(&self, key: &Key) -> Option<Image> {
         let object = self.store.lock().images.get(key)?.clone();
@@ -226,9 +238,11 @@ impl Context {
         let object = store.images.get(key)?.clone();
         let image = read::image::image(&object, &self.settings.allowed_urls);
         let prefixes = &self.settings.copied_label_prefixes;
-        let backing = store.backing(&image, &object, prefixes, self.env.uptime());
+        let uptime = self.env.uptime();
+        let backing = store.backing(&image, &object, prefixes, uptime);
         let counted = store.count(&image);
-        Some(Facts { object, image, backing, counted })
+        let corrections = self.corrections.lock().clone();
+        Some(Facts { object, image, backing, counted, corrections, uptime })
     }
 }
 

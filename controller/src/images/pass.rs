@@ -136,6 +136,8 @@ fn world<'a>(context: &'a Context, facts: &'a Facts, turn: Turn, is_live: bool) 
         backing_is_live: is_live,
         references: &facts.counted.references,
         turn,
+        corrections: &facts.corrections,
+        uptime: facts.uptime,
     }
 }
 

@@ -7,6 +7,7 @@ use vmpool_api::Quantity;
 use vmpool_api::diskimage::values::{ImagePhase, Mode};
 
 use super::model::{Guards, ImageObject, State, WrapperObject, Write};
+use crate::corrections::Corrections;
 use crate::failure::Reason;
 use crate::model::{Backing, Found, Image, References, ReferrerKind, Status};
 use crate::plan::{self, Action};
@@ -210,6 +211,8 @@ fn pass_of_image(state: &mut State, at_index: usize, guards: Guards) -> bool {
         backing_is_live: true,
         references: &counted,
         turn: plan::Turn::Unasked,
+        corrections: &Corrections::default(),
+        uptime: Duration::ZERO,
     });
     let writes = writes(&planned.actions, cached);
     let controller = &mut state.images[at_index];

@@ -104,6 +104,11 @@ impl<'a> Pass<'a> {
         self.complete().is_some() || (was_ready && self.claim_is_known())
     }
 
+    /// How long the correction of an object has to wait, because another client changes it again and again.
+    pub(super) fn correction_waits(&self, object_uid: &str) -> Option<Duration> {
+        self.world.corrections.left(object_uid, self.world.uptime)
+    }
+
     /// Time since a moment. A moment in the future counts as now.
     pub(super) fn since(&self, moment: Timestamp) -> Duration {
         Duration::try_from(self.world.now.duration_since(moment)).unwrap_or_default()

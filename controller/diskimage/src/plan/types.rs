@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::corrections::Corrections;
 use crate::model::{Backing, DataKind, DataTarget, Image, References, Status};
 use crate::settings::Settings;
 
@@ -24,6 +25,10 @@ pub struct World<'a> {
     pub references: &'a References,
     /// Whether the queue lets the image start its import.
     pub turn: Turn,
+    /// How often objects were corrected that another client changes.
+    pub corrections: &'a Corrections,
+    /// The uptime of the leader, for the corrections.
+    pub uptime: Duration,
 }
 
 /// The answer of the queue of imports.

@@ -260,6 +260,30 @@ async fn an_image_with_the_name_of_an_object_of_a_user_does_not_stop_the_pools_o
     assert_eq!(world.images_ready("web").unwrap()["reason"], "ImageSyncing");
 }
 
+#[tokio::test]
+async fn a_client_that_changes_the_data_source_back_causes_few_writes_and_no_wrong_readiness() {
+    let mut world = with_images();
+    world.lead_with_image("debian").await;
+    let other = json!({ "pvc": { "namespace": NAMESPACE, "name": "golden" } });
+    world.server.take_log();
+    for _ in 0..600 {
+        if world.server.get(DATA[3], "debian").unwrap()["spec"]["source"] != other {
+            world.server.edit(DATA[3], "debian", |source| source["spec"]["source"] = other.clone());
+        }
+        world.advance(SECOND).await;
+    }
+    let log = world.server.take_log();
+    let of = |resource: &str| log.iter().filter(|call| *call.resource == *resource).count();
+    assert!((5..=13).contains(&of("datasources")), "{}", of("datasources"));
+    assert!(log.len() <= 80, "{}", log.len());
+    assert_eq!(world.phase("debian"), "Syncing");
+    // The other client stops.
+    world.advance(Duration::from_mins(11)).await;
+    assert_eq!(world.phase("debian"), "Ready");
+    let source = world.server.get(DATA[3], "debian").unwrap();
+    assert_eq!(source["spec"]["source"]["snapshot"]["name"], "debian", "{source}");
+}
+
 /// A create that the API server carries out after the image is gone. No controller remembers it.
 #[rstest]
 #[case::of_a_data_volume(VOLUMES)]

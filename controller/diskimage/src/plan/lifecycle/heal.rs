@@ -103,6 +103,9 @@ fn publish(pass: &mut Pass<'_>, target: DataTarget) {
     if source.is_some_and(|source| source.deleting) {
         return pass.again(RECHECK);
     }
+    if snapshot::is_contested(pass, target) {
+        return;
+    }
     let current = source.and_then(|source| source.target);
     let gets_first_snapshot = current == Some(DataTarget::Claim) && has_only_its_claim(pass);
     if current != Some(target) && !gets_first_snapshot {

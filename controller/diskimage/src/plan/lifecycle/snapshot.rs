@@ -118,6 +118,21 @@ fn failure(pass: &Pass<'_>, snapshot: &Snapshot) -> Option<String> {
     late.then(|| format!("the snapshot was not ready after {} minutes", timeout.as_secs() / 60))
 }
 
+/// Whether another client has changed the DataSource so often that its correction waits. Machines must not clone what it points to
+/// meanwhile, so the image is not ready.
+pub(super) fn is_contested(pass: &mut Pass<'_>, target: DataTarget) -> bool {
+    let current = pass.world.backing.data_source.ours();
+    let edited = current.filter(|source| !source.deleting && source.target != Some(target));
+    let Some(left) = edited.and_then(|source| pass.correction_waits(&source.uid)) else { return false };
+    let text = format!(
+        "another client changes the DataSource {} again and again; stop that client, or delete the image and give it another name",
+        pass.world.image.key.name
+    );
+    pass.set(ImagePhase::Syncing, Reason::NameConflict, text);
+    pass.again(left);
+    true
+}
+
 /// Points the DataSource to the data. The image is ready.
 pub(super) fn publish(pass: &mut Pass<'_>, target: DataTarget) {
     let current = pass.world.backing.data_source.ours();
@@ -125,6 +140,9 @@ pub(super) fn publish(pass: &mut Pass<'_>, target: DataTarget) {
         let uid = &source.uid;
         pass.again(RECHECK);
         return pending(pass, &format!("the controller waits until the former DataSource {uid} is gone"));
+    }
+    if is_contested(pass, target) {
+        return;
     }
     if current.and_then(|source| source.target) != Some(target) {
         pass.act(Action::ApplyDataSource { target });

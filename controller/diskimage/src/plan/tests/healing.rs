@@ -1,6 +1,7 @@
 use rstest::rstest;
 
 use super::*;
+use crate::corrections::Corrections;
 use crate::model::{DataKind, DataSource, Snapshot};
 
 #[test]
@@ -21,6 +22,33 @@ fn a_lost_data_source_is_written_again_and_the_image_stays_ready(#[case] found: 
     assert_eq!(plan.actions, [Action::ApplyDataSource { target: DataTarget::Snapshot }]);
     assert!(plan.status.is_ready());
     assert_eq!(plan.status.heal_count, 0, "it costs no download, so it does not count");
+}
+
+#[rstest]
+#[case::with_a_snapshot(Case::ready())]
+#[case::with_only_its_claim(from_claim())]
+fn an_object_that_another_client_changes_again_and_again_is_corrected_after_a_pause(#[case] mut case: Case) {
+    let now = HOUR;
+    for _ in 0..6 {
+        case.corrections.note("uid-source", now);
+        case.corrections.note("uid-volume", now);
+    }
+    let edited = Found::Ours(DataSource { target: None, ..source() });
+    case.backing.data_source = edited.clone();
+    case.backing.mislabeled = vec![(DataKind::DataVolume, "uid-volume".to_owned())];
+    let is_correction =
+        |action: &Action| matches!(action, Action::ApplyDataSource { .. } | Action::Label { .. });
+    let plan = case.plan();
+    assert!(!plan.actions.iter().any(is_correction), "{:?}", plan.actions);
+    assert_eq!(state(&plan), (ImagePhase::Syncing, Reason::NameConflict));
+    assert_eq!((plan.again, events(&plan)), (Some(Duration::from_secs(8)), vec!["NameConflict"]));
+    // The same status while it waits, and after the pause the image is ready.
+    case.image.status = plan.status.clone();
+    assert_eq!((case.plan().status, events(&case.plan())), (plan.status, vec![]));
+    case.corrections = Corrections::default();
+    let plan = case.plan();
+    assert_eq!(plan.actions.iter().filter(|action| is_correction(action)).count(), 2);
+    assert!(plan.status.is_ready());
 }
 
 #[test]
