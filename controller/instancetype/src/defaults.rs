@@ -73,7 +73,7 @@ fn memory(spec: &mut Value) -> Result<(), Malformed> {
     tree::set_default(spec, "domain.memory.guest", default)
 }
 
-/// An instance without a topology has as many sockets as CPUs are requested, else as its limit, else one.
+/// An instance without a topology has as many sockets as its CPU limit, else as CPUs are requested, else one.
 fn topology(spec: &mut Value) -> Result<(), Malformed> {
     let dimensions = ["domain.cpu.sockets", "domain.cpu.cores", "domain.cpu.threads"];
     let mut unset = Vec::new();
@@ -85,8 +85,8 @@ fn topology(spec: &mut Value) -> Result<(), Malformed> {
     let mut sockets = 1;
     if unset.len() == dimensions.len() {
         let cpus = |path| Ok::<_, Malformed>(tree::get(spec, path)?.and_then(Amount::from_json));
-        let requested = cpus("domain.resources.requests.cpu")?.or(cpus("domain.resources.limits.cpu")?);
-        sockets = requested.map_or(1, |cpus| cpus.whole().max(1));
+        let limit = cpus("domain.resources.limits.cpu")?.or(cpus("domain.resources.requests.cpu")?);
+        sockets = limit.map_or(1, |cpus| cpus.whole().max(1));
     }
     for dimension in unset {
         tree::set(spec, dimension, if dimension == "domain.cpu.sockets" { sockets } else { 1 })?;

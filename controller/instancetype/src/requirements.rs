@@ -14,14 +14,16 @@ use crate::tree::{self, Malformed};
 mod tests;
 
 /// Checks the requirements against an instance to which instance type and preference were applied. The result has a cause for
-/// each field that is too small; it is empty if all requirements are met.
+/// each field that is too small; it is empty if all requirements are met. `template` is the instance without them.
 ///
 /// The number of vCPUs and the memory are completed first, as they are when the instance starts: a machine may state
-/// its memory as a request only.
+/// its memory as a request only, and has one vCPU if it states none. As in KubeVirt, this decides whether a requirement is met,
+/// and not which settings the machine has.
 ///
 /// # Errors
 /// The topology of the preference is not valid, or a field of the machine has the wrong type.
 pub fn unmet(
+    template: &InstanceTemplate,
     applied: &InstanceTemplate,
     instancetype: Option<&InstancetypeSpec>,
     preference: &PreferenceSpec,
@@ -30,10 +32,9 @@ pub fn unmet(
     let check = Check { instancetype, preference, location };
     let absolute = |error: Malformed| location.in_template(error.below("spec"));
     let mut completed = applied.clone();
-    // Whether the machine has CPU settings is seen before they are completed.
-    let sized = tree::get(applied.spec(), "domain.cpu").map_err(absolute)?.is_some();
+    let has_cpu_settings = tree::get(template.spec(), "domain.cpu").map_err(absolute)?.is_some();
     defaults::sizes(completed.spec_mut()).map_err(absolute)?;
-    let mut causes = check.cpu(&completed, sized)?;
+    let mut causes = check.cpu(&completed, has_cpu_settings)?;
     causes.extend(check.memory(&completed).map_err(absolute)?);
     causes.extend(check.architecture(&completed).map_err(absolute)?);
     Ok(causes)
@@ -46,17 +47,12 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    fn cpu(&self, completed: &InstanceTemplate, sized: bool) -> Result<Vec<Cause>, ApplyError> {
+    fn cpu(&self, completed: &InstanceTemplate, has_settings: bool) -> Result<Vec<Cause>, ApplyError> {
         let Some(required) = self.preference.requirements.cpu else { return Ok(Vec::new()) };
         if let Some(instancetype) = self.instancetype {
             let provided = instancetype.cpu.guest;
             let cause = || self.too_small("vCPUs", required, provided);
             return Ok((provided < required).then(cause).into_iter().collect());
-        }
-        if !sized && required > 0 {
-            let message =
-                format!("the preference requires {required} vCPUs, but the machine has no CPU settings");
-            return Ok(vec![Cause::not_found(self.location.instance_field("domain.cpu"), message)]);
         }
         let topology = Topology::preferred(Some(self.preference))?;
         let dimensions = dimensions(topology);
@@ -68,6 +64,12 @@ impl Check<'_> {
         }
         if provided >= required.into() {
             return Ok(Vec::new());
+        }
+        if !has_settings {
+            let message = format!(
+                "the preference requires {required} vCPUs, but the machine has no CPU settings, and so {provided}"
+            );
+            return Ok(vec![Cause::not_found(self.location.instance_field("domain.cpu"), message)]);
         }
         let message = format!(
             "the preference requires {required} vCPUs as {}, but the machine has {provided}",

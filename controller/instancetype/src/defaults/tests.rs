@@ -71,13 +71,14 @@ fn the_guest_sees_the_requested_memory(#[case] domain: Value, #[case] guest: Val
 }
 
 #[rstest]
-#[case::request(json!({"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "4"}}}), (2, 1, 1))]
+#[case::request(json!({"resources": {"requests": {"cpu": "2"}}}), (2, 1, 1))]
 #[case::limit(json!({"resources": {"limits": {"cpu": 4}}}), (4, 1, 1))]
+#[case::the_limit_counts_before_the_request(json!({"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "4"}}}), (4, 1, 1))]
 #[case::a_part_of_a_cpu_is_rounded_up(json!({"resources": {"requests": {"cpu": "1500m"}}}), (2, 1, 1))]
 #[case::no_cpu_is_one_socket(json!({"resources": {"requests": {"cpu": "0"}}}), (1, 1, 1))]
 #[case::a_part_of_the_topology(json!({"cpu": {"cores": 4}, "resources": {"requests": {"cpu": "2"}}}), (1, 4, 1))]
 #[case::all(json!({"cpu": {"sockets": 2, "cores": 3, "threads": 4}}), (2, 3, 4))]
-fn sockets_follow_the_requested_cpus(#[case] domain: Value, #[case] expected: (u32, u32, u32)) {
+fn sockets_follow_the_limit_or_the_request(#[case] domain: Value, #[case] expected: (u32, u32, u32)) {
     let spec = filled(json!({ "domain": domain }));
     let cpu = &spec["domain"]["cpu"];
     let (sockets, cores, threads) = expected;

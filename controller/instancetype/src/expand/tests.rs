@@ -166,3 +166,21 @@ fn a_malformed_machine_is_an_error_with_the_whole_path() {
     let error = expand(&machine, &types, &Settings::default(), Location::Pool).unwrap_err();
     assert_eq!(error.causes(Location::Pool)[0].field, "spec.virtualMachineTemplate.spec.template.spec");
 }
+
+/// Admission has no general defaults, an expansion has, and a preference can add CPU settings of its own.
+#[rstest]
+#[case::one_vcpu(1, &[])]
+#[case::more_than_the_machine_starts_with(2, &["spec.template.spec.domain.cpu"])]
+fn a_requirement_is_decided_in_the_same_way_everywhere(
+    #[case] required: u32,
+    #[case] expected: &[&str],
+    #[values(json!({}), json!({"preferredCPUFeatures": [{"name": "vmx"}]}))] cpu: Value,
+    #[values(None, Some(Defaults::default()))] defaults: Option<Defaults>,
+) {
+    let spec = json!({"cpu": cpu, "requirements": {"cpu": {"guest": required}}});
+    let types = types(None, Some(("VirtualMachineClusterPreference", "p", spec)));
+    let machine = json!({"spec": {"preference": {"name": "p"}, "template": {"spec": {}}}});
+    let settings = Settings { interface: None, defaults };
+    let causes = check(&machine, &types, &settings, VM).err().map(|error| error.causes(VM)).unwrap_or_default();
+    assert_eq!(causes.iter().map(|cause| cause.field.as_str()).collect::<Vec<_>>(), expected);
+}

@@ -8,7 +8,7 @@ use crate::testing::{instancetype, preference};
 /// The fields of the causes for a machine with this spec.
 fn fields(spec: Value, preferences: Value) -> Vec<String> {
     let template = InstanceTemplate::new(json!({ "spec": spec })).unwrap();
-    let causes = unmet(&template, None, &preference(preferences), Location::VirtualMachine).unwrap();
+    let causes = unmet(&template, &template, None, &preference(preferences), Location::VirtualMachine).unwrap();
     assert!(causes.iter().all(|cause| cause.reason == CauseReason::FieldValueNotFound));
     let relative = |cause: Cause| cause.field.strip_prefix("spec.template.spec.").unwrap().to_owned();
     causes.into_iter().map(relative).collect()
@@ -42,10 +42,12 @@ fn vcpus_count_in_the_preferred_dimension(
     assert_eq!(fields(spec, requiring_cpus(topology, across, provided + 1)), expected);
 }
 
-#[test]
-fn a_machine_without_cpu_settings_meets_no_cpu_requirement() {
-    assert_eq!(fields(json!({}), requiring_cpus("sockets", Value::Null, 1)), ["domain.cpu"]);
-    assert!(fields(json!({}), requiring_cpus("sockets", Value::Null, 0)).is_empty());
+#[rstest]
+#[case::one_by_default(json!({}), 1)]
+#[case::as_a_request(json!({"domain": {"resources": {"requests": {"cpu": "3500m"}}}}), 4)]
+fn a_machine_without_cpu_settings_has_the_vcpus_that_it_starts_with(#[case] spec: Value, #[case] provided: u32) {
+    assert!(fields(spec.clone(), requiring_cpus("sockets", Value::Null, provided)).is_empty());
+    assert_eq!(fields(spec, requiring_cpus("sockets", Value::Null, provided + 1)), ["domain.cpu"]);
 }
 
 #[test]
@@ -92,7 +94,7 @@ fn an_instance_type_is_what_counts(#[case] requirements: Value, #[case] count: u
     // The topology does not matter with an instance type: its vCPUs do.
     let template =
         InstanceTemplate::new(json!({"spec": {"domain": {"cpu": {"sockets": 1, "cores": 2}}}})).unwrap();
-    let causes = unmet(&template, Some(&instancetype), &preference, Location::Pool).unwrap();
+    let causes = unmet(&template, &template, Some(&instancetype), &preference, Location::Pool).unwrap();
     assert_eq!(causes.len(), count, "{causes:?}");
     assert!(causes.iter().all(|cause| cause.field == "spec.virtualMachineTemplate.spec.instancetype"));
 }
@@ -104,7 +106,7 @@ fn memory_of_the_machine_counts_before_that_of_its_instance_type() {
     let causes = |guest: &str| {
         let template =
             InstanceTemplate::new(json!({"spec": {"domain": {"memory": {"guest": guest}}}})).unwrap();
-        unmet(&template, Some(&instancetype), &preference, Location::VirtualMachine).unwrap().len()
+        unmet(&template, &template, Some(&instancetype), &preference, Location::VirtualMachine).unwrap().len()
     };
     assert_eq!((causes("1Gi"), causes("2Gi")), (1, 0));
 }
@@ -119,7 +121,7 @@ fn an_invalid_topology_is_an_error() {
     let template = InstanceTemplate::new(json!({"spec": {"domain": {"cpu": {"sockets": 1}}}})).unwrap();
     let preference = preference(requiring_cpus("sideways", Value::Null, 1));
     assert!(matches!(
-        unmet(&template, None, &preference, Location::VirtualMachine),
+        unmet(&template, &template, None, &preference, Location::VirtualMachine),
         Err(ApplyError::Topology(_))
     ));
 }

@@ -171,12 +171,12 @@ pub(super) fn defaults(spec: &mut Value) {
     if let Some(memory) = memory.iter().find(|amount| quantity(amount).is_some()) {
         fill(spec, "domain.memory.guest", memory);
     }
-    let requested = ["domain.resources.requests.cpu", "domain.resources.limits.cpu"]
+    let limit = ["domain.resources.limits.cpu", "domain.resources.requests.cpu"]
         .into_iter()
         .find_map(|path| quantity(at(spec, path)));
     let is_free = |spec: &Value, name: &str| at(spec, "domain.cpu")[name].as_u64().unwrap_or_default() == 0;
     let names = ["sockets", "cores", "threads"];
-    let sockets = if names.iter().all(|name| is_free(spec, name)) { requested.unwrap_or(1) } else { 1 };
+    let sockets = if names.iter().all(|name| is_free(spec, name)) { limit.unwrap_or(1) } else { 1 };
     for (name, number) in names.into_iter().zip([sockets, 1, 1]) {
         if is_free(spec, name) {
             put(spec, &format!("domain.cpu.{name}"), json!(u64::try_from(number).unwrap_or(u64::MAX)));
