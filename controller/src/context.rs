@@ -147,7 +147,7 @@ impl<P: Platform> Context<P> {
 
     /// The configuration of the platform.
     pub(crate) fn configuration(&self) -> Configuration {
-        *self.configuration.lock()
+        self.configuration.lock().clone()
     }
 
     /// The pool with this UID in the cache.

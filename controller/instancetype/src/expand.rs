@@ -109,7 +109,8 @@ pub fn check(
     let template = template(machine).map_err(|error| location.in_machine(error))?;
     let prepared = prepare(&template, types, settings, location)?;
     if let Some(preference) = types.preference_spec() {
-        let causes = requirements::unmet(&template, &prepared, types.instancetype_spec(), preference, location)?;
+        let causes =
+            requirements::unmet(&template, &prepared, types.instancetype_spec(), preference, location)?;
         if !causes.is_empty() {
             return Err(ExpandError::Requirements(causes));
         }

@@ -8,8 +8,8 @@ use kube::{Client, Resource};
 use parking_lot::Mutex;
 use serde_json::Value;
 use vmpool_engine::ObjectId;
-use vmpool_platforms::Reference;
 use vmpool_platforms::kubevirt::copies::{Document, Machine, Policy, Revision};
+use vmpool_platforms::{KubeVirt, OtherController, Platform, Reference};
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Elapsed;
 
@@ -30,6 +30,9 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 const LONGEST_CHECK: Duration = Duration::from_secs(30);
 /// The shortest delay of such a check after a change of a machine or a pool, so that many changes cause one check.
 const CHECK_DELAY: Duration = Duration::from_secs(1);
+
+/// The installation of the platform's own controller.
+pub(super) type Installation = <<KubeVirt as Platform>::OtherController as OtherController>::Installation;
 
 /// What a leader of copies uses.
 pub(super) struct Context {

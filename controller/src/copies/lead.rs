@@ -20,7 +20,7 @@ use vmpool_platforms::kubevirt::protection::Kind;
 use vmpool_platforms::{ApiObject, KubeVirt, OtherController, Platform};
 use vmpool_runtime::env::Task;
 
-use super::context::{Context, machine as machine_name, pool as pool_name};
+use super::context::{Context, Installation, machine as machine_name, pool as pool_name};
 use super::pass::reconcile;
 use super::protection;
 use super::store::{Key, Table, TableSink, key};
@@ -37,8 +37,6 @@ const UNSYNCED: Duration = Duration::from_millis(200);
 /// The number of watches whose first lists passes wait for, besides those of the four kinds, if the controller makes copies:
 /// machines and copies.
 const COPY_WATCHES: usize = 2;
-
-type Installation = <<KubeVirt as Platform>::OtherController as OtherController>::Installation;
 
 /// The definitions of the objects that are protected.
 fn protected() -> [String; 4] {

@@ -3,16 +3,17 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use kube::Resource;
 use kube::api::Patch;
+use kube::{Api, Resource};
 use serde_json::Value;
 use vmpool_engine::ObjectId;
+use vmpool_platforms::kubevirt::KubeVirt;
 use vmpool_platforms::kubevirt::copies::{Document, Machine, Pool, Revision};
 use vmpool_platforms::kubevirt::protection::{self, Kind, Next, Protected};
-use vmpool_platforms::{Found, Reference, Resolution};
+use vmpool_platforms::{Found, OtherController, Platform, Reference, Resolution};
 use vmpool_runtime::telemetry::with_causes;
 
-use super::context::{Context, machine as machine_name, pool as pool_name};
+use super::context::{Context, Installation, machine as machine_name, pool as pool_name};
 use super::pass;
 use super::store::{Key, key as object_key};
 use super::types::{TypeKey, path};
@@ -211,9 +212,16 @@ async fn outside_deleted_namespaces(
 
 /// The content of the revision that the controller would store now for a pool; `None` if it would store none.
 async fn pinned(context: &Context, (namespace, _): &Key, pool: &Value) -> Result<Option<Value>, String> {
-    let mut found = Found::new();
+    let (mut found, mut installations) = (Found::new(), Vec::new());
+    let objects = Api::<Installation>::all(context.client.clone());
+    match list(&objects, Scope::default(), |installation| installations.push(installation)).await {
+        Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => {}
+        Err(error) => return Err(with_causes(&error)),
+        Ok(_) => {}
+    }
+    let configuration = <KubeVirt as Platform>::OtherController::configuration(&installations);
     for _ in 0..pass::MAX_READS {
-        match protection::pins_of(pool, &found) {
+        match protection::pins_of(pool, &configuration, &found) {
             Resolution::Resolved(content) | Resolution::Partial(content, ..) => return Ok(Some(content)),
             Resolution::Unresolved(..) => return Ok(None),
             Resolution::Needs(reference) => {

@@ -181,6 +181,7 @@ fn a_requirement_is_decided_in_the_same_way_everywhere(
     let types = types(None, Some(("VirtualMachineClusterPreference", "p", spec)));
     let machine = json!({"spec": {"preference": {"name": "p"}, "template": {"spec": {}}}});
     let settings = Settings { interface: None, defaults };
-    let causes = check(&machine, &types, &settings, VM).err().map(|error| error.causes(VM)).unwrap_or_default();
+    let causes =
+        check(&machine, &types, &settings, VM).err().map(|error| error.causes(VM)).unwrap_or_default();
     assert_eq!(causes.iter().map(|cause| cause.field.as_str()).collect::<Vec<_>>(), expected);
 }

@@ -8,7 +8,8 @@ use crate::testing::{instancetype, preference};
 /// The fields of the causes for a machine with this spec.
 fn fields(spec: Value, preferences: Value) -> Vec<String> {
     let template = InstanceTemplate::new(json!({ "spec": spec })).unwrap();
-    let causes = unmet(&template, &template, None, &preference(preferences), Location::VirtualMachine).unwrap();
+    let causes =
+        unmet(&template, &template, None, &preference(preferences), Location::VirtualMachine).unwrap();
     assert!(causes.iter().all(|cause| cause.reason == CauseReason::FieldValueNotFound));
     let relative = |cause: Cause| cause.field.strip_prefix("spec.template.spec.").unwrap().to_owned();
     causes.into_iter().map(relative).collect()
@@ -45,7 +46,10 @@ fn vcpus_count_in_the_preferred_dimension(
 #[rstest]
 #[case::one_by_default(json!({}), 1)]
 #[case::as_a_request(json!({"domain": {"resources": {"requests": {"cpu": "3500m"}}}}), 4)]
-fn a_machine_without_cpu_settings_has_the_vcpus_that_it_starts_with(#[case] spec: Value, #[case] provided: u32) {
+fn a_machine_without_cpu_settings_has_the_vcpus_that_it_starts_with(
+    #[case] spec: Value,
+    #[case] provided: u32,
+) {
     assert!(fields(spec.clone(), requiring_cpus("sockets", Value::Null, provided)).is_empty());
     assert_eq!(fields(spec, requiring_cpus("sockets", Value::Null, provided + 1)), ["domain.cpu"]);
 }

@@ -3,6 +3,8 @@
 //! Two controllers on one pool would delete each other's machines. KubeVirt has one switch, a flag of virt-controller
 //! for the whole cluster. The objects that contain it also configure what machines get.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use vmpool_instancetype::defaults::Defaults;
 use vmpool_instancetype::quantity::Amount;
@@ -87,6 +89,9 @@ pub fn configuration(installations: &[InstallationObject]) -> Configuration {
         updates_live: live_updates(installations),
         expands_references: expands_references(installations),
         interface: default_interface(installations),
+        architecture: Some(defaults(installations).architecture)
+            .filter(|name| !name.is_empty())
+            .map(Arc::from),
     }
 }
 

@@ -22,7 +22,7 @@ use vmpool_instancetype::model::{Family, Kind, Object, Types};
 use vmpool_instancetype::start::{Binding, Settings};
 
 use super::keys::owner;
-use crate::{DefaultInterface, Existing, Found, LookupFailure, Resolution};
+use crate::{Configuration, Existing, Found, LookupFailure, Resolution};
 use policy::Policy;
 pub use resolve::Problem;
 pub(crate) use resolve::revision_at;
@@ -88,18 +88,18 @@ pub fn write_out(spec: &mut Value) -> bool {
     is_pinned
 }
 
-/// The spec of a pool with the pins of its template. Pins that it contains already stay. `interface` is the one that KubeVirt adds
-/// to a machine that lists none.
+/// The spec of a pool with the pins of its template. Pins that it contains already stay. `configuration` says what KubeVirt adds to
+/// machines.
 pub fn resolve(
     pool: &ObjectId,
     namespace: &str,
-    (spec, interface): (&Value, DefaultInterface),
+    (spec, configuration): (&Value, &Configuration),
     found: &Found,
 ) -> Resolution {
     let template = resolve::Template {
         content: &spec[TEMPLATE],
         policy: Policy::of(spec),
-        interface,
+        configuration,
         pins: &spec[FIELD],
     };
     let with = |pins: Value| {

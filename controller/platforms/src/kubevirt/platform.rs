@@ -192,7 +192,7 @@ impl Pins<PoolObject, MachineObject> for KubeVirt {
     }
     fn resolve(pool: &PoolObject, spec: &Value, configuration: &Configuration, found: &Found) -> Resolution {
         let namespace = pool.metadata.namespace.as_deref().unwrap_or_default();
-        pins::resolve(&facts::id(&pool.metadata), namespace, (spec, configuration.interface), found)
+        pins::resolve(&facts::id(&pool.metadata), namespace, (spec, configuration), found)
     }
     fn inherit(spec: &Value, stored: &Value) -> Option<Value> {
         pins::inherit(spec, stored)

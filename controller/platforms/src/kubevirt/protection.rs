@@ -19,7 +19,7 @@ use super::copies::Plan;
 pub use super::copies::is_failed;
 use super::objects::PoolObject;
 use super::{pins, template};
-use crate::{DefaultInterface, Found, Resolution};
+use crate::{Configuration, Found, Resolution};
 pub use vmpool_instancetype::model::Kind;
 
 /// The finalizer.
@@ -222,13 +222,13 @@ pub fn is_failed_pool(pool: &Value) -> bool {
 
 /// The content of the revision that the controller would store now for a pool, with copies of what its template names. The content
 /// of the revision of a pool for which [`is_failed_pool`] is true decides whether it needs an object.
-pub fn pins_of(pool: &Value, found: &Found) -> Resolution {
+pub fn pins_of(pool: &Value, configuration: &Configuration, found: &Found) -> Resolution {
     let text = |pointer: &str| pool.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let id = ObjectId::new(text("/metadata/name"), text("/metadata/uid"));
     let mut spec = pool["spec"].clone();
     let policy = pool["metadata"]["annotations"][INSTANCETYPE_POLICY].as_str().map(str::to_owned);
     pins::policy::complete(&mut spec, policy.as_ref());
-    pins::resolve(&id, text("/metadata/namespace"), (&spec, DefaultInterface::default()), found)
+    pins::resolve(&id, text("/metadata/namespace"), (&spec, configuration), found)
 }
 
 fn user(object: &Value, location: Location, is_stashed: bool) -> User<'_> {

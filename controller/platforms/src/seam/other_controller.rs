@@ -1,5 +1,7 @@
 //! Another controller of the pools of a platform, which must be off.
 
+use std::sync::Arc;
+
 use super::{ApiObject, NoObject};
 
 /// The installation of another controller: two controllers of one pool would delete each other's machines.
@@ -25,7 +27,7 @@ pub trait OtherController: Send + Sync + 'static {
 }
 
 /// The configuration of a platform, as far as its pools depend on it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
     /// Whether the platform applies changed [live parts](vmpool_engine::revision::LiveParts) of a template to running
     /// instances.
@@ -35,6 +37,8 @@ pub struct Configuration {
     pub expands_references: bool,
     /// The interface that the platform adds to a machine that lists none.
     pub interface: DefaultInterface,
+    /// The architecture that the platform gives to a machine that chooses none; `None` if it is not known.
+    pub architecture: Option<Arc<str>>,
 }
 
 /// How the interface that a platform adds is connected to the network of the pod.

@@ -60,6 +60,14 @@ fn running_machines_are_updated_if_the_strategy_says_so(#[case] strategy: Value,
     assert!(!live_updates(&[]));
 }
 
+#[test]
+fn the_default_architecture_is_that_of_the_cluster() {
+    let architecture = |installations: &[InstallationObject]| configuration(installations).architecture;
+    let edit = json!({ "status": { "defaultArchitecture": "arm64" } });
+    assert_eq!(architecture(&[installation(&edit)]).as_deref(), Some("arm64"));
+    assert_eq!(architecture(&[]), None);
+}
+
 #[rstest]
 #[case::the_default(json!(null), false)]
 #[case::reference(json!("reference"), false)]

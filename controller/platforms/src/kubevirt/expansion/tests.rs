@@ -3,7 +3,6 @@ use serde_json::json;
 
 use super::super::fixtures;
 use super::*;
-use crate::DefaultInterface;
 
 const NAMESPACE: &str = "studio";
 const TYPES: &str =
@@ -210,7 +209,7 @@ fn a_conflict_names_the_field() {
 fn pinned(id: &vmpool_engine::ObjectId, spec: &Value, cluster: &[(String, Value)]) -> Value {
     let mut found = Found::new();
     loop {
-        match pins::resolve(id, NAMESPACE, (spec, DefaultInterface::default()), &found) {
+        match pins::resolve(id, NAMESPACE, (spec, &crate::Configuration::default()), &found) {
             crate::Resolution::Needs(reference) => {
                 let path = format!("{}/{}", reference.collection, reference.name);
                 let object = cluster.iter().find(|(known, _)| *known == path);

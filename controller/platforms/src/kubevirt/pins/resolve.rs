@@ -16,7 +16,7 @@ use vmpool_instancetype::{Malformed, validation};
 use super::super::keys::POOL_KIND;
 use super::policy::Policy;
 use super::stored::{EXPANDED, FAMILIES, apply, current};
-use crate::{DefaultInterface, Found, LookupReason, Reference};
+use crate::{Configuration, DefaultInterface, Found, LookupReason, Reference};
 
 /// The reason if a ControllerRevision is not a copy of the object that a machine names.
 pub(in super::super) const REVISION_MISMATCH: &str = "RevisionMismatch";
@@ -207,8 +207,8 @@ pub(in super::super) fn refused(error: &ExpandError, location: Location) -> Prob
 pub(super) struct Template<'a> {
     pub(super) content: &'a Value,
     pub(super) policy: Policy,
-    /// The interface that KubeVirt adds to a machine that lists none.
-    pub(super) interface: DefaultInterface,
+    /// What KubeVirt adds to machines.
+    pub(super) configuration: &'a Configuration,
     /// The pins that it has already; null if it has none.
     pub(super) pins: &'a Value,
 }
@@ -218,7 +218,7 @@ pub(super) struct Template<'a> {
 pub(super) fn pins(
     pool: &ObjectId,
     namespace: &str,
-    &Template { content: template, policy, interface, pins: kept }: &Template<'_>,
+    &Template { content: template, policy, configuration, pins: kept }: &Template<'_>,
     found: &Found,
 ) -> Result<(Value, Option<Problem>), Open> {
     let scope = Scope { namespace, location: Location::Pool };
@@ -273,9 +273,13 @@ pub(super) fn pins(
     if let Some(problem) = problem {
         return if is_new { Ok((pins.into(), Some(problem))) } else { Err(Open::Unresolved(problem)) };
     }
+    let refused = |error: ExpandError| Open::Unresolved(refused(&error, Location::Pool));
+    if let Some(machine) = with_architecture(&machine, &types, configuration) {
+        expand::check(&machine, &types, &Settings::default(), Location::Pool).map_err(refused)?;
+    }
     let checked = match policy {
         Policy::Expand => {
-            let interface = binding(interface).filter(|_| prefers_interface(&types));
+            let interface = binding(configuration.interface).filter(|_| prefers_interface(&types));
             let settings = Settings { interface, defaults: None };
             expand::expand(&machine, &types, &settings, Location::Pool).map(Some)
         }
@@ -283,9 +287,25 @@ pub(super) fn pins(
             expand::check(&machine, &types, &Settings::default(), Location::Pool).map(|_| None)
         }
     };
-    let expanded = checked.map_err(|error| Open::Unresolved(refused(&error, Location::Pool)))?;
+    let expanded = checked.map_err(refused)?;
     pins.extend(expanded.map(|mut machine| (EXPANDED.to_owned(), machine["spec"].take())));
     Ok((pins.into(), None))
+}
+
+/// A machine with the architecture that KubeVirt gives to it before it checks the requirement of the preference; `None` if there is
+/// no such requirement, or the architecture follows from the machine and the preference.
+fn with_architecture(machine: &Value, types: &Types, configuration: &Configuration) -> Option<Value> {
+    let preference = types.preference_spec()?;
+    let chosen = machine.pointer("/spec/template/spec/architecture").and_then(Value::as_str);
+    let is_open = preference.architecture.is_none() && chosen.is_none_or(str::is_empty);
+    let architecture = configuration.architecture.as_deref().filter(|_| is_open)?;
+    preference.requirements.architecture.as_ref()?;
+    let mut machine = machine.clone();
+    machine
+        .pointer_mut("/spec/template/spec")?
+        .as_object_mut()?
+        .insert("architecture".to_owned(), architecture.into());
+    Some(machine)
 }
 
 /// The object of which a pin contains a copy, and the matcher that names it.

@@ -8,7 +8,7 @@ use super::super::objects::PoolObject;
 use super::super::platform::KubeVirt;
 use super::owners::{keep, shared_with};
 use super::*;
-use crate::Revisions;
+use crate::{DefaultInterface, Revisions};
 
 const NAMESPACE: &str = "studio";
 
@@ -45,17 +45,17 @@ fn preference(spec: &Value) -> Value {
 
 /// Resolves with a cluster that has these objects, by their paths. Returns the paths that were read, too.
 fn resolve_with(spec: &Value, cluster: &[(&str, Value)]) -> (Resolution, Vec<String>) {
-    resolve_where(DefaultInterface::default(), spec, cluster)
+    resolve_where(&Configuration::default(), spec, cluster)
 }
 
 fn resolve_where(
-    interface: DefaultInterface,
+    configuration: &Configuration,
     spec: &Value,
     cluster: &[(&str, Value)],
 ) -> (Resolution, Vec<String>) {
     let (mut found, mut read) = (Found::new(), Vec::new());
     loop {
-        match resolve(&pool(), NAMESPACE, (spec, interface), &found) {
+        match resolve(&pool(), NAMESPACE, (spec, configuration), &found) {
             Resolution::Needs(reference) => {
                 let path = format!("{}/{}", reference.collection, reference.name);
                 let object =
@@ -593,7 +593,11 @@ fn pinned_and_expanded_machines_start_the_same_instance() {
 fn with_model(spec: &Value, model: &str, interface: DefaultInterface) -> Value {
     let preference = preference(&json!({ "devices": { "preferredInterfaceModel": model } }));
     let cluster = [(SMALL, instancetype(3, "2Gi")), (LINUX, preference)];
-    let (Resolution::Resolved(content), _) = resolve_where(interface, spec, &cluster) else { panic!() };
+    let (Resolution::Resolved(content), _) =
+        resolve_where(&Configuration { interface, ..Configuration::default() }, spec, &cluster)
+    else {
+        panic!()
+    };
     content
 }
 
@@ -639,6 +643,41 @@ fn another_binding_in_the_template_is_another_instance() {
         parts(&with_model(&spec, "virtio", DefaultInterface::Bridge))
     };
     assert_ne!(with("bridge").instance, with("masquerade").instance);
+}
+
+/// KubeVirt refuses each machine of a pool whose architecture the preference does not allow.
+#[rstest]
+#[case::of_the_cluster(json!({}), json!({}), Some("amd64"), false)]
+#[case::of_another_cluster(json!({}), json!({}), Some("arm64"), true)]
+#[case::of_an_unknown_cluster(json!({}), json!({}), None, true)]
+#[case::of_the_template(json!({ "architecture": "arm64" }), json!({}), Some("amd64"), true)]
+#[case::of_the_preference(json!({}), json!({ "preferredArchitecture": "arm64" }), Some("amd64"), true)]
+fn the_architecture_of_the_cluster_counts_if_the_template_has_none(
+    #[case] template: Value,
+    #[case] preferences: Value,
+    #[case] architecture: Option<&str>,
+    #[case] is_met: bool,
+    #[values("Pin", "Expand")] policy: &str,
+) {
+    let mut required = preferences.clone();
+    required["requirements"] = json!({ "architecture": "arm64" });
+    let cluster = [(SMALL, instancetype(3, "2Gi")), (LINUX, preference(&required))];
+    let mut spec = with_policy(policy);
+    spec[TEMPLATE]["spec"]["template"]["spec"] = template.clone();
+    let configuration =
+        Configuration { architecture: architecture.map(Arc::from), ..Configuration::default() };
+    match resolve_where(&configuration, &spec, &cluster).0 {
+        Resolution::Resolved(content) => {
+            assert!(is_met, "{content}");
+            let is_chosen = template != json!({}) || policy == "Expand" && preferences != json!({});
+            let written = machine(&content)["template"]["spec"]["architecture"].is_string();
+            assert_eq!(written, is_chosen, "the default is KubeVirt's: {content}");
+        }
+        Resolution::Unresolved(unresolved, _) => {
+            assert_eq!((unresolved.reason, is_met), ("RequirementsNotMet", false));
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 /// The webhooks fill the storage class into a machine that names the preference, and this one names none.
