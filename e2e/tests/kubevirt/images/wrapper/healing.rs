@@ -111,7 +111,12 @@ fn a_disk_whose_clone_failed_is_made_again_before_the_machine_has_started() {
         let second = disk().await?.context("no disk")?;
         ensure!(second["metadata"]["uid"] != first["metadata"]["uid"], "{second}");
         world.is_settled().await?;
-        // From now on the disk contains data of the guest, and the controller never deletes it.
+        // From now on the disk contains data of the guest, and the controller never deletes it, also when the time between two
+        // deletions has passed.
+        let past = jiff::Timestamp::now().checked_sub(jiff::SignedDuration::from_hours(1))?;
+        let path = format!("{}/web/status", world.place.path(WRAPPER.0, WRAPPER.1)?);
+        let status = json!({ "status": { "lastKickTime": past.to_string() } });
+        world.place.ask(Method::PATCH, &path, &status).await?;
         world.patch(VOLUME.0, VOLUME.1, "web-root", &fails).await?;
         world
             .place
