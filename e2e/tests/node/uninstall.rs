@@ -1,6 +1,6 @@
 //! The chart is uninstalled and installed again.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use serde_json::{Value, json};
@@ -162,10 +162,15 @@ async fn the_pool_of_kubevirt_is_free(access: &Access) -> anyhow::Result<()> {
     let mut owners: Vec<&str> = owners.split_whitespace().collect();
     owners.sort_unstable();
     ensure!(owners == ["render-0", "render-1"], "the copy has the owners {owners:?}");
-    // A deleted pool takes its machines with it.
+    // A deleted pool takes its machines with it. The garbage collector knows their new definition only after its next discovery, half a
+    // minute later at most, and can delete the pool before them.
     access.kubectl(&["delete", POOL, "-n", STUDIO, "--cascade=foreground", "--timeout=60s"]).await?;
-    let left = machines(access).await?;
-    ensure!(left.is_empty(), "{left}");
+    let what = || "the machines of the deleted pool are gone".to_owned();
+    poll::until(what, Duration::from_mins(2), async || {
+        let left = machines(access).await?;
+        Ok(if left.is_empty() { Ok(()) } else { Err(left) })
+    })
+    .await?;
     namespaces::delete(access, STUDIO).await?;
     namespaces::until_gone(access, STUDIO).await.map(drop)?;
     Ok(())
