@@ -55,6 +55,9 @@ pub(super) struct TestOutput {
     /// The name of the running binary, as cargo prints it.
     suite: String,
     running: Option<Binary>,
+    /// The test whose line has begun. With one thread, the test binary prints the name first, then the log of the test, and then the
+    /// result in a line of its own.
+    begun: Option<String>,
     /// The number of binaries that ended without a result, so that the outcome of some tests is unknown.
     crashed: usize,
 }
@@ -74,6 +77,8 @@ impl TestOutput {
             words.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "))
         {
             self.record(name.trim_end(), result);
+        } else if let Some(name) = self.begun.take_if(|_| outcome(words).is_some()) {
+            self.record(&name, words);
         }
         if let Some(tests) = announced(words) {
             self.crashed += usize::from(self.running.is_some());
@@ -91,16 +96,15 @@ impl TestOutput {
 
     fn record(&mut self, name: &str, result: &str) {
         let name = name.strip_suffix(" - should panic").unwrap_or(name);
+        let Some(outcome) = outcome(result) else {
+            self.begun = Some(name.to_owned());
+            return;
+        };
+        self.begun = None;
         if let Some(binary) = &mut self.running {
             binary.ended += 1;
             binary.slow.remove(name);
         }
-        let outcome = match result.split_once(", ").unwrap_or((result, "")) {
-            ("ok", _) => CaseOutcome::Passed,
-            ("FAILED", _) => CaseOutcome::Failed(String::new()),
-            ("ignored", reason) => CaseOutcome::Ignored(reason.to_owned()),
-            _ => return,
-        };
         self.cases.push(Case { suite: self.suite.clone(), name: name.to_owned(), outcome });
     }
 
@@ -179,6 +183,16 @@ impl TestOutput {
             }
         }
         cases
+    }
+}
+
+/// The result that a test binary prints; `None` for another text.
+fn outcome(result: &str) -> Option<CaseOutcome> {
+    match result.split_once(", ").unwrap_or((result, "")) {
+        ("ok", _) => Some(CaseOutcome::Passed),
+        ("FAILED", _) => Some(CaseOutcome::Failed(String::new())),
+        ("ignored", reason) => Some(CaseOutcome::Ignored(reason.to_owned())),
+        _ => None,
     }
 }
 

@@ -60,3 +60,11 @@ fn a_killed_test_has_failed() {
         matches!(&output.into_cases()[0].outcome, CaseOutcome::Failed(report) if report.contains("killed"))
     );
 }
+
+#[test]
+fn a_result_after_the_log_of_its_test_is_a_case() {
+    let text = "running 2 tests\ntest a ...  INFO starting\n INFO ok, so far\nok\ntest b ...  INFO starting\nFAILED\n";
+    let output = output_of(text);
+    assert_eq!(output.passed(), BTreeSet::from(["a".to_owned()]));
+    assert_eq!(output.failed(), BTreeSet::from(["b".to_owned()]));
+}
