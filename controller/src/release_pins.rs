@@ -20,7 +20,7 @@ use crate::lead::Shared;
 use crate::metrics::WriteKind;
 use crate::object::collection;
 use crate::revisions::stored::RevisionObject;
-use crate::watch::{Broken, Scope, list};
+use crate::watch::{Broken, Scope, list, list_served};
 use crate::watches::api;
 use crate::write::WriteError;
 
@@ -68,7 +68,7 @@ async fn of_pools<P: Platform>(client: &Client, namespace: Option<&str>) -> Resu
     }
     let mut users: HashMap<(String, Arc<str>), Vec<ObjectId>> = HashMap::new();
     let machines = api::<P::Machine>(client, namespace);
-    let listed = list(&machines, Scope::default(), |machine| {
+    list_served(&machines, Scope::default(), |machine| {
         let meta = machine.meta();
         let namespace = meta.namespace.clone().unwrap_or_default();
         let name = meta.name.as_deref().unwrap_or_default();
@@ -76,12 +76,8 @@ async fn of_pools<P: Platform>(client: &Client, namespace: Option<&str>) -> Resu
         for pin in P::Pins::used_by(&machine) {
             users.entry((namespace.clone(), pin.clone())).or_default().push(id.clone());
         }
-    });
-    match listed.await {
-        // Without the definition of machines, there are none.
-        Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => return Ok(Vec::new()),
-        other => drop(other?),
-    }
+    })
+    .await?;
     let released = |pin: ObjectMeta| {
         let (namespace, name) = (pin.namespace.clone()?, pin.name.clone()?);
         let machines = users.get(&(namespace.clone(), name.as_str().into()))?;

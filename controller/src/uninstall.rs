@@ -21,14 +21,14 @@ use vmpool_diskimage::clone_permission;
 use vmpool_diskimage::objects::owner_reference;
 use vmpool_platforms::kubevirt::copies::{ClusterInstancetype, ClusterPreference, Instancetype, Preference};
 use vmpool_platforms::kubevirt::protection;
-use vmpool_platforms::{ApiObject, Dvp, Finalizers, KubeVirt, OtherController, Platform, Storage};
+use vmpool_platforms::{ApiObject, Dvp, Finalizers, KubeVirt, OtherController, Platform};
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::LeaseConfig;
 
 use crate::images::{Import, Snapshot, Source};
 use crate::options::PlatformName;
 use crate::release_pins::{self, Released};
-use crate::watch::{Broken, Scope, list};
+use crate::watch::{Broken, Scope, list_served};
 use crate::watches::api;
 
 mod preserve;
@@ -223,18 +223,16 @@ async fn of_platform<P: Platform>(
     for _ in 0..ROUNDS {
         let of_pools = sweep::<P::Pool>(client, &pools, P::Finalizers::remove_from_pool).await?;
         let preserved = preserve::preserve::<P>(client, namespace).await?;
-        let mut later = 0;
+        let mut waiting = 0;
         let of_machines = sweep::<P::Machine>(client, &machines, |machine| {
             let patch = P::Finalizers::remove(machine)?;
-            let meta = machine.meta();
-            let is_new = meta.deletion_timestamp.is_some()
-                && meta.uid.as_deref().is_none_or(|uid| !preserved.contains(uid));
-            later += usize::from(P::Storage::EXIST && is_new);
-            (!(P::Storage::EXIST && is_new)).then_some(patch)
+            let waits = !preserved.may_release(machine.meta());
+            waiting += usize::from(waits);
+            (!waits).then_some(patch)
         });
         let of_machines = of_machines.await?;
         removed += of_pools.0 + of_machines.0;
-        left = of_pools.1 + of_machines.1 + later;
+        left = of_pools.1 + of_machines.1 + waiting;
         if left == 0 {
             return Ok(removed);
         }
@@ -273,16 +271,14 @@ async fn release_pins<P: Platform>(
 async fn of_images(client: &Client, env: &Env, namespace: Option<&str>) -> Result<usize, UninstallError> {
     let (mut owners, mut all) = (Owners::default(), Owners::default());
     let images: Api<VmDiskImage> = api(client, namespace);
-    let listed = list(&images, Scope::default(), |image: VmDiskImage| {
+    let listed = list_served(&images, Scope::default(), |image: VmDiskImage| {
         all.add(&image);
         if image.metadata.deletion_timestamp.is_none() {
             owners.add(&image);
         }
     });
-    match listed.await {
-        Ok(_) => {}
-        Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => return Ok(0),
-        Err(error) => return Err(error.into()),
+    if !listed.await? {
+        return Ok(0);
     }
     of_all::<Import>(client, env, namespace, |object| owned_data(object, &owners)).await?;
     of_all::<Snapshot>(client, env, namespace, |object| owned_data(object, &owners)).await?;
@@ -426,16 +422,12 @@ async fn sweep<K: ApiObject>(
     mut remove: impl FnMut(&K) -> Option<Value>,
 ) -> Result<(usize, usize), UninstallError> {
     let mut patches = Vec::new();
-    let listed = list(all, Scope::default(), |object: K| {
+    list_served(all, Scope::default(), |object: K| {
         let namespace = object.meta().namespace.clone().unwrap_or_default();
         let name = object.meta().name.clone().unwrap_or_default();
         patches.extend(remove(&object).map(|patch| (namespace, name, patch)));
-    });
-    match listed.await {
-        Ok(_) => {}
-        Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => return Ok((0, 0)),
-        Err(error) => return Err(error.into()),
-    }
+    })
+    .await?;
     let (mut removed, mut changed) = (0, 0);
     let send = |(namespace, name, patch): (String, String, Value)| async move {
         let patch = serde_json::from_value(patch).map_err(kube::Error::SerdeError)?;

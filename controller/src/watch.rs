@@ -252,6 +252,19 @@ pub(crate) async fn list<K: Watched>(
     }
 }
 
+/// Lists all objects, and says whether the API server serves their kind. Without the kind, there are none.
+pub(crate) async fn list_served<K: Watched>(
+    api: &Api<K>,
+    scope: Scope,
+    visit: impl FnMut(K),
+) -> Result<bool, Broken> {
+    match list(api, scope, visit).await {
+        Ok(_version) => Ok(true),
+        Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// A change in an event of a watch.
 pub(crate) enum Change<K> {
     Applied(K),

@@ -12,15 +12,12 @@ pub fn router(state: &State) -> Router {
     let mut router = Router::new();
     for rules in state.rules.clone() {
         let (pool_path, guard) = (rules.kind().pool_path, rules.scale_guard());
-        if rules.kind().group == types::POOL_GROUP {
-            router =
-                router.merge(replicas::routes(PlatformState { rules: rules.clone(), shared: state.clone() }));
+        let of_kubevirt = rules.kind().group == types::POOL_GROUP;
+        let platform = PlatformState { rules, shared: state.clone() };
+        if of_kubevirt {
+            router = router.merge(replicas::routes(platform.clone()));
         }
-        router = router.merge(webhooks(
-            PlatformState { rules, shared: state.clone() },
-            pool_path,
-            guard.map(|guard| guard.path),
-        ));
+        router = router.merge(webhooks(platform, pool_path, guard.map(|guard| guard.path)));
     }
     let serves_pools = state.rules.iter().any(|rules| rules.kind().group == types::POOL_GROUP);
     if serves_pools {

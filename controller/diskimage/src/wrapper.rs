@@ -308,7 +308,7 @@ fn kick(world: &World<'_>, plan: &mut Plan, image: Option<&SeenImage>) -> Result
     }
     if plan.status.kicks >= MAX_KICKS {
         let text = format!(
-            "the controller has recreated the disk {MAX_KICKS} times, and its clone still does not begin; correct the cause, then delete the DataVolume of the machine"
+            "the controller has deleted {MAX_KICKS} disks of this wrapper, and the clone of the next one does not begin either; correct the cause, then delete the DataVolume of the machine"
         );
         return stop(plan, text);
     }

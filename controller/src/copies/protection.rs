@@ -20,7 +20,7 @@ use super::types::{TypeKey, path};
 use crate::events::Subject;
 use crate::metrics::WriteKind;
 use crate::queue::Requeue;
-use crate::watch::{Broken, Scope, Watched, list};
+use crate::watch::{Broken, Scope, Watched, list_served};
 use crate::watches::api;
 use crate::write::WriteError;
 
@@ -214,11 +214,9 @@ async fn outside_deleted_namespaces(
 async fn pinned(context: &Context, (namespace, _): &Key, pool: &Value) -> Result<Option<Value>, String> {
     let (mut found, mut installations) = (Found::new(), Vec::new());
     let objects = Api::<Installation>::all(context.client.clone());
-    match list(&objects, Scope::default(), |installation| installations.push(installation)).await {
-        Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => {}
-        Err(error) => return Err(with_causes(&error)),
-        Ok(_) => {}
-    }
+    let listed =
+        list_served(&objects, Scope::default(), |installation| installations.push(installation)).await;
+    listed.map_err(|error| with_causes(&error))?;
     let configuration = <KubeVirt as Platform>::OtherController::configuration(&installations);
     for _ in 0..pass::MAX_READS {
         match protection::pins_of(pool, &configuration, &found) {
@@ -239,9 +237,5 @@ async fn visit<K: Document + Watched>(
     namespace: Option<&str>,
     visit: impl FnMut(K),
 ) -> Result<(), Broken> {
-    match list(&api::<K>(&context.client, namespace), Scope::default(), visit).await {
-        Ok(_) => Ok(()),
-        Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => Ok(()),
-        Err(error) => Err(error),
-    }
+    list_served(&api::<K>(&context.client, namespace), Scope::default(), visit).await.map(drop)
 }

@@ -21,7 +21,7 @@ use super::context::Context;
 use super::kinds::Loose;
 use crate::object::collection;
 use crate::rejection;
-use crate::watch::{Broken, Scope, Watched, list};
+use crate::watch::{Broken, Scope, Watched, list_served};
 use crate::watches::api;
 
 /// How many times the deadline of a request all pages of a list may take.
@@ -178,10 +178,7 @@ impl Context {
         scope: Scope,
         visit: impl FnMut(K),
     ) -> Result<(), ReadFailed> {
-        match self.env.timeout(self.deadline * PAGES, list(api, scope, visit)).await? {
-            Ok(_version) => Ok(()),
-            Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => Ok(()),
-            Err(error) => Err(ReadFailed::List(error)),
-        }
+        let listed = self.env.timeout(self.deadline * PAGES, list_served(api, scope, visit)).await?;
+        listed.map(drop).map_err(ReadFailed::List)
     }
 }

@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::stream::{self, TryStreamExt as _};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use vmpool_engine::ObjectId;
-use vmpool_engine::model::Preservation;
 use vmpool_platforms::{ApiObject, ClaimOf, Platform, Storage, VolumeOf};
 
 use crate::apply::storage_of;
 use crate::pool_entry::CachedPool;
-use crate::watch::{Broken, Scope, list};
+use crate::watch::{Broken, Scope, list_served};
 use crate::watches::api;
 
 /// The most machines whose storage is preserved at the same time.
@@ -42,43 +42,49 @@ struct Leaving {
     claims: Vec<Arc<str>>,
 }
 
-/// Preserves the storage of machines that are being deleted. Returns the machines that can be released: a machine whose deletion
-/// begins later is not among them.
+/// The machines that were being deleted when their storage was preserved, by UID; `None` if the platform has no such storage.
+pub(super) struct Preserved(Option<BTreeSet<String>>);
+
+impl Preserved {
+    /// Whether the machine can be released. One whose deletion began later has to wait for the next round.
+    pub(super) fn may_release(&self, machine: &ObjectMeta) -> bool {
+        let is_known = |known: &BTreeSet<String>| machine.uid.as_ref().is_some_and(|uid| known.contains(uid));
+        machine.deletion_timestamp.is_none() || self.0.as_ref().is_none_or(is_known)
+    }
+}
+
+/// Preserves the storage of machines that are being deleted.
 pub(super) async fn preserve<P: Platform>(
     client: &Client,
     namespace: Option<&str>,
-) -> Result<BTreeSet<String>, Failure> {
-    let mut released = BTreeSet::new();
+) -> Result<Preserved, Failure> {
     if !P::Storage::EXIST {
-        return Ok(released);
+        return Ok(Preserved(None));
     }
-    let mut pools = BTreeMap::new();
+    let (mut pools, mut seen) = (BTreeMap::new(), BTreeSet::new());
     let (all_pools, all_machines) = (api(client, namespace), api(client, namespace));
-    let listed = list(&all_pools, Scope::default(), |pool: P::Pool| {
+    list_served(&all_pools, Scope::default(), |pool: P::Pool| {
         let pool = CachedPool::<P>::read(pool).facts;
         pools.insert(pool.id.uid.clone(), pool);
-    });
-    optional(listed.await)?;
+    })
+    .await?;
     let mut leaving = Vec::new();
-    let listed = list(&all_machines, Scope::default(), |object: P::Machine| {
+    list_served(&all_machines, Scope::default(), |object: P::Machine| {
         let machine = P::read_machine(&object);
         if !machine.terminating {
             return;
         }
-        released.insert(machine.id.uid.as_str().to_owned());
+        seen.insert(machine.id.uid.as_str().to_owned());
         let pool = machine.owner.as_ref().and_then(|owner| pools.get(owner));
         // The garbage collector deletes the machines of a deleted pool.
-        let Some(pool) = pool.filter(|pool| !pool.deleting && pool.preservation != Preservation::Never)
-        else {
-            return;
-        };
-        if machine.has_finalizer && !machine.discards_storage {
+        let Some(pool) = pool.filter(|pool| !pool.deleting) else { return };
+        if machine.has_finalizer && pool.preserves_storage_of(&machine) {
             let (volumes, claims) = storage_of::<P, _>(pool, &machine.id.name, &object);
             let (namespace, pool) = (pool.namespace.to_string(), pool.id.clone());
             leaving.push(Leaving { namespace, machine: machine.id, pool, volumes, claims });
         }
-    });
-    optional(listed.await)?;
+    })
+    .await?;
     stream::iter(leaving.iter().map(Ok::<_, Failure>))
         .try_for_each_concurrent(MACHINES, |leaving| async move {
             for volume in &leaving.volumes {
@@ -90,15 +96,7 @@ pub(super) async fn preserve<P: Platform>(
             Ok(())
         })
         .await?;
-    Ok(released)
-}
-
-/// Without the definition of a kind, there are no objects.
-fn optional<T>(listed: Result<T, Broken>) -> Result<(), Failure> {
-    match listed {
-        Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => Ok(()),
-        other => Ok(other.map(drop)?),
-    }
+    Ok(Preserved(Some(seen)))
 }
 
 /// Removes the machine from the owners of a storage object.

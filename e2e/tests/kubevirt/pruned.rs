@@ -56,9 +56,9 @@ fn as_of_kubevirt(schema: &mut Value) -> Result<()> {
     let replicas = schema.pointer_mut("/properties/spec/properties/replicas").and_then(Value::as_object_mut);
     replicas.and_then(|field| field.remove("default")).context("replicas has no default")?;
     let instance = "/properties/spec/properties/virtualMachineTemplate/properties/spec/properties/template/properties/spec";
-    let required = schema.pointer_mut(instance).context("no schema of instances")?;
-    required["required"] = json!(["domain"]);
-    let domain = required.pointer_mut("/properties/domain").context("no schema of the domain")?;
+    let instance = schema.pointer_mut(instance).context("no schema of instances")?;
+    instance["required"] = json!(["domain"]);
+    let domain = instance.pointer_mut("/properties/domain").context("no schema of the domain")?;
     domain["required"] = json!(["devices"]);
     Ok(())
 }

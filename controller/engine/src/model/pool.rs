@@ -507,6 +507,12 @@ impl<R> Pool<R> {
         self.storage_templates.iter().filter_map(storage).collect()
     }
 
+    /// Whether the pool preserves the storage of a machine that leaves. The exceptions are machines that the controller deleted
+    /// because the next machine with the name needs new storage; their objects record that.
+    pub fn preserves_storage_of(&self, machine: &Machine) -> bool {
+        self.preservation != Preservation::Never && !machine.discards_storage
+    }
+
     /// Whether the pool has a disk template of this name.
     pub(crate) fn has_disk_template(&self, name: &str) -> bool {
         self.disks.iter().any(|known| *known.name == *name)

@@ -6,7 +6,7 @@ use super::observed::Observed;
 use super::result::Plan;
 use super::revisions;
 use crate::ledger::REQUEST_TIMEOUT;
-use crate::model::{Finalizer, Machine, Preservation};
+use crate::model::{Finalizer, Machine};
 
 /// Adds the finalizer to the pool, and releases the machines that are being deleted, independent of the number of machines
 /// and of a pause.
@@ -70,9 +70,7 @@ fn remove(machine: &Machine, preserve_storage: bool) -> Action {
 /// change nothing. The current template does not count: it may have changed after the deletion. Machines that a user
 /// removed from the pool while they were being deleted are included: the pool had promised to preserve their storage.
 fn preserves_storage(observed: &Observed<'_>, machine: &Machine) -> bool {
-    observed.pool.preservation != Preservation::Never
-        && !machine.discards_storage
-        && !observed.memory.is_healed(&machine.id.uid)
+    observed.pool.preserves_storage_of(machine) && !observed.memory.is_healed(&machine.id.uid)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 /// What the controller does if the requested revision cannot be used. Part of the message.
@@ -72,8 +72,7 @@ pub struct Fingerprint([u8; 32]);
 impl Fingerprint {
     /// The fingerprint of a template, over the form that [`RevisionId::of`] describes.
     pub fn of(template: &Value) -> Self {
-        let text = canonical(template).unwrap_or_default().to_string();
-        Self(Sha256::digest(text.as_bytes()).into())
+        Self::of_exact(&without_empty(template).unwrap_or_default())
     }
 
     /// The fingerprint of a value in a canonical form in which empty objects are significant, for example a binding such as
@@ -99,26 +98,24 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// The canonical form; `None` if the value counts as absent.
-fn canonical(value: &Value) -> Option<Value> {
+/// The value without nulls and empty objects; `None` if it counts as absent.
+fn without_empty(value: &Value) -> Option<Value> {
     match value {
         Value::Null => None,
         Value::Object(map) => {
-            // An ordered map on purpose, because any dependency can enable the feature of serde_json that disables
-            // sorting.
-            let kept: std::collections::BTreeMap<&String, Value> =
-                map.iter().filter_map(|(key, value)| canonical(value).map(|value| (key, value))).collect();
-            (!kept.is_empty()).then(|| kept.into_iter().map(|(k, v)| (k.clone(), v)).collect())
+            let kept: Map<String, Value> =
+                map.iter().filter_map(|(key, value)| Some((key.clone(), without_empty(value)?))).collect();
+            (!kept.is_empty()).then(|| kept.into())
         }
         // Positions in a list are significant, so no entry is removed.
         Value::Array(items) => {
-            Some(items.iter().map(|item| canonical(item).unwrap_or(Value::Null)).collect())
+            Some(items.iter().map(|item| without_empty(item).unwrap_or(Value::Null)).collect())
         }
         other => Some(other.clone()),
     }
 }
 
-/// The same value with sorted keys. Any dependency can enable the feature of serde_json that disables sorting.
+/// The same value with sorted keys, by an ordered map on purpose: any dependency can enable the feature of serde_json that disables sorting.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(map) => {

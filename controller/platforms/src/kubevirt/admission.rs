@@ -50,11 +50,9 @@ pub const DEFAULTS_PATH: &str = "/mutate-pool-kubevirt-io-v1beta1-virtualmachine
 
 /// The pool with the number of machines that an absent `replicas` stands for; `None` if it has the field.
 pub fn with_replicas(pool: &Value) -> Option<Value> {
-    let spec = pool["spec"].as_object().filter(|spec| !spec.contains_key("replicas"))?;
-    let mut spec = spec.clone();
-    spec.insert("replicas".to_owned(), VMPOOL.stored.absent_replicas.into());
+    pool["spec"].as_object().filter(|spec| !spec.contains_key("replicas"))?;
     let mut pool = pool.clone();
-    pool["spec"] = Value::Object(spec);
+    pool["spec"]["replicas"] = VMPOOL.stored.absent_replicas.into();
     Some(pool)
 }
 
