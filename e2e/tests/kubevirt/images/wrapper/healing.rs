@@ -184,7 +184,7 @@ fn a_disk_whose_clone_never_begins_is_made_again_three_times() {
         // but not more than three times.
         let failed = world.until_wrapper("web", |wrapper| wrapper["status"]["phase"] == "Failed").await?;
         ensure!(
-            failed["status"]["message"].as_str().is_some_and(|text| text.contains("3 times")),
+            failed["status"]["message"].as_str().is_some_and(|text| text.contains("deleted 3 disks")),
             "{failed}"
         );
         ensure!(failed["status"]["kicks"] == 3 && failed["status"]["machineStarted"] == false, "{failed}");
