@@ -116,13 +116,16 @@ fn of_image(world: &World, image: &Value) -> Option<String> {
 
 /// Whether the image waits until a user deletes a claim. A user has deleted the DataVolume and kept the claim. Before the image was
 /// ready, nothing says whether the data in the claim is complete. After the image, the claim is that of a former one. The
-/// controller deletes no claims. A user who has removed the finalizer of a former image has kept all its data.
+/// controller deletes no claims. A user who has removed the finalizer of a former image has kept all its data, and who has also
+/// removed the labels of an object has kept it without a trace of the image.
 fn waits_for_user(world: &World, image: &Value, name: &str) -> bool {
     let images = world.server.all(IMAGES);
     let is_left = |resource: &str| {
         let found = world.server.get(resource, NAMESPACE, name);
-        let uid = found.as_deref().map(image_uid).filter(|uid| !uid.is_null());
-        uid.is_some_and(|uid| images.iter().all(|image| image["metadata"]["uid"] != *uid))
+        found.is_some_and(|object| match image_uid(&object) {
+            Value::Null => created(&object) < created(image),
+            uid => images.iter().all(|image| image["metadata"]["uid"] != *uid),
+        })
     };
     let is_conflict = image["status"]["conditions"].to_string().contains("\"NameConflict\"");
     if is_conflict && [VOLUMES, SOURCES, SNAPSHOTS].into_iter().any(is_left) {
@@ -136,6 +139,10 @@ fn waits_for_user(world: &World, image: &Value, name: &str) -> bool {
         "do not belong to the image: PersistentVolumeClaim;",
     ];
     is_kept && texts.iter().any(|text| message.contains(text))
+}
+
+fn created(object: &Value) -> Option<&str> {
+    object["metadata"]["creationTimestamp"].as_str()
 }
 
 /// Ready images whose data cannot be cloned.

@@ -7,6 +7,7 @@ use vmpool_invariants::object::{Kind, Object};
 use vmpool_model::{HandledRequest, Verb};
 
 use crate::instance::is_tested;
+use crate::manifest_kubevirt::{CLAIM, DEFAULT_INSTANCETYPE};
 use crate::world::{NAMESPACE, World};
 
 const CORES: &str = "/template/spec/domain/cpu/cores";
@@ -22,12 +23,18 @@ pub(crate) fn outdated_machines(world: &World, pool: &Object, members: &[&Object
         return Vec::new();
     }
     let desired = pool.at(&format!("/spec/virtualMachineTemplate/spec{CORES}"));
-    let instancetype = pool.at("/spec/virtualMachineTemplate/spec/instancetype/name");
+    let instancetype = pool.at("/spec/virtualMachineTemplate/spec/instancetype");
     let tier = pool.at("/spec/virtualMachineTemplate/metadata/labels/tier");
     let mut found = Vec::new();
     for member in members {
         let name = member.name();
-        let is_typed = member.at("/spec/instancetype/name") == instancetype;
+        let named = member.at("/spec/instancetype/name");
+        // The name from the claim is in the revision, and the claim may name another one by now.
+        let is_typed = if instancetype["inferFromVolume"].is_null() {
+            *named == instancetype["name"]
+        } else {
+            !named.is_null()
+        };
         if member.at(&format!("/spec{CORES}")) != desired
             || member.at("/metadata/labels/tier") != tier
             || !is_typed
@@ -106,7 +113,7 @@ fn sizes(world: &World, machine: &Object, instance: &Value) -> Option<(u64, u64)
 /// The field of the template and the kind of the object for which a pool waits, if it waits for one.
 fn awaited(pool: &Object) -> Option<(&'static str, &'static str)> {
     match pool.condition("TemplateResolved")?["reason"].as_str()? {
-        "InstancetypeNotFound" => Some(("instancetype", INSTANCETYPES)),
+        "InstancetypeNotFound" | "InferenceFailed" => Some(("instancetype", INSTANCETYPES)),
         "PreferenceNotFound" => Some(("preference", PREFERENCES)),
         _ => None,
     }
@@ -116,8 +123,15 @@ fn awaited(pool: &Object) -> Option<(&'static str, &'static str)> {
 /// instance type.
 pub(crate) fn waits_for_type(world: &World, pool: &Object) -> bool {
     if let Some((field, resource)) = awaited(pool) {
-        let name = pool.at(&format!("/spec/virtualMachineTemplate/spec/{field}/name")).as_str();
-        return name.is_none_or(|name| world.server.get(resource, NAMESPACE, name).is_none());
+        let matcher = pool.at(&format!("/spec/virtualMachineTemplate/spec/{field}"));
+        let claim = world.server.get("persistentvolumeclaims", NAMESPACE, CLAIM);
+        let labels = claim.as_deref().map_or(&Value::Null, |claim| &claim["metadata"]["labels"]);
+        let name = if matcher["inferFromVolume"].is_null() {
+            &matcher["name"]
+        } else {
+            &labels[DEFAULT_INSTANCETYPE]
+        };
+        return name.as_str().is_none_or(|name| world.server.get(resource, NAMESPACE, name).is_none());
     }
     let unresolved = pool.condition("TemplateResolved");
     unresolved.is_some_and(|condition| condition["reason"] == "InstancetypeConflict")

@@ -7,7 +7,7 @@ use vmpool_invariants::platform::PlatformName;
 use crate::manifest::{self, disk, templates};
 use crate::manifest_kubevirt::{self as kubevirt, LABEL};
 use crate::requests::stored_pool;
-use crate::world::World;
+use crate::world::{TypeSource, World};
 
 /// A pool with this number of replicas, this scale-down policy and these disk templates.
 pub(crate) fn pool(world: &World, replicas: i64, policy: &str, disks: &[(&'static str, Value)]) -> Value {
@@ -15,15 +15,26 @@ pub(crate) fn pool(world: &World, replicas: i64, policy: &str, disks: &[(&'stati
         PlatformName::Dvp => manifest::pool(replicas, policy, disks),
         PlatformName::KubeVirt => {
             let pool = kubevirt::pool(replicas, sort_policy(policy), disks);
-            if world.has_instancetypes() { kubevirt::typed(pool) } else { pool }
+            match world.instancetypes() {
+                Some(from) => kubevirt::typed(pool, from),
+                None => pool,
+            }
         }
     }
 }
 
 /// The spec with this number of cores, or with another instance type.
 pub(crate) fn cores(world: &World, cores: i64) -> Value {
-    if world.has_instancetypes() {
-        let matcher = kubevirt::instancetype_matcher(usize::try_from(cores).unwrap_or_default());
+    if let Some(from) = world.instancetypes() {
+        let mut matcher = json!({ "name": null, "kind": null, "inferFromVolume": null });
+        let now = if from == TypeSource::Claim && cores % 2 == 0 {
+            kubevirt::inferring_matcher()
+        } else {
+            kubevirt::instancetype_matcher(usize::try_from(cores).unwrap_or_default())
+        };
+        if let (Some(matcher), Value::Object(now)) = (matcher.as_object_mut(), now) {
+            matcher.extend(now);
+        }
         return json!({ "virtualMachineTemplate": { "spec": { "instancetype": matcher } } });
     }
     let cpu = json!({ "cores": cores });
@@ -57,7 +68,7 @@ pub(crate) fn add_disk(world: &World, name: &str, reclaim: &Value) -> Option<Val
         let mut names = volumes_of(world)?;
         let is_new = !names.iter().any(|known| known == name);
         names.push(name.to_owned());
-        return is_new.then(|| kubevirt::templates(&names));
+        return is_new.then(|| kubevirt::templates(&names, world.instancetypes()));
     }
     let known = |disks: &[Value]| disks.iter().any(|disk| disk["name"] == *name);
     let (mut devices, mut disks) = disks_of(world).filter(|(_, disks)| !known(disks))?;
@@ -71,7 +82,7 @@ pub(crate) fn remove_disk(world: &World, name: &str) -> Option<Value> {
     if world.platform() == PlatformName::KubeVirt {
         let mut names = volumes_of(world)?;
         names.retain(|known| known != name);
-        return (!names.is_empty()).then(|| kubevirt::templates(&names));
+        return (!names.is_empty()).then(|| kubevirt::templates(&names, world.instancetypes()));
     }
     let (mut devices, mut disks) = disks_of(world)?;
     devices.retain(|device| device["name"] != *name);

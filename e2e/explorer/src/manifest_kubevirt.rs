@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::manifest::{LONGEST_PROTECTION, MAX_PROTECTION, POOL};
+use crate::world::TypeSource;
 
 /// The label that the pool selects.
 pub const LABEL: &str = "farm";
@@ -46,14 +47,48 @@ pub fn size(vcpus: i64) -> Value {
     json!({ "cpu": { "guest": vcpus }, "memory": { "guest": format!("{}Mi", 512 * vcpus) } })
 }
 
+/// The claim whose labels name an instance type. All machines have it as a volume.
+pub const CLAIM: &str = "golden";
+
+/// The label of the claim with the name of the instance type.
+pub const DEFAULT_INSTANCETYPE: &str = "instancetype.kubevirt.io/default-instancetype";
+
+/// The claim, which names the first instance type.
+pub fn claim() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": { "name": CLAIM, "labels": {
+            (DEFAULT_INSTANCETYPE): instancetype_name(0),
+            "instancetype.kubevirt.io/default-instancetype-kind": "VirtualMachineInstancetype",
+        } },
+        "spec": { "accessModes": ["ReadWriteMany"], "resources": { "requests": { "storage": "64Mi" } } },
+    })
+}
+
+/// What takes the name of the instance type from the claim.
+pub fn inferring_matcher() -> Value {
+    json!({ "inferFromVolume": CLAIM })
+}
+
 /// The pool with an instance type instead of cores and memory.
-pub fn typed(mut pool: Value) -> Value {
+pub fn typed(mut pool: Value, from: TypeSource) -> Value {
     let spec = &mut pool["spec"]["virtualMachineTemplate"]["spec"];
-    spec["instancetype"] = instancetype_matcher(0);
+    spec["instancetype"] = match from {
+        TypeSource::Name => instancetype_matcher(0),
+        TypeSource::Claim => inferring_matcher(),
+    };
+    if let (TypeSource::Claim, Some(volumes)) = (from, spec["template"]["spec"]["volumes"].as_array_mut()) {
+        volumes.push(shared_volume());
+    }
     if let Some(domain) = spec["template"]["spec"]["domain"].as_object_mut() {
         domain.retain(|field, _| field == "devices");
     }
     pool
+}
+
+/// The volume with the claim.
+fn shared_volume() -> Value {
+    json!({ "name": CLAIM, "persistentVolumeClaim": { "claimName": CLAIM } })
 }
 
 /// A DataVolume template.
@@ -123,14 +158,17 @@ pub fn pool(replicas: i64, policy: &str, disks: &[(&'static str, Value)]) -> Val
     })
 }
 
-/// The part of a spec that contains the volumes and the DataVolume templates of these names.
-pub fn templates(names: &[String]) -> Value {
+/// The part of a spec that contains the volumes and the DataVolume templates of these names, and the claim if an instance type comes
+/// from it.
+pub fn templates(names: &[String], from: Option<TypeSource>) -> Value {
     let of = |make: fn(&str) -> Value| names.iter().map(|name| make(name)).collect::<Vec<_>>();
+    let mut volumes = of(volume);
+    volumes.extend((from == Some(TypeSource::Claim)).then(shared_volume));
     json!({ "virtualMachineTemplate": { "spec": {
         "dataVolumeTemplates": of(disk),
         "template": { "spec": {
             "domain": { "devices": { "disks": of(device) } },
-            "volumes": of(volume),
+            "volumes": volumes,
         } },
     } } })
 }

@@ -5,12 +5,15 @@ use vmpool_model::{PatchKind, Verb};
 use vmpool_simulator::kubevirt::objects::COPY;
 
 use crate::manifest::POOL;
-use crate::manifest_kubevirt::{PREFERENCE, instancetype, instancetype_name, preference, size};
+use crate::manifest_kubevirt::{
+    CLAIM, DEFAULT_INSTANCETYPE, PREFERENCE, instancetype, instancetype_name, preference, size,
+};
 use crate::requests::{choose, edit, patch_machine, stored_pool};
 use crate::world::World;
 
 const PREFERENCES: &str = "virtualmachinepreferences";
 const TYPES: &str = "virtualmachineinstancetypes";
+const CLAIMS: &str = "persistentvolumeclaims";
 
 /// One step. Numbers select an object among those that exist at that moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +50,8 @@ pub enum KubeVirtOperation {
     DeleteInstancetype(usize),
     /// A user creates an instance type again, with this number of vCPUs.
     CreateInstancetype(usize, i64),
+    /// A user lets the claim name this instance type, or none. The pool takes it over with its next template.
+    NameInClaim(Option<usize>),
     /// The template sets its memory beside the instance type, or no longer. Only in schedules with instance types.
     SetConflict(bool),
     /// A user deletes a copy of an instance type or a preference.
@@ -116,6 +121,11 @@ impl KubeVirtOperation {
                 let object = instancetype(*which, *vcpus);
                 request(world, Verb::Create, (TYPES, ""), object).await;
             }
+            Self::NameInClaim(which) => {
+                let labels = json!({ (DEFAULT_INSTANCETYPE): which.map(instancetype_name) });
+                let patch = json!({ "metadata": { "labels": labels } });
+                request(world, Verb::Patch(PatchKind::Merge), (CLAIMS, CLAIM), patch).await;
+            }
             Self::SetConflict(conflicts) => {
                 let memory = if *conflicts { json!({ "guest": "512Mi" }) } else { Value::Null };
                 let instance = json!({ "spec": { "domain": { "memory": memory } } });
@@ -148,7 +158,7 @@ impl KubeVirtOperation {
     }
 }
 
-/// A request of a user for an instance type or a preference.
+/// A request of a user for an instance type, a preference or the claim.
 async fn request(world: &mut World, verb: Verb, (resource, name): (&str, &str), body: Value) {
     let call = world.call(verb, resource, name, "", body);
     _ = world.do_as_user(&call).await;

@@ -11,7 +11,7 @@ use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
 use crate::schedule::Schedule;
 use crate::webhook::WebhookState;
-use crate::world::Options;
+use crate::world::{Options, TypeSource};
 
 /// Of 1000 schedules, this many pause the leader until another one has replaced it, in addition to their other faults.
 const LEADER_REPLACED: u64 = 300;
@@ -58,6 +58,8 @@ const WITH_LOST_PREFERENCE: u64 = 400;
 
 /// Of 1000 schedules of KubeVirt, this many have a template that names an instance type instead of cores and memory.
 const WITH_INSTANCETYPES: u64 = 350;
+/// Share of those in which the template takes its name from a claim, per mille.
+const FROM_CLAIM: u64 = 300;
 
 /// The names of images. There are few, so that operations meet.
 const IMAGES: [&str; 2] = ["debian", "fedora"];
@@ -89,7 +91,7 @@ impl Schedule {
             page: if random.per_mille(300) { one_or_two(&random) } else { 0 },
             old: which(&random),
             images: has_images(platform, seed),
-            instancetypes: has_instancetypes(platform, seed),
+            instancetypes: instancetypes(platform, seed),
         };
         let mut steps = vec![(random.number(0..=2000), first(&random, platform))];
         if options.images {
@@ -118,8 +120,11 @@ impl Schedule {
         if options.images {
             without_snapshots(seed, &mut steps);
         }
-        if options.instancetypes {
+        if options.instancetypes.is_some() {
             with_instancetypes(seed, &mut steps);
+        }
+        if options.instancetypes == Some(TypeSource::Claim) {
+            with_claim(seed, &mut steps);
         }
         Self { options, steps, ..Self::default() }
     }
@@ -237,8 +242,30 @@ fn lost_preference_op(random: &SeededRandom) -> Operation {
 }
 
 /// Decided apart from the other decisions, so that the schedules without instance types stay the same.
-fn has_instancetypes(platform: PlatformName, seed: u64) -> bool {
-    platform == PlatformName::KubeVirt && SeededRandom::new(seed ^ 0x71e5).per_mille(WITH_INSTANCETYPES)
+fn instancetypes(platform: PlatformName, seed: u64) -> Option<TypeSource> {
+    let random = SeededRandom::new(seed ^ 0x71e5);
+    let has_type = platform == PlatformName::KubeVirt && random.per_mille(WITH_INSTANCETYPES);
+    let from = if random.per_mille(FROM_CLAIM) { TypeSource::Claim } else { TypeSource::Name };
+    has_type.then_some(from)
+}
+
+/// Adds steps in which the claim names another instance type or none, and in which the template takes the name from it.
+fn with_claim(seed: u64, steps: &mut Vec<(u64, Operation)>) {
+    let random = SeededRandom::new(seed ^ 0xc1a1);
+    for _ in 0..random.number(2..=6) {
+        let at = place(&random, 1, steps);
+        let number = random.number(0..=3);
+        let operation = match random.number(0..=5) {
+            0..=2 => KubeVirtOperation::NameInClaim(usize::try_from(number).ok()),
+            3 => KubeVirtOperation::NameInClaim(None),
+            4 => KubeVirtOperation::Refresh(number.cast_signed()),
+            _ => {
+                steps.insert(at, (pause(&random), Operation::SetCores(2)));
+                continue;
+            }
+        };
+        steps.insert(at, (pause(&random), Operation::KubeVirt(operation)));
+    }
 }
 
 /// Adds steps in which instance types are edited, deleted and created again, and in which the template names another one.

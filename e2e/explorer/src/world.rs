@@ -30,7 +30,7 @@ use crate::attempt::{Attempt, Holding};
 use crate::fault_injector::{FaultInjector, InjectorState};
 use crate::instance::{Instance, Program};
 use crate::manifest::{POOL, Resources, resources};
-use crate::manifest_kubevirt::{INSTANCETYPES, instancetype};
+use crate::manifest_kubevirt::{INSTANCETYPES, claim, instancetype};
 use crate::platform::Platform;
 use crate::platform_dvp::image;
 use crate::webhook::{Webhook, WebhookState};
@@ -72,8 +72,17 @@ pub struct Options {
     pub old: usize,
     /// Whether the controllers reconcile disk images and wrappers. Only with KubeVirt.
     pub images: bool,
-    /// Whether the template of the pool names an instance type instead of cores and memory. Only with KubeVirt.
-    pub instancetypes: bool,
+    /// If the template of the pool has an instance type instead of cores and memory, where its name is at first. Only with KubeVirt.
+    pub instancetypes: Option<TypeSource>,
+}
+
+/// Where the name of the instance type is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TypeSource {
+    /// In the template.
+    Name,
+    /// In a label of a claim.
+    Claim,
 }
 
 /// A cluster in memory.
@@ -223,7 +232,10 @@ impl World {
                 vec![("virtualmachinepreferences", NAMESPACE, crate::manifest_kubevirt::preference())]
             }
         };
-        if self.has_instancetypes() {
+        if self.instancetypes() == Some(TypeSource::Claim) {
+            all.push(("persistentvolumeclaims", NAMESPACE, claim()));
+        }
+        if self.instancetypes().is_some() {
             let types = (0..INSTANCETYPES.len()).zip(1..).map(|(which, vcpus)| instancetype(which, vcpus));
             all.extend(types.map(|object| ("virtualmachineinstancetypes", NAMESPACE, object)));
         }
@@ -248,8 +260,8 @@ impl World {
         _ = self.do_as_user(&call).await;
     }
 
-    /// Whether the template of the pool names an instance type.
-    pub(crate) fn has_instancetypes(&self) -> bool {
+    /// Where the instance type of the pool comes from; `None` if it has none.
+    pub(crate) fn instancetypes(&self) -> Option<TypeSource> {
         self.options.instancetypes
     }
 
