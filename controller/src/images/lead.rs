@@ -1,9 +1,11 @@
 //! The leadership of images: the watches and the workers, while the cluster serves the kinds of images.
 
+use std::fmt::Debug;
+use std::hash::Hash;
 use std::sync::{Arc, Weak};
 
 use futures::FutureExt;
-use futures::future::{Either, select};
+use futures::future::{BoxFuture, Either, select};
 use tokio_util::sync::CancellationToken;
 use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImage, VmDiskImageGrant};
 use vmpool_api::kubevirt;
@@ -20,7 +22,7 @@ use super::wrapper_pass;
 use crate::definitions::{Definitions, Known, name};
 use crate::lead::{Shared, oversee};
 use crate::passes;
-use crate::queue::Queue;
+use crate::queue::{Queue, Requeue};
 
 /// The definitions of the kinds with our finalizers, and of wrappers. While definitions are being removed, their objects wait for the
 /// finalizers, so each kind is served on its own.
@@ -128,46 +130,52 @@ async fn reconcile_images(shared: Shared, settings: ImageSettings, serves: Serve
         let context = Arc::downgrade(&context);
         move || context.upgrade().is_none_or(|context| context.is_synced())
     });
-    let mut workers: Vec<Task> = (0..limits.workers)
-        .map(|_| env.spawn("worker of images", work(context.clone(), stop.clone())))
-        .collect();
+    let images = || {
+        work(
+            context.clone(),
+            |context| &context.queue,
+            |context, key| reconcile(context, key).boxed(),
+            stop.clone(),
+        )
+    };
+    let mut workers: Vec<Task> =
+        (0..limits.workers).map(|_| env.spawn("worker of images", images())).collect();
     // Grants are few, and change rarely.
-    workers.push(env.spawn("worker of grants", work_on_grants(context.clone(), stop.clone())));
-    workers.push(env.spawn("worker of permissions", work_on_permissions(context.clone(), stop.clone())));
+    let grants = work(
+        context.clone(),
+        |context| &context.grants,
+        |context, key| grant_pass::reconcile(context, key).boxed(),
+        stop.clone(),
+    );
+    workers.push(env.spawn("worker of grants", grants));
+    let permissions = work(
+        context.clone(),
+        |context| &context.permissions,
+        |context, key| permission_pass::reconcile(context, key).boxed(),
+        stop.clone(),
+    );
+    workers.push(env.spawn("worker of permissions", permissions));
     if reconciles_wrappers {
-        workers.extend(
-            (0..limits.workers)
-                .map(|_| env.spawn("worker of wrappers", work_on_wrappers(context.clone(), stop.clone()))),
-        );
+        let wrappers = || {
+            work(
+                context.clone(),
+                |context| &context.wrappers,
+                |context, key| wrapper_pass::reconcile(context, key).boxed(),
+                stop.clone(),
+            )
+        };
+        workers.extend((0..limits.workers).map(|_| env.spawn("worker of wrappers", wrappers())));
     }
     oversee(workers, tasks, &stop).await;
 }
 
-async fn work(context: Arc<Context>, stop: CancellationToken) {
+/// Runs the passes of a queue after the first lists.
+async fn work<K: Clone + Eq + Hash + Ord + Debug>(
+    context: Arc<Context>,
+    queue: fn(&Context) -> &Queue<K>,
+    pass: for<'a> fn(&'a Context, &'a K) -> BoxFuture<'a, Requeue>,
+    stop: CancellationToken,
+) {
     passes::until_synced(&context.env, &stop, || context.is_synced()).await;
-    passes::work(&*context, &context.queue, &stop, |context, key| reconcile(context, key).boxed()).await;
-}
-
-async fn work_on_grants(context: Arc<Context>, stop: CancellationToken) {
-    passes::until_synced(&context.env, &stop, || context.is_synced()).await;
-    passes::work(&*context, &context.grants, &stop, |context, key| {
-        grant_pass::reconcile(context, key).boxed()
-    })
-    .await;
-}
-
-async fn work_on_permissions(context: Arc<Context>, stop: CancellationToken) {
-    passes::until_synced(&context.env, &stop, || context.is_synced()).await;
-    passes::work(&*context, &context.permissions, &stop, |context, key| {
-        permission_pass::reconcile(context, key).boxed()
-    })
-    .await;
-}
-
-async fn work_on_wrappers(context: Arc<Context>, stop: CancellationToken) {
-    passes::until_synced(&context.env, &stop, || context.is_synced()).await;
-    passes::work(&*context, &context.wrappers, &stop, |context, key| {
-        wrapper_pass::reconcile(context, key).boxed()
-    })
-    .await;
+    passes::work(&*context, queue(&context), &stop, pass).await;
 }
