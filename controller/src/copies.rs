@@ -16,6 +16,7 @@
 //!
 //! Layers, from the lowest: `store`; `types`; `context`; `pass`, `protection`; `lead`.
 
+mod blocked_types;
 mod context;
 mod lead;
 mod pass;

@@ -13,6 +13,7 @@ use vmpool_platforms::{KubeVirt, OtherController, Platform, Reference};
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Elapsed;
 
+use super::blocked_types::{BlockedTypes, CHECK_DELAY};
 use super::store::{Key, Table};
 use super::types::{TypeKey, TypeState, Types};
 use crate::events::{Events, Subject};
@@ -23,13 +24,9 @@ use crate::rejection;
 use crate::write::Writer;
 
 /// The pause after the first failure. Each further one is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
-/// The longest pause between two checks whether an object that is being deleted is still needed.
-const LONGEST_CHECK: Duration = Duration::from_secs(30);
-/// The shortest delay of such a check after a change of a machine or a pool, so that many changes cause one check.
-const CHECK_DELAY: Duration = Duration::from_secs(1);
 
 /// The installation of the platform's own controller.
 pub(super) type Installation = <<KubeVirt as Platform>::OtherController as OtherController>::Installation;
@@ -51,8 +48,7 @@ pub(super) struct Context {
     /// The objects of the four kinds that need a pass.
     pub(super) type_queue: Queue<TypeKey>,
     pub(super) types: Types,
-    /// The objects that are being deleted and still needed.
-    pub(super) blocked_types: Mutex<HashMap<TypeKey, BlockedType>>,
+    pub(super) blocked_types: BlockedTypes,
     /// Whether a controller makes copies for pools.
     pub(super) reconciles_pools: Box<dyn Fn() -> bool + Send + Sync>,
     pub(super) machines: Arc<Table<Machine>>,
@@ -74,21 +70,7 @@ struct Blocked {
     types: HashSet<TypeKey>,
 }
 
-/// An object that is being deleted and still needed.
-#[derive(Default)]
-pub(super) struct BlockedType {
-    checks: u32,
-    /// The machines and the pools that need it, as the last check found them.
-    needed_by: HashSet<String>,
-    /// Uptime of the last check, and the pause after it.
-    last: (Duration, Duration),
-    /// The checks that came before the end of that pause, because of a change, and that released nothing. The delay after a
-    /// change doubles with each, so that a user whose machine changes all the time does not cause a list of the cluster each
-    /// time.
-    early_checks: u32,
-}
-
-/// A machine in [`BlockedType::needed_by`] and in messages.
+/// A machine in [`BlockedTypes`] and in messages.
 pub(super) fn machine((namespace, name): &Key) -> String {
     format!("machine {namespace}/{name}")
 }
@@ -127,7 +109,7 @@ impl Context {
             queue,
             type_queue,
             types: Types::default(),
-            blocked_types: Mutex::default(),
+            blocked_types: BlockedTypes::default(),
             reconciles_pools,
             machines: Arc::default(),
             revisions: Arc::default(),
@@ -160,40 +142,16 @@ impl Context {
 
     /// Wakes the objects that are being deleted and that one of these machines and pools needs, because it or its copy changed.
     pub(super) fn wake_types_needed_by(&self, changed: &[String]) {
-        let blocked = self.blocked_types.lock();
-        for (key, known) in &*blocked {
-            if changed.iter().any(|changed| known.needed_by.contains(changed)) {
-                let mut delays = known.early_checks;
-                self.type_queue.wake_after(key, next_pause(&mut delays, CHECK_DELAY, LONGEST_CHECK));
-            }
+        for (key, delay) in self.blocked_types.needed_by(changed) {
+            self.type_queue.wake_after(&key, delay);
         }
     }
 
     /// Wakes all objects that are being deleted and still needed, after a new list of what may need them.
     pub(super) fn wake_blocked_types(&self) {
-        let blocked: Vec<TypeKey> = self.blocked_types.lock().keys().cloned().collect();
-        for key in &blocked {
-            self.type_queue.wake_after(key, CHECK_DELAY);
+        for key in self.blocked_types.keys() {
+            self.type_queue.wake_after(&key, CHECK_DELAY);
         }
-    }
-
-    /// Records what still needs an object. Returns the pause until the next check, and whether this is new.
-    pub(super) fn note_type(&self, key: &TypeKey, needed_by: &[String]) -> (Duration, bool) {
-        let now = self.env.uptime();
-        let mut blocked = self.blocked_types.lock();
-        let known = blocked.entry(key.clone()).or_default();
-        let (last, pause) = known.last;
-        if known.checks > 0 && now.saturating_sub(last) < pause {
-            known.early_checks = known.early_checks.saturating_add(1);
-        } else {
-            known.early_checks = known.early_checks.saturating_sub(1);
-        }
-        let pause = next_pause(&mut known.checks, FIRST_PAUSE, LONGEST_CHECK);
-        known.last = (now, pause);
-        let needed_by: HashSet<String> = needed_by.iter().cloned().collect();
-        let is_new = known.needed_by != needed_by;
-        known.needed_by = needed_by;
-        (pause, is_new)
     }
 
     /// Wakes the machines that cannot get their copies because of a type, after a change of it. A change of only its metadata has
@@ -240,7 +198,9 @@ impl Context {
         let mut blocked = self.blocked.lock();
         let known = blocked.entry(key.clone()).or_default();
         (known.awaits, known.types) = (awaits, types);
-        next_pause(&mut known.attempts, FIRST_PAUSE, LONGEST_PAUSE)
+        let pause = pause_after(known.attempts, FIRST_PAUSE, LONGEST_PAUSE);
+        known.attempts = known.attempts.saturating_add(1);
+        pause
     }
 
     /// The machines that need a copy to stay if `except` stops being its owner: those that name it, except machines of a pool
@@ -307,9 +267,7 @@ impl Context {
     }
 }
 
-/// The pause after this number of attempts, which it increments.
-fn next_pause(attempts: &mut u32, first: Duration, longest: Duration) -> Duration {
-    let pause = first.saturating_mul(2_u32.saturating_pow(*attempts)).min(longest);
-    *attempts = attempts.saturating_add(1);
-    pause
+/// The pause after an attempt that `attempts` others came before.
+pub(super) fn pause_after(attempts: u32, first: Duration, longest: Duration) -> Duration {
+    first.saturating_mul(2_u32.saturating_pow(attempts)).min(longest)
 }

@@ -209,9 +209,8 @@ async fn protect_and_copy(
         let context = Arc::downgrade(&context);
         move || {
             let context = context.upgrade()?;
-            let blocked = context.blocked_types.lock();
-            let named = |(kind, (namespace, name)): &TypeKey| (*kind, namespace.clone(), name.clone());
-            Some(blocked.keys().map(named).collect())
+            let named = |(kind, (namespace, name)): TypeKey| (kind, namespace, name);
+            Some(context.blocked_types.keys().into_iter().map(named).collect())
         }
     });
     let tasks = begin(&context, &known, &served);
@@ -266,8 +265,9 @@ fn begin(context: &Arc<Context>, known: &Known, served: &Definitions) -> Vec<Tas
     tasks
 }
 
-/// Wakes the objects that are still needed at each change of an object that needs them. No object is stored, and only
-/// the metadata is requested. Without the kind in the cluster, there is nothing to watch.
+/// Wakes the objects that are still needed at each change of an object that needs them. No object is stored, and only the
+/// metadata is requested. Without the kind in the cluster, there is nothing to watch. Without objects that are still needed, the
+/// watch would serve nothing, but the API server would encode each change of a machine a second time for it.
 fn changes<K: ApiObject>(context: &Arc<Context>, known: &Known, shown: fn(&Key) -> String) -> Task {
     let (context, mut known) = (context.clone(), known.clone());
     let env = context.env.clone();
@@ -285,10 +285,17 @@ fn changes<K: ApiObject>(context: &Arc<Context>, known: &Known, shown: fn(&Key) 
                 }
                 continue;
             }
-            let scope = Scope { metadata_only: true, ..Scope::default() };
-            let api = api::<PartialObjectMeta<K>>(&context.client, context.namespace.as_deref());
-            let watch = follow(api, context.env.clone(), scope, ChangeSink(context.clone(), shown));
-            select(std::pin::pin!(changed), std::pin::pin!(watch)).await;
+            let watches = async {
+                loop {
+                    context.blocked_types.until(true).await;
+                    let scope = Scope { metadata_only: true, ..Scope::default() };
+                    let api = api::<PartialObjectMeta<K>>(&context.client, context.namespace.as_deref());
+                    let watch = follow(api, context.env.clone(), scope, ChangeSink(context.clone(), shown));
+                    let all_released = context.blocked_types.until(false);
+                    select(std::pin::pin!(all_released), std::pin::pin!(watch)).await;
+                }
+            };
+            select(std::pin::pin!(changed), std::pin::pin!(watches)).await;
         }
     })
 }

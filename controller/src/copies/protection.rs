@@ -10,7 +10,7 @@ use vmpool_engine::ObjectId;
 use vmpool_platforms::kubevirt::KubeVirt;
 use vmpool_platforms::kubevirt::copies::{Document, Machine, Pool, Revision};
 use vmpool_platforms::kubevirt::protection::{self, Kind, Next, Protected};
-use vmpool_platforms::{Found, OtherController, Platform, Reference, Resolution};
+use vmpool_platforms::{Configuration, Found, OtherController, Platform, Reference, Resolution};
 use vmpool_runtime::telemetry::with_causes;
 
 use super::context::{Context, Installation, machine as machine_name, pool as pool_name};
@@ -32,11 +32,15 @@ const MAX_NAMESPACES: usize = 50;
 /// Runs a pass.
 pub(super) async fn reconcile(context: &Context, key: &TypeKey) -> Requeue {
     let Some(object) = context.types.document(key) else {
-        context.blocked_types.lock().remove(key);
+        context.blocked_types.remove(key);
         return Requeue::Never;
     };
     let (patch, forced) = match protection::next(&object) {
-        Next::Nothing => return Requeue::Never,
+        Next::Nothing => {
+            // The finalizer can be gone, or the object can be a new one of the same name.
+            context.blocked_types.remove(key);
+            return Requeue::Never;
+        }
         Next::Protect(patch) => (patch, false),
         Next::Force => (protection::release(&object), true),
         Next::Examine => match needed_by(context, key, &object).await {
@@ -51,7 +55,7 @@ pub(super) async fn reconcile(context: &Context, key: &TypeKey) -> Requeue {
     };
     match write(context, key, patch).await {
         Ok(()) => {
-            context.blocked_types.lock().remove(key);
+            context.blocked_types.remove(key);
             if forced {
                 let note = "the object was released without the check for machines and pools that need it"
                     .to_owned();
@@ -76,7 +80,7 @@ async fn write(context: &Context, key: &TypeKey, patch: Value) -> Result<(), Wri
 
 /// Reports what needs an object. Returns the pause until the next check.
 fn block(context: &Context, key: &TypeKey, object: &Value, needed_by: &[String]) -> Duration {
-    let (pause, is_new) = context.note_type(key, needed_by);
+    let (pause, is_new) = context.blocked_types.note(key, needed_by, context.env.uptime());
     if is_new {
         let note = protection::blocked(needed_by);
         context.events.publish_plain(&subject(key, object), "DeletionBlocked", true, note);
@@ -147,6 +151,8 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
         }
     })
     .await?;
+    let has_failed = pools.values().flatten().any(|pool| protection::is_failed_pool(&pool.document()));
+    let configuration = if has_failed { configuration(context).await? } else { Configuration::default() };
     for (namespace, mut pools) in pools {
         visit::<Revision>(context, Some(&namespace), |revision| {
             let owners = revision.meta().owner_references.iter().flatten();
@@ -161,15 +167,18 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
         for pool in pools {
             let key = object_key(&pool);
             let document = pool.document();
+            if !protection::is_failed_pool(&document) {
+                needed_by.push((key.0.clone(), pool_name(&key)));
+                continue;
+            }
             // As with machines.
-            let is_copied = !protection::is_failed_pool(&document)
-                || match pinned(context, &key, &document).await {
-                    Ok(content) => content.is_some_and(|content| protected.is_copied_in(&content)),
-                    Err(error) => {
-                        tracing::warn!(pool = ?key, error, "whether a pool fits an object that is being deleted is unknown");
-                        true
-                    }
-                };
+            let is_copied = match pinned(context, &key, &document, &configuration).await {
+                Ok(content) => content.is_some_and(|content| protected.is_copied_in(&content)),
+                Err(error) => {
+                    tracing::warn!(pool = ?key, error, "whether a pool fits an object that is being deleted is unknown");
+                    true
+                }
+            };
             if is_copied {
                 needed_by.push((key.0.clone(), pool_name(&key)));
             }
@@ -210,16 +219,24 @@ async fn outside_deleted_namespaces(
     kept
 }
 
-/// The content of the revision that the controller would store now for a pool; `None` if it would store none.
-async fn pinned(context: &Context, (namespace, _): &Key, pool: &Value) -> Result<Option<Value>, String> {
-    let (mut found, mut installations) = (Found::new(), Vec::new());
+/// What the installations of the platform's own controller configure.
+async fn configuration(context: &Context) -> Result<Configuration, Broken> {
+    let mut installations = Vec::new();
     let objects = Api::<Installation>::all(context.client.clone());
-    let listed =
-        list_served(&objects, Scope::default(), |installation| installations.push(installation)).await;
-    listed.map_err(|error| with_causes(&error))?;
-    let configuration = <KubeVirt as Platform>::OtherController::configuration(&installations);
+    list_served(&objects, Scope::default(), |installation| installations.push(installation)).await?;
+    Ok(<KubeVirt as Platform>::OtherController::configuration(&installations))
+}
+
+/// The content of the revision that the controller would store now for a pool; `None` if it would store none.
+async fn pinned(
+    context: &Context,
+    (namespace, _): &Key,
+    pool: &Value,
+    configuration: &Configuration,
+) -> Result<Option<Value>, String> {
+    let mut found = Found::new();
     for _ in 0..pass::MAX_READS {
-        match protection::pins_of(pool, &configuration, &found) {
+        match protection::pins_of(pool, configuration, &found) {
             Resolution::Resolved(content) | Resolution::Partial(content, ..) => return Ok(Some(content)),
             Resolution::Unresolved(..) => return Ok(None),
             Resolution::Needs(reference) => {

@@ -85,6 +85,11 @@ impl Server {
         self.model.release();
     }
 
+    /// The number of the controller's open watches of `resource`.
+    pub(crate) fn watches(&self, resource: &str) -> usize {
+        self.model.watches(CONTROLLER, &full_name(resource))
+    }
+
     /// The requests since the last call, in order.
     pub(crate) fn take_log(&self) -> Vec<Call> {
         std::mem::take(&mut self.log.lock())

@@ -42,6 +42,14 @@ impl Server {
         state.publish();
     }
 
+    /// The number of open watches of `sender` on `resource`.
+    #[must_use]
+    pub fn watches(&self, sender: &str, resource: &str) -> usize {
+        let concerned =
+            |watch: &&Watch| watch.sender() == sender && watch.resource() == resource && !watch.is_closed();
+        self.state.lock().watches.iter().filter(concerned).count()
+    }
+
     /// Ends the watches of `sender` on `resource`, or all its watches if `resource` is empty.
     pub fn end_watches(&self, sender: &str, resource: &str, how: WatchEnd) {
         let state = &mut *self.state.lock();

@@ -95,7 +95,7 @@ impl Watch {
         let behind = match delay {
             WatchDelay::None => 0,
             WatchDelay::Behind(events) => events,
-            WatchDelay::Held => return !self.lines.is_closed(),
+            WatchDelay::Held => return !self.is_closed(),
         };
         let pending: Vec<usize> =
             (self.position..history.len()).filter(|index| self.concerns(&history[*index])).collect();
@@ -107,7 +107,12 @@ impl Watch {
             Some(next) => *next,
             None => history.len(),
         };
-        !self.lines.is_closed()
+        !self.is_closed()
+    }
+
+    /// Whether the client has ended it.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lines.is_closed()
     }
 
     /// Skips all but the last pending change of each object.

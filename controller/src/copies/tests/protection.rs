@@ -114,6 +114,41 @@ async fn a_machine_that_can_never_use_its_preference_copies_its_instance_type() 
 }
 
 #[tokio::test]
+async fn machines_and_pools_are_watched_for_protection_only_while_one_of_them_keeps_a_type() {
+    // Given a machine that gets no copy, because KubeVirt does not make one,
+    let world = world(None).await;
+    world.create_machine("db");
+    world.calm().await;
+    let watches = || (world.server.watches(MACHINES), world.server.watches(POOLS));
+    assert_eq!(watches(), (1, 1), "only the controller of pools watches");
+    // when its type is deleted, then it is watched,
+    world.delete_small();
+    world.advance(5 * SECOND).await;
+    assert_eq!(watches(), (2, 2));
+    // until the type is released.
+    world.server.edit(MACHINES, "db", |machine| machine["spec"]["instancetype"] = Value::Null);
+    world.advance(5 * SECOND).await;
+    assert_eq!((world.small(), watches()), (None, (1, 1)));
+}
+
+#[tokio::test]
+async fn a_new_type_of_the_same_name_is_not_reported_as_blocked() {
+    let world = world(None).await;
+    world.create_machine("db");
+    world.calm().await;
+    world.delete_small();
+    world.advance(5 * SECOND).await;
+    // Given a user who removes the finalizer of a type, and creates the type again before the controller sees it,
+    world.server.edit(TYPES, "small", |small| small["metadata"]["finalizers"] = json!([]));
+    world.create_type(2);
+    world.advance(5 * SECOND).await;
+    // then nothing waits for a machine.
+    let page = world.metrics.page();
+    assert!(!page.contains("vmpool_instancetype_deletion_blocked{"), "{page}");
+    assert_eq!(world.server.watches(MACHINES), 1);
+}
+
+#[tokio::test]
 async fn a_machine_that_keeps_a_type_and_changes_all_the_time_causes_few_lists() {
     // Given a machine that gets no copy, because KubeVirt does not make one,
     let world = world(None).await;
