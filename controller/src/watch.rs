@@ -45,6 +45,8 @@ pub(crate) enum Broken {
     List(#[source] kube::Error),
     #[error("the list has no resourceVersion")]
     NoVersion,
+    #[error("the cluster has the definition of {0}, and the API server does not serve it")]
+    NotServed(String),
     #[error("beginning to watch")]
     Begin(#[source] kube::Error),
     #[error("reading an event")]
@@ -262,6 +264,20 @@ pub(crate) async fn list_served<K: Watched>(
         Ok(_version) => Ok(true),
         Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+/// Lists all objects. A kind that the cluster does not define has none. One API server of several can lack a kind that is defined,
+/// which does not mean that there are no objects.
+pub(crate) async fn list_defined<K: Watched>(
+    api: &Api<K>,
+    scope: Scope,
+    is_defined: bool,
+    visit: impl FnMut(K),
+) -> Result<(), Broken> {
+    match list_served(api, scope, visit).await? {
+        false if is_defined => Err(Broken::NotServed(K::plural(&()).into_owned())),
+        _ => Ok(()),
     }
 }
 

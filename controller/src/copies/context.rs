@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kube::{Client, Resource};
@@ -16,6 +17,7 @@ use vmpool_runtime::env::Elapsed;
 use super::blocked_types::{BlockedTypes, CHECK_DELAY};
 use super::store::{Key, Table};
 use super::types::{TypeKey, TypeState, Types};
+use crate::definitions::{Known, name};
 use crate::events::{Events, Subject};
 use crate::metrics::Metrics;
 use crate::passes::FirstLists;
@@ -49,8 +51,9 @@ pub(super) struct Context {
     pub(super) type_queue: Queue<TypeKey>,
     pub(super) types: Types,
     pub(super) blocked_types: BlockedTypes,
-    /// Whether a controller makes copies for pools.
-    pub(super) reconciles_pools: Box<dyn Fn() -> bool + Send + Sync>,
+    known: Known,
+    /// Whether another controller is set to reconcile pools.
+    others_pools: Arc<AtomicBool>,
     pub(super) machines: Arc<Table<Machine>>,
     pub(super) revisions: Arc<Table<Revision>>,
     /// The machines that cannot get their copies.
@@ -95,7 +98,7 @@ impl Context {
         deadline: Duration,
         (namespace, policy): (Option<&str>, Option<Policy>),
         (queue, type_queue): (Queue<Key>, Queue<TypeKey>),
-        (lists, reconciles_pools): (usize, Box<dyn Fn() -> bool + Send + Sync>),
+        (lists, known, others_pools): (usize, Known, Arc<AtomicBool>),
     ) -> Self {
         Self {
             env,
@@ -110,13 +113,26 @@ impl Context {
             type_queue,
             types: Types::default(),
             blocked_types: BlockedTypes::default(),
-            reconciles_pools,
+            known,
+            others_pools,
             machines: Arc::default(),
             revisions: Arc::default(),
             blocked: Mutex::default(),
             type_states: Mutex::default(),
             lists: FirstLists::new(lists),
         }
+    }
+
+    /// Whether this controller makes copies for pools. Without machines, no pool gets one.
+    pub(super) fn reconciles_pools(&self) -> bool {
+        let known = self.known.borrow();
+        let is_served = known.as_ref().is_some_and(|known| known.served::<KubeVirt>().is_ok());
+        is_served && !self.others_pools.load(Ordering::Relaxed)
+    }
+
+    /// Whether the cluster has the definition of a kind.
+    pub(super) fn is_defined<K: Resource<DynamicType = ()>>(&self) -> bool {
+        self.known.borrow().as_ref().is_some_and(|known| known.uid(&name::<K>()).is_some())
     }
 
     /// A first list is complete. After the last one, all machines get a pass.

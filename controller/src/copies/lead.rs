@@ -196,14 +196,8 @@ async fn protect_and_copy(
     let served = known.borrow().clone().unwrap_or_default();
     let types = protected().iter().filter(|name| served.uid(name).is_some()).count();
     let lists = types + policy.map_or(0, |_| COPY_WATCHES);
-    let reconciles_pools: Box<dyn Fn() -> bool + Send + Sync> = {
-        let known = known.clone();
-        // Without machines, no pool gets a copy.
-        let is_served =
-            move || known.borrow().as_ref().is_some_and(|known| known.served::<KubeVirt>().is_ok());
-        Box::new(move || is_served() && !others_pools.load(Ordering::Relaxed))
-    };
-    let context = Context::new(parts, limits.request_deadline, scope, queues, (lists, reconciles_pools));
+    let waiting = (lists, known.clone(), others_pools);
+    let context = Context::new(parts, limits.request_deadline, scope, queues, waiting);
     let context = Arc::new(context);
     shared.metrics().types.follow({
         let context = Arc::downgrade(&context);

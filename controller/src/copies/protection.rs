@@ -20,7 +20,7 @@ use super::types::{TypeKey, path};
 use crate::events::Subject;
 use crate::metrics::WriteKind;
 use crate::queue::Requeue;
-use crate::watch::{Broken, Scope, Watched, list_served};
+use crate::watch::{Broken, Scope, Watched, list_defined};
 use crate::watches::api;
 use crate::write::WriteError;
 
@@ -139,7 +139,7 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
             needed_by.push((key.0.clone(), machine_name(&key)));
         }
     }
-    if !(context.reconciles_pools)() {
+    if !context.reconciles_pools() {
         // Pools get copies from the controller that reconciles them, and that is another one, or none. A pool without a copy would
         // keep the object for ever.
         return Ok(outside_deleted_namespaces(context, *kind, needed_by).await);
@@ -223,7 +223,8 @@ async fn outside_deleted_namespaces(
 async fn configuration(context: &Context) -> Result<Configuration, Broken> {
     let mut installations = Vec::new();
     let objects = Api::<Installation>::all(context.client.clone());
-    list_served(&objects, Scope::default(), |installation| installations.push(installation)).await?;
+    let is_defined = context.is_defined::<Installation>();
+    list_defined(&objects, Scope::default(), is_defined, |found| installations.push(found)).await?;
     Ok(<KubeVirt as Platform>::OtherController::configuration(&installations))
 }
 
@@ -248,11 +249,12 @@ async fn pinned(
     Err(format!("more than {} objects are needed", pass::MAX_READS))
 }
 
-/// Reads all objects of a kind from the API server. A kind that the cluster does not have has none.
+/// Reads all objects of a kind from the API server.
 async fn visit<K: Document + Watched>(
     context: &Context,
     namespace: Option<&str>,
     visit: impl FnMut(K),
 ) -> Result<(), Broken> {
-    list_served(&api::<K>(&context.client, namespace), Scope::default(), visit).await.map(drop)
+    let all = api::<K>(&context.client, namespace);
+    list_defined(&all, Scope::default(), context.is_defined::<K>(), visit).await
 }

@@ -124,6 +124,11 @@ impl World {
         self.copy_of(machine).is_some_and(|copy| copy.contains("-small-"))
     }
 
+    /// The name of the copy of a machine, if no client has deleted it.
+    fn existing_copy_of(&self, machine: &str) -> Option<String> {
+        self.copy_of(machine).filter(|copy| self.server.get(REVISIONS, copy).is_some())
+    }
+
     /// The name of the copy in the status of a machine.
     fn copy_of(&self, machine: &str) -> Option<String> {
         let machine = self.server.get(MACHINES, machine)?;
@@ -314,14 +319,12 @@ impl Story {
             Step::Rename(machine, away) => self.rename(world, &name(machine), away, is_usable),
             Step::Prefer(machine, preference) => prefer(world, &name(machine), preference),
             Step::LoseCopy(machine) => {
-                if let Some(copy) = world.copy_of(&name(machine)) {
+                if let Some(copy) = world.existing_copy_of(&name(machine)) {
                     world.server.delete(REVISIONS, &copy);
                 }
             }
             Step::StripLabels(machine) => {
-                if let Some(copy) = world.copy_of(&name(machine))
-                    && world.server.get(REVISIONS, &copy).is_some()
-                {
+                if let Some(copy) = world.existing_copy_of(&name(machine)) {
                     world.server.edit(REVISIONS, &copy, |copy| copy["metadata"]["labels"] = json!({}));
                 }
             }

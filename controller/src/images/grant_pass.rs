@@ -8,8 +8,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Patch;
 use serde_json::json;
+use vmpool_api::diskimage::VmDiskImageGrant;
 use vmpool_api::diskimage::finalizers::GRANT_PROTECTION;
-use vmpool_api::diskimage::{VmDiskImage, VmDiskImageGrant};
 use vmpool_diskimage::grants::{Step, Surroundings, step};
 use vmpool_diskimage::model::Key;
 use vmpool_diskimage::read;
@@ -62,7 +62,7 @@ async fn surroundings(context: &Context, object: &VmDiskImageGrant) -> Result<Su
     found.terminating =
         context.get_namespace(namespace).await?.and_then(|stored: Namespace| read::deleted(&stored.metadata));
     if found.terminating.is_some() {
-        found.has_images = context.has_any::<VmDiskImage>(namespace).await?;
+        found.has_images = context.has_images(namespace).await?;
     }
     Ok(found)
 }

@@ -21,7 +21,7 @@ use super::context::Context;
 use super::kinds::Loose;
 use crate::object::collection;
 use crate::rejection;
-use crate::watch::{Broken, Scope, Watched, list_served};
+use crate::watch::{Broken, Scope, Watched, list_defined};
 use crate::watches::api;
 
 /// How many times the deadline of a request all pages of a list may take.
@@ -99,20 +99,21 @@ impl Context {
     /// permits references from other namespaces.
     pub(super) async fn read_references(&self, image: &Image) -> Result<Counted, ReadFailed> {
         let mut found: Vec<Referrer> = Vec::new();
-        self.list_all(|object: Wrapper| found.push(referrer::wrapper(&object))).await?;
-        self.list_all(|object: Loose<kubevirt::VirtualMachine>| {
+        let served = self.store.lock().served;
+        self.list_all(served.wrappers, |object: Wrapper| found.push(referrer::wrapper(&object))).await?;
+        self.list_all(served.machines, |object: Loose<kubevirt::VirtualMachine>| {
             found.push(referrer::machine(&object.metadata, &object.spec));
         })
         .await?;
-        self.list_all(|object: Loose<kubevirt::VirtualMachinePool>| {
+        self.list_all(served.pools, |object: Loose<kubevirt::VirtualMachinePool>| {
             found.push(referrer::pool(&object.metadata, &object.spec));
         })
         .await?;
-        self.list_all(|object: Loose<ControllerRevision>| {
+        self.list_all(true, |object: Loose<ControllerRevision>| {
             found.extend(referrer::revision(&object.metadata, &object.data));
         })
         .await?;
-        self.list_all(|object: Loose<kubevirt::DataVolume>| {
+        self.list_all(served.importer, |object: Loose<kubevirt::DataVolume>| {
             let phase = object.status["phase"].as_str();
             found.push(referrer::data_volume(&object.metadata, &object.spec, phase));
         })
@@ -120,13 +121,14 @@ impl Context {
         // The namespaces after the grants: the deletion of a namespace comes before that of its grants.
         let mut grants: Vec<Grant> = Vec::new();
         let of_namespace = Api::<VmDiskImageGrant>::namespaced(self.client.clone(), &image.key.namespace);
-        self.pages(&of_namespace, Scope::default(), |grant| grants.push(read::grant(&grant))).await?;
+        self.pages(&of_namespace, Scope::default(), served.grants, |grant| grants.push(read::grant(&grant)))
+            .await?;
         let mut labels = BTreeMap::new();
         let mut terminating = None;
         if self.namespace.is_none() && !grants.is_empty() {
             let namespaces = Api::<PartialObjectMeta<Namespace>>::all(self.client.clone());
             let scope = Scope { metadata_only: true, ..Scope::default() };
-            self.pages(&namespaces, scope, |namespace: PartialObjectMeta<Namespace>| {
+            self.pages(&namespaces, scope, true, |namespace: PartialObjectMeta<Namespace>| {
                 let metadata = namespace.metadata;
                 if metadata.name.as_ref() == Some(&image.key.namespace) {
                     terminating = read::deleted(&metadata);
@@ -155,30 +157,36 @@ impl Context {
         let is_it = |image: PartialObjectMeta<VmDiskImage>| {
             found |= image.metadata.uid.as_deref() == Some(uid);
         };
-        self.pages(&images, scope, is_it).await?;
+        self.pages(&images, scope, self.defines_images(), is_it).await?;
         Ok(found)
     }
 
-    /// Whether a namespace contains an object of this kind.
-    pub(super) async fn has_any<K: ApiObject>(&self, namespace: &str) -> Result<bool, ReadFailed> {
+    /// Whether a namespace contains an image.
+    pub(super) async fn has_images(&self, namespace: &str) -> Result<bool, ReadFailed> {
+        let images = Api::<PartialObjectMeta<VmDiskImage>>::namespaced(self.client.clone(), namespace);
+        let scope = Scope { metadata_only: true, ..Scope::default() };
         let mut found = false;
-        let of_namespace = api::<K>(&self.client, Some(namespace));
-        self.pages(&of_namespace, Scope::default(), |_: K| found = true).await?;
+        self.pages(&images, scope, self.defines_images(), |_| found = true).await?;
         Ok(found)
     }
 
-    async fn list_all<K: ApiObject>(&self, visit: impl FnMut(K)) -> Result<(), ReadFailed> {
-        self.pages(&api::<K>(&self.client, self.namespace.as_deref()), Scope::default(), visit).await
+    fn defines_images(&self) -> bool {
+        self.store.lock().served.images
     }
 
-    /// Lists all objects. A kind that the cluster does not serve has none.
+    async fn list_all<K: ApiObject>(&self, is_defined: bool, visit: impl FnMut(K)) -> Result<(), ReadFailed> {
+        let all = api::<K>(&self.client, self.namespace.as_deref());
+        self.pages(&all, Scope::default(), is_defined, visit).await
+    }
+
     async fn pages<K: Watched>(
         &self,
         api: &Api<K>,
         scope: Scope,
+        is_defined: bool,
         visit: impl FnMut(K),
     ) -> Result<(), ReadFailed> {
-        let listed = self.env.timeout(self.deadline * PAGES, list_served(api, scope, visit)).await?;
-        listed.map(drop).map_err(ReadFailed::List)
+        let listed = list_defined(api, scope, is_defined, visit);
+        self.env.timeout(self.deadline * PAGES, listed).await?.map_err(ReadFailed::List)
     }
 }

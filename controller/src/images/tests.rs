@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::ImageSettings;
 use crate::options::PlatformName;
-use crate::testing::{Call, NAMESPACE, Verb, World};
+use crate::testing::{Call, Fate, NAMESPACE, Refusal, Verb, World};
 
 const IMAGES: &str = "vmdiskimages.vmpool.dev";
 const GRANTS: &str = "vmdiskimagegrants.vmpool.dev";
@@ -848,6 +848,32 @@ async fn a_cache_that_is_behind_releases_no_grant() {
     world.server.release();
     world.advance(Duration::from_mins(2)).await;
     assert!(world.server.get(IMAGES, "debian").is_some());
+}
+
+/// One of several API servers can lack a definition for a while.
+#[rstest]
+#[case::of_machines("virtualmachines")]
+#[case::of_grants("vmdiskimagegrants")]
+#[tokio::test]
+async fn a_list_that_an_api_server_does_not_serve_releases_no_image(#[case] lacking: &'static str) {
+    // Given a machine of another namespace that the watch does not show yet,
+    let mut world = with_images();
+    world.lead_with_image("debian").await;
+    world.server.hold(MACHINES);
+    world.create_guest();
+    // when the image is deleted, and the API server does not know a kind that decides about the reference,
+    world.server.intercept(move |call: &Call| {
+        let refusal = Refusal::new(404, "NotFound", "the server could not find the requested resource");
+        if call.is(Verb::List, lacking) { Fate::Refuse(refusal) } else { Fate::Serve }
+    });
+    world.server.delete(IMAGES, "debian");
+    world.collect_for(10).await;
+    // then the image stays until the reference is known.
+    assert!(world.server.get(IMAGES, "debian").is_some());
+    world.server.behave();
+    world.advance(Duration::from_mins(2)).await;
+    let blocked = world.server.get(IMAGES, "debian").unwrap();
+    assert!(blocked["status"]["message"].as_str().unwrap().contains("team-b/guest"), "{blocked}");
 }
 
 const WRAPPERS: &str = "wrappedvirtualmachines.vmpool.dev";

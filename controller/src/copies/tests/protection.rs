@@ -131,6 +131,34 @@ async fn machines_and_pools_are_watched_for_protection_only_while_one_of_them_ke
     assert_eq!((world.small(), watches()), (None, (1, 1)));
 }
 
+/// One of several API servers can lack a definition for a while.
+#[rstest]
+#[case::of_machines("virtualmachines")]
+#[case::of_pools("virtualmachinepools")]
+#[tokio::test]
+async fn a_list_that_an_api_server_does_not_serve_releases_no_type(#[case] lacking: &'static str) {
+    let world = world(None).await;
+    if lacking == "virtualmachines" {
+        world.create_machine("db");
+    } else {
+        world.create_pool("web");
+    }
+    let refusal = |code| Refusal::new(code, "Refused", "try again");
+    world.server.intercept(move |call: &Call| {
+        if call.is(Verb::List, lacking) {
+            Fate::Refuse(refusal(404))
+        } else if call.is(Verb::Create, "controllerrevisions") {
+            Fate::Refuse(refusal(503))
+        } else {
+            Fate::Serve
+        }
+    });
+    world.calm().await;
+    world.delete_small();
+    world.advance(10 * SECOND).await;
+    assert!(world.small().is_some(), "nothing says that no object needs the type");
+}
+
 #[tokio::test]
 async fn a_new_type_of_the_same_name_is_not_reported_as_blocked() {
     let world = world(None).await;
