@@ -7,9 +7,11 @@ use anyhow::{Context, Result, ensure};
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_api::v1alpha2::GROUP;
-use vmpool_e2e::world::condition::{Condition, condition, live_members, ready_replicas, status};
+use vmpool_e2e::world::condition::{
+    Condition, condition, has_machine, live_members, not, ready_replicas, status,
+};
 use vmpool_e2e::world::{Policy, Pool, PoolBuilder, World};
-use vmpool_invariants::object::Kind;
+use vmpool_invariants::object::{Kind, Object};
 use vmpool_invariants::platform::PlatformName;
 use vmpool_test_cluster::binaries::find;
 use vmpool_test_cluster::control_plane::apply;
@@ -180,14 +182,13 @@ fn the_plugin_shows_plans_and_removes_with_the_rights_of_its_user(#[case] platfo
 
         // A plan names the machine that the controller then deletes, and changes nothing.
         let plan = plugin.output(&["plan", "web", "--replicas=2"]).await?;
-        let victim = names.iter().find(|name| plan.contains(&format!("delete machine {name}: surplus")));
-        let victim = victim.with_context(|| plan.clone())?.clone();
-        ensure!(pool.machines().await?.len() == 3);
+        let machines = pool.machines().await?;
+        ensure!(machines.len() == 3);
+        let is_surplus =
+            |machine: &&Object| plan.contains(&format!("delete machine {}: surplus", machine.name()));
+        let victim = machines.iter().find(is_surplus).with_context(|| plan.clone())?;
         pool.scale(2).await?;
-        pool.until(live_members(2).and(ready_replicas(2))).await?;
-        let left: Vec<String> =
-            pool.machines().await?.iter().map(|machine| machine.name().to_owned()).collect();
-        ensure!(!left.contains(&victim), "{plan}\n{left:?}");
+        pool.until(not(has_machine(victim)).and(live_members(2)).and(ready_replicas(2))).await?;
         let plan = plugin.output(&["plan", "web"]).await?;
         ensure!(plan.contains("The controller would change nothing."), "{plan}");
 

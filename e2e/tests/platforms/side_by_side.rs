@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 use vmpool_e2e::harness;
 use vmpool_e2e::scenario::LIMIT;
-use vmpool_e2e::world::condition::{exists, live_members, not, ready_replicas};
+use vmpool_e2e::world::condition::{exists, has_machine, live_members, not, ready_replicas};
 use vmpool_e2e::world::{Deletion, Pool, SETTLE, World};
 use vmpool_installation::installation::{Installation, cluster_options, kubevirt_definitions};
 use vmpool_installation::programs::{Chart, ControllerOptions, Simulator};
@@ -25,7 +25,8 @@ async fn remove_one(pool: &Pool<'_>) -> Result<()> {
     let target = &before[1];
     pool.remove(std::slice::from_ref(target)).await?;
     let left = before.len() - 1;
-    pool.until(live_members(left).and(ready_replicas(i64::try_from(left)?))).await?;
+    let ready = ready_replicas(i64::try_from(left)?);
+    pool.until(not(has_machine(target)).and(live_members(left)).and(ready)).await?;
     let after = uids(&pool.machines().await?);
     let expected: Vec<String> = uids(&before).into_iter().filter(|uid| *uid != target.uid()).collect();
     ensure!(after == expected, "other machines of {} were removed", pool.name());
