@@ -20,6 +20,7 @@ mod blocked_types;
 mod context;
 mod lead;
 mod pass;
+mod pause;
 mod protection;
 mod store;
 mod types;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::context::{FIRST_PAUSE, pause_after};
+use super::pause::{FIRST_PAUSE, pause_after};
 use super::types::TypeKey;
 
 /// The longest pause between two checks of an object.

@@ -15,6 +15,7 @@ use vmpool_runtime::Env;
 use vmpool_runtime::env::Elapsed;
 
 use super::blocked_types::{BlockedTypes, CHECK_DELAY};
+use super::pause::{FIRST_PAUSE, pause_after};
 use super::store::{Key, Table};
 use super::types::{TypeKey, TypeState, Types};
 use crate::definitions::{Known, name};
@@ -25,8 +26,6 @@ use crate::queue::Queue;
 use crate::rejection;
 use crate::write::Writer;
 
-/// The pause after the first failure. Each further one is twice as long.
-pub(super) const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
@@ -281,9 +280,4 @@ impl Context {
             id: ObjectId::new(&text(&metadata.name), &text(&metadata.uid)),
         }
     }
-}
-
-/// The pause after an attempt that `attempts` others came before.
-pub(super) fn pause_after(attempts: u32, first: Duration, longest: Duration) -> Duration {
-    first.saturating_mul(2_u32.saturating_pow(attempts)).min(longest)
 }

@@ -5,9 +5,9 @@ use vmpool_api::labels;
 use vmpool_invariants::platform::PlatformName;
 
 use crate::manifest::{self, disk, templates};
-use crate::manifest_kubevirt::{self as kubevirt, LABEL};
+use crate::manifest_kubevirt::{self as kubevirt, LABEL, TypeSource};
 use crate::requests::stored_pool;
-use crate::world::{TypeSource, World};
+use crate::world::World;
 
 /// A pool with this number of replicas, this scale-down policy and these disk templates.
 pub(crate) fn pool(world: &World, replicas: i64, policy: &str, disks: &[(&'static str, Value)]) -> Value {

@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use crate::manifest::{LONGEST_PROTECTION, MAX_PROTECTION, POOL};
-use crate::world::TypeSource;
 
 /// The label that the pool selects.
 pub const LABEL: &str = "farm";
@@ -45,6 +44,15 @@ pub fn instancetype(which: usize, vcpus: i64) -> Value {
 /// The spec of an instance type.
 pub fn size(vcpus: i64) -> Value {
     json!({ "cpu": { "guest": vcpus }, "memory": { "guest": format!("{}Mi", 512 * vcpus) } })
+}
+
+/// Where the name of the instance type is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TypeSource {
+    /// In the template.
+    Name,
+    /// In a label of a claim.
+    Claim,
 }
 
 /// The claim whose labels name an instance type. All machines have it as a volume.

@@ -5,13 +5,14 @@ use vmpool_invariants::platform::PlatformName;
 use vmpool_runtime::testing::SeededRandom;
 
 use crate::claim_client::Claim;
+use crate::manifest_kubevirt::TypeSource;
 use crate::operation::{Operation, Removal};
 use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
 use crate::schedule::Schedule;
 use crate::webhook::WebhookState;
-use crate::world::{Options, TypeSource};
+use crate::world::Options;
 
 /// Of 1000 schedules, this many pause the leader until another one has replaced it, in addition to their other faults.
 const LEADER_REPLACED: u64 = 300;

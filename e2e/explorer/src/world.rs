@@ -30,7 +30,7 @@ use crate::attempt::{Attempt, Holding};
 use crate::fault_injector::{FaultInjector, InjectorState};
 use crate::instance::{Instance, Program};
 use crate::manifest::{POOL, Resources, resources};
-use crate::manifest_kubevirt::{INSTANCETYPES, claim, instancetype};
+use crate::manifest_kubevirt::{INSTANCETYPES, TypeSource, claim, instancetype};
 use crate::platform::Platform;
 use crate::platform_dvp::image;
 use crate::webhook::{Webhook, WebhookState};
@@ -74,15 +74,6 @@ pub struct Options {
     pub images: bool,
     /// If the template of the pool has an instance type instead of cores and memory, where its name is at first. Only with KubeVirt.
     pub instancetypes: Option<TypeSource>,
-}
-
-/// Where the name of the instance type is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TypeSource {
-    /// In the template.
-    Name,
-    /// In a label of a claim.
-    Claim,
 }
 
 /// A cluster in memory.
