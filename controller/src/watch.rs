@@ -275,10 +275,10 @@ pub(crate) async fn list_defined<K: Watched>(
     is_defined: bool,
     visit: impl FnMut(K),
 ) -> Result<(), Broken> {
-    match list_served(api, scope, visit).await? {
-        false if is_defined => Err(Broken::NotServed(K::plural(&()).into_owned())),
-        _ => Ok(()),
+    if !list_served(api, scope, visit).await? && is_defined {
+        return Err(Broken::NotServed(K::plural(&()).into_owned()));
     }
+    Ok(())
 }
 
 /// A change in an event of a watch.
