@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use futures::future::select;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::core::PartialObjectMeta;
+use kube::api::ListParams;
+use kube::core::{PartialObjectMeta, Request};
 use kube::{Api, Client, Resource};
+use serde::Deserialize;
 use tokio::sync::watch;
 use vmpool_platforms::{
     AttachmentOf, DiskOf, Disks, InstanceOf, Instances, OtherController, Pins, Platform, Source,
@@ -13,7 +15,7 @@ use vmpool_platforms::{
 };
 use vmpool_runtime::Env;
 
-use crate::watch::{MapSink, Objects, Scope};
+use crate::watch::{Broken, MapSink, Objects, Scope, Watched, list_served};
 
 /// The name of the definition of `K`.
 pub(crate) fn name<K: Resource<DynamicType = ()>>() -> String {
@@ -96,6 +98,52 @@ pub(crate) async fn while_served<F: Future<Output = ()>>(
             return;
         }
     }
+}
+
+/// The part of the definitions that says which versions are served.
+#[derive(Deserialize)]
+struct VersionsOf {
+    items: Vec<VersionsOfOne>,
+}
+
+#[derive(Deserialize)]
+struct VersionsOfOne {
+    spec: Versions,
+}
+
+#[derive(Deserialize)]
+struct Versions {
+    versions: Vec<Version>,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    name: String,
+    served: bool,
+}
+
+/// Lists all objects. A kind that the cluster does not define, or whose version it does not serve, has none. One API server of
+/// several can lack a definition for a while: its response does not mean that there are no objects.
+pub(crate) async fn list_defined<K: Watched>(
+    client: &Client,
+    api: &Api<K>,
+    scope: Scope,
+    visit: impl FnMut(K),
+) -> Result<(), Broken> {
+    if list_served(api, scope, visit).await? || !is_defined::<K>(client).await.map_err(Broken::List)? {
+        return Ok(());
+    }
+    Err(Broken::NotServed(name::<K>()))
+}
+
+/// Whether the cluster defines the version of `K`, read now.
+async fn is_defined<K: Resource<DynamicType = ()>>(client: &Client) -> Result<bool, kube::Error> {
+    let named = ListParams::default().fields(&format!("metadata.name={}", name::<K>()));
+    let request = Request::new(CustomResourceDefinition::url_path(&(), None)).list(&named);
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    let found: VersionsOf = client.request(request).await?;
+    let mut versions = found.items.iter().flat_map(|found| &found.spec.versions);
+    Ok(versions.any(|version| version.served && version.name == K::version(&())))
 }
 
 /// Keeps `known` up to date, forever. Only the metadata of the definitions is requested, and only their UIDs are stored,

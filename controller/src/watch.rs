@@ -45,7 +45,7 @@ pub(crate) enum Broken {
     List(#[source] kube::Error),
     #[error("the list has no resourceVersion")]
     NoVersion,
-    #[error("the cluster has the definition of {0}, and the API server does not serve it")]
+    #[error("the cluster defines {0}, and the API server does not serve it")]
     NotServed(String),
     #[error("beginning to watch")]
     Begin(#[source] kube::Error),
@@ -265,20 +265,6 @@ pub(crate) async fn list_served<K: Watched>(
         Err(Broken::List(kube::Error::Api(status))) if status.code == 404 => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-/// Lists all objects. A kind that the cluster does not define has none. One API server of several can lack a kind that is defined,
-/// which does not mean that there are no objects.
-pub(crate) async fn list_defined<K: Watched>(
-    api: &Api<K>,
-    scope: Scope,
-    is_defined: bool,
-    visit: impl FnMut(K),
-) -> Result<(), Broken> {
-    if !list_served(api, scope, visit).await? && is_defined {
-        return Err(Broken::NotServed(K::plural(&()).into_owned()));
-    }
-    Ok(())
 }
 
 /// A change in an event of a watch.

@@ -18,7 +18,7 @@ use super::blocked_types::{BlockedTypes, CHECK_DELAY};
 use super::pause::{FIRST_PAUSE, pause_after};
 use super::store::{Key, Table};
 use super::types::{TypeKey, TypeState, Types};
-use crate::definitions::{Known, name};
+use crate::definitions::Known;
 use crate::events::{Events, Subject};
 use crate::metrics::Metrics;
 use crate::passes::FirstLists;
@@ -127,11 +127,6 @@ impl Context {
         let known = self.known.borrow();
         let is_served = known.as_ref().is_some_and(|known| known.served::<KubeVirt>().is_ok());
         is_served && !self.others_pools.load(Ordering::Relaxed)
-    }
-
-    /// Whether the cluster has the definition of a kind.
-    pub(super) fn is_defined<K: Resource<DynamicType = ()>>(&self) -> bool {
-        self.known.borrow().as_ref().is_some_and(|known| known.uid(&name::<K>()).is_some())
     }
 
     /// A first list is complete. After the last one, all machines get a pass.

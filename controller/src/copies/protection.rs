@@ -17,10 +17,11 @@ use super::context::{Context, Installation, machine as machine_name, pool as poo
 use super::pass;
 use super::store::{Key, key as object_key};
 use super::types::{TypeKey, path};
+use crate::definitions::list_defined;
 use crate::events::Subject;
 use crate::metrics::WriteKind;
 use crate::queue::Requeue;
-use crate::watch::{Broken, Scope, Watched, list_defined};
+use crate::watch::{Broken, Scope, Watched};
 use crate::watches::api;
 use crate::write::WriteError;
 
@@ -223,8 +224,7 @@ async fn outside_deleted_namespaces(
 async fn configuration(context: &Context) -> Result<Configuration, Broken> {
     let mut installations = Vec::new();
     let objects = Api::<Installation>::all(context.client.clone());
-    let is_defined = context.is_defined::<Installation>();
-    list_defined(&objects, Scope::default(), is_defined, |found| installations.push(found)).await?;
+    list_defined(&context.client, &objects, Scope::default(), |found| installations.push(found)).await?;
     Ok(<KubeVirt as Platform>::OtherController::configuration(&installations))
 }
 
@@ -255,6 +255,5 @@ async fn visit<K: Document + Watched>(
     namespace: Option<&str>,
     visit: impl FnMut(K),
 ) -> Result<(), Broken> {
-    let all = api::<K>(&context.client, namespace);
-    list_defined(&all, Scope::default(), context.is_defined::<K>(), visit).await
+    list_defined(&context.client, &api::<K>(&context.client, namespace), Scope::default(), visit).await
 }

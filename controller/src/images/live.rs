@@ -19,9 +19,10 @@ use vmpool_runtime::env::Elapsed;
 
 use super::context::Context;
 use super::kinds::Loose;
+use crate::definitions::list_defined;
 use crate::object::collection;
 use crate::rejection;
-use crate::watch::{Broken, Scope, Watched, list_defined};
+use crate::watch::{Broken, Scope, Watched};
 use crate::watches::api;
 
 /// How many times the deadline of a request all pages of a list may take.
@@ -99,21 +100,20 @@ impl Context {
     /// permits references from other namespaces.
     pub(super) async fn read_references(&self, image: &Image) -> Result<Counted, ReadFailed> {
         let mut found: Vec<Referrer> = Vec::new();
-        let served = self.store.lock().served;
-        self.list_all(served.wrappers, |object: Wrapper| found.push(referrer::wrapper(&object))).await?;
-        self.list_all(served.machines, |object: Loose<kubevirt::VirtualMachine>| {
+        self.list_all(|object: Wrapper| found.push(referrer::wrapper(&object))).await?;
+        self.list_all(|object: Loose<kubevirt::VirtualMachine>| {
             found.push(referrer::machine(&object.metadata, &object.spec));
         })
         .await?;
-        self.list_all(served.pools, |object: Loose<kubevirt::VirtualMachinePool>| {
+        self.list_all(|object: Loose<kubevirt::VirtualMachinePool>| {
             found.push(referrer::pool(&object.metadata, &object.spec));
         })
         .await?;
-        self.list_all(true, |object: Loose<ControllerRevision>| {
+        self.list_all(|object: Loose<ControllerRevision>| {
             found.extend(referrer::revision(&object.metadata, &object.data));
         })
         .await?;
-        self.list_all(served.importer, |object: Loose<kubevirt::DataVolume>| {
+        self.list_all(|object: Loose<kubevirt::DataVolume>| {
             let phase = object.status["phase"].as_str();
             found.push(referrer::data_volume(&object.metadata, &object.spec, phase));
         })
@@ -121,14 +121,13 @@ impl Context {
         // The namespaces after the grants: the deletion of a namespace comes before that of its grants.
         let mut grants: Vec<Grant> = Vec::new();
         let of_namespace = Api::<VmDiskImageGrant>::namespaced(self.client.clone(), &image.key.namespace);
-        self.pages(&of_namespace, Scope::default(), served.grants, |grant| grants.push(read::grant(&grant)))
-            .await?;
+        self.pages(&of_namespace, Scope::default(), |grant| grants.push(read::grant(&grant))).await?;
         let mut labels = BTreeMap::new();
         let mut terminating = None;
         if self.namespace.is_none() && !grants.is_empty() {
             let namespaces = Api::<PartialObjectMeta<Namespace>>::all(self.client.clone());
             let scope = Scope { metadata_only: true, ..Scope::default() };
-            self.pages(&namespaces, scope, true, |namespace: PartialObjectMeta<Namespace>| {
+            self.pages(&namespaces, scope, |namespace: PartialObjectMeta<Namespace>| {
                 let metadata = namespace.metadata;
                 if metadata.name.as_ref() == Some(&image.key.namespace) {
                     terminating = read::deleted(&metadata);
@@ -157,7 +156,7 @@ impl Context {
         let is_it = |image: PartialObjectMeta<VmDiskImage>| {
             found |= image.metadata.uid.as_deref() == Some(uid);
         };
-        self.pages(&images, scope, self.defines_images(), is_it).await?;
+        self.pages(&images, scope, is_it).await?;
         Ok(found)
     }
 
@@ -166,27 +165,21 @@ impl Context {
         let images = Api::<PartialObjectMeta<VmDiskImage>>::namespaced(self.client.clone(), namespace);
         let scope = Scope { metadata_only: true, ..Scope::default() };
         let mut found = false;
-        self.pages(&images, scope, self.defines_images(), |_| found = true).await?;
+        self.pages(&images, scope, |_| found = true).await?;
         Ok(found)
     }
 
-    fn defines_images(&self) -> bool {
-        self.store.lock().served.images
-    }
-
-    async fn list_all<K: ApiObject>(&self, is_defined: bool, visit: impl FnMut(K)) -> Result<(), ReadFailed> {
-        let all = api::<K>(&self.client, self.namespace.as_deref());
-        self.pages(&all, Scope::default(), is_defined, visit).await
+    async fn list_all<K: ApiObject>(&self, visit: impl FnMut(K)) -> Result<(), ReadFailed> {
+        self.pages(&api::<K>(&self.client, self.namespace.as_deref()), Scope::default(), visit).await
     }
 
     async fn pages<K: Watched>(
         &self,
         api: &Api<K>,
         scope: Scope,
-        is_defined: bool,
         visit: impl FnMut(K),
     ) -> Result<(), ReadFailed> {
-        let listed = list_defined(api, scope, is_defined, visit);
+        let listed = list_defined(&self.client, api, scope, visit);
         self.env.timeout(self.deadline * PAGES, listed).await?.map_err(ReadFailed::List)
     }
 }

@@ -115,6 +115,11 @@ impl Server {
         self.model.edit_now(&full_name(resource), NAMESPACE, name, change).unwrap();
     }
 
+    /// Another client changes an object of the cluster.
+    pub(crate) fn edit_of_cluster(&self, resource: &str, name: &str, change: impl FnOnce(&mut Value)) {
+        self.model.edit_now(&full_name(resource), "", name, change).unwrap();
+    }
+
     /// Another client deletes an object.
     pub(crate) fn delete(&self, resource: &str, name: &str) {
         self.delete_with(resource, name, &Value::Null);

@@ -22,7 +22,9 @@ impl Server {
     /// The refusal of the server, if it does not have CustomResourceDefinitions.
     pub fn install_definitions(&self) -> Result<(), ApiError> {
         for resource in self.resources.values().filter(|resource| resource.is_custom()) {
-            self.create_now(DEFINITIONS, json!({ "metadata": { "name": resource.full_name() } }))?;
+            let versions = json!([{ "name": resource.version, "served": true }]);
+            let metadata = json!({ "name": resource.full_name() });
+            self.create_now(DEFINITIONS, json!({ "metadata": metadata, "spec": { "versions": versions } }))?;
         }
         Ok(())
     }

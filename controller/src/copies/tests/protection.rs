@@ -159,6 +159,23 @@ async fn a_list_that_an_api_server_does_not_serve_releases_no_type(#[case] lacki
     assert!(world.small().is_some(), "nothing says that no object needs the type");
 }
 
+/// Older KubeVirts have pools of another version only.
+#[tokio::test]
+async fn a_version_of_pools_that_the_cluster_does_not_serve_keeps_no_type() {
+    let world = world(None).await;
+    world.server.edit_of_cluster(DEFINITIONS, POOLS, |pools| {
+        pools["spec"]["versions"] =
+            json!([{ "name": "v1alpha1", "served": true }, { "name": "v1beta1", "served": false }]);
+    });
+    world.server.intercept(|call: &Call| {
+        let refusal = Refusal::new(404, "NotFound", "the server could not find the requested resource");
+        if call.is(Verb::List, "virtualmachinepools") { Fate::Refuse(refusal) } else { Fate::Serve }
+    });
+    world.delete_small();
+    world.advance(10 * SECOND).await;
+    assert_eq!(world.small(), None);
+}
+
 #[tokio::test]
 async fn a_new_type_of_the_same_name_is_not_reported_as_blocked() {
     let world = world(None).await;
