@@ -14,7 +14,7 @@
 //! ([`vmpool_platforms::kubevirt::protection`]). This is so in all clusters. Beside the platform's own controller, which
 //! makes the copies, the leader stores no machines, and a change of a machine or a pool only wakes what is still needed.
 //!
-//! Layers, from the lowest: `store`; `types`; `context`; `pass`, `protection`; `lead`.
+//! Layers, from the lowest: `pause`, `store`; `types`; `blocked_types`; `context`; `pass`, `protection`; `lead`.
 
 mod blocked_types;
 mod context;

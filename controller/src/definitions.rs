@@ -100,24 +100,24 @@ pub(crate) async fn while_served<F: Future<Output = ()>>(
     }
 }
 
-/// The part of the definitions that says which versions are served.
+/// A list of definitions, without the schemas of their versions, which are large.
 #[derive(Deserialize)]
-struct VersionsOf {
-    items: Vec<VersionsOfOne>,
+struct DefinitionList {
+    items: Vec<Definition>,
 }
 
 #[derive(Deserialize)]
-struct VersionsOfOne {
-    spec: Versions,
+struct Definition {
+    spec: DefinitionSpec,
 }
 
 #[derive(Deserialize)]
-struct Versions {
-    versions: Vec<Version>,
+struct DefinitionSpec {
+    versions: Vec<DefinitionVersion>,
 }
 
 #[derive(Deserialize)]
-struct Version {
+struct DefinitionVersion {
     name: String,
     served: bool,
 }
@@ -125,15 +125,15 @@ struct Version {
 /// Lists all objects. A kind that the cluster does not define, or whose version it does not serve, has none. One API server of
 /// several can lack a definition for a while: its response does not mean that there are no objects.
 pub(crate) async fn list_defined<K: Watched>(
-    client: &Client,
     api: &Api<K>,
     scope: Scope,
     visit: impl FnMut(K),
 ) -> Result<(), Broken> {
-    if list_served(api, scope, visit).await? || !is_defined::<K>(client).await.map_err(Broken::List)? {
+    if list_served(api, scope, visit).await? {
         return Ok(());
     }
-    Err(Broken::NotServed(name::<K>()))
+    let is_defined = is_defined::<K>(&api.clone().into_client()).await.map_err(Broken::List)?;
+    if is_defined { Err(Broken::NotServed(name::<K>())) } else { Ok(()) }
 }
 
 /// Whether the cluster defines the version of `K`, read now.
@@ -141,8 +141,8 @@ async fn is_defined<K: Resource<DynamicType = ()>>(client: &Client) -> Result<bo
     let named = ListParams::default().fields(&format!("metadata.name={}", name::<K>()));
     let request = Request::new(CustomResourceDefinition::url_path(&(), None)).list(&named);
     let request = request.map_err(kube::Error::BuildRequest)?;
-    let found: VersionsOf = client.request(request).await?;
-    let mut versions = found.items.iter().flat_map(|found| &found.spec.versions);
+    let found: DefinitionList = client.request(request).await?;
+    let mut versions = found.items.iter().flat_map(|definition| &definition.spec.versions);
     Ok(versions.any(|version| version.served && version.name == K::version(&())))
 }
 

@@ -224,7 +224,7 @@ async fn outside_deleted_namespaces(
 async fn configuration(context: &Context) -> Result<Configuration, Broken> {
     let mut installations = Vec::new();
     let objects = Api::<Installation>::all(context.client.clone());
-    list_defined(&context.client, &objects, Scope::default(), |found| installations.push(found)).await?;
+    list_defined(&objects, Scope::default(), |found| installations.push(found)).await?;
     Ok(<KubeVirt as Platform>::OtherController::configuration(&installations))
 }
 
@@ -255,5 +255,5 @@ async fn visit<K: Document + Watched>(
     namespace: Option<&str>,
     visit: impl FnMut(K),
 ) -> Result<(), Broken> {
-    list_defined(&context.client, &api::<K>(&context.client, namespace), Scope::default(), visit).await
+    list_defined(&api::<K>(&context.client, namespace), Scope::default(), visit).await
 }

@@ -62,7 +62,7 @@ async fn surroundings(context: &Context, object: &VmDiskImageGrant) -> Result<Su
     found.terminating =
         context.get_namespace(namespace).await?.and_then(|stored: Namespace| read::deleted(&stored.metadata));
     if found.terminating.is_some() {
-        found.has_images = context.has_images(namespace).await?;
+        found.has_images = context.has_image(namespace, |_| true).await?;
     }
     Ok(found)
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
@@ -148,24 +149,16 @@ impl Context {
         self.env.timeout(self.deadline, read).await?.map_err(ReadFailed::Get)
     }
 
-    /// Whether a namespace contains the image with this UID.
-    pub(super) async fn has_image(&self, namespace: &str, uid: &str) -> Result<bool, ReadFailed> {
+    /// Whether a namespace contains an image with such metadata.
+    pub(super) async fn has_image(
+        &self,
+        namespace: &str,
+        is_such: impl Fn(&ObjectMeta) -> bool,
+    ) -> Result<bool, ReadFailed> {
         let images = Api::<PartialObjectMeta<VmDiskImage>>::namespaced(self.client.clone(), namespace);
         let scope = Scope { metadata_only: true, ..Scope::default() };
         let mut found = false;
-        let is_it = |image: PartialObjectMeta<VmDiskImage>| {
-            found |= image.metadata.uid.as_deref() == Some(uid);
-        };
-        self.pages(&images, scope, is_it).await?;
-        Ok(found)
-    }
-
-    /// Whether a namespace contains an image.
-    pub(super) async fn has_images(&self, namespace: &str) -> Result<bool, ReadFailed> {
-        let images = Api::<PartialObjectMeta<VmDiskImage>>::namespaced(self.client.clone(), namespace);
-        let scope = Scope { metadata_only: true, ..Scope::default() };
-        let mut found = false;
-        self.pages(&images, scope, |_| found = true).await?;
+        self.pages(&images, scope, |image| found |= is_such(&image.metadata)).await?;
         Ok(found)
     }
 
@@ -179,7 +172,7 @@ impl Context {
         scope: Scope,
         visit: impl FnMut(K),
     ) -> Result<(), ReadFailed> {
-        let listed = list_defined(&self.client, api, scope, visit);
+        let listed = list_defined(api, scope, visit);
         self.env.timeout(self.deadline * PAGES, listed).await?.map_err(ReadFailed::List)
     }
 }

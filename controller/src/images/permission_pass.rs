@@ -23,7 +23,7 @@ const RECHECK: Duration = Duration::from_mins(1);
 pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
     let Some(image_uid) = context.store.lock().image_of_orphan(key) else { return Requeue::Never };
     // The watch of images may be behind that of permissions.
-    match context.has_image(&key.namespace, &image_uid).await {
+    match context.has_image(&key.namespace, |image| image.uid.as_ref() == Some(&image_uid)).await {
         Ok(true) => return Requeue::After(RECHECK),
         Ok(false) => {}
         Err(error) => {

@@ -115,7 +115,8 @@ fn without_empty(value: &Value) -> Option<Value> {
     }
 }
 
-/// The same value with sorted keys, by an ordered map on purpose: any dependency can enable the feature of serde_json that disables sorting.
+/// The same value with sorted keys, by an ordered map on purpose: any dependency can enable the feature of serde_json that
+/// disables sorting.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
