@@ -241,6 +241,24 @@ async fn references_are_counted_without_requests_and_listed_once_before_a_deleti
     assert_eq!(lists, LISTED);
 }
 
+/// The pool may go back to the revision, and its machines would be clones of the image.
+#[tokio::test]
+async fn a_stored_revision_that_only_a_list_shows_keeps_an_image() {
+    let mut world = with_images();
+    world.lead_with_image("debian").await;
+    world.server.hold("controllerrevisions");
+    let owner = json!({ "apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "name": "web",
+        "uid": "web", "controller": true });
+    let metadata = json!({ "name": "web-1", "namespace": NAMESPACE, "ownerReferences": [owner] });
+    let data = pool("web", "debian")["spec"].clone();
+    world.server.create("controllerrevisions", json!({ "metadata": metadata, "revision": 1, "data": data }));
+    world.server.delete(IMAGES, "debian");
+    world.advance(10 * SECOND).await;
+    world.server.collect_garbage();
+    assert!(world.server.get(IMAGES, "debian").is_some(), "the revision is a reference");
+    assert!(world.server.get(SNAPSHOTS, "debian").is_some());
+}
+
 /// The objects with the data of an image.
 const DATA: [&str; 4] = [VOLUMES, "persistentvolumeclaims", SNAPSHOTS, "datasources.cdi.kubevirt.io"];
 

@@ -5,6 +5,7 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::json;
 use vmpool_engine::Disk;
+use vmpool_engine::ledger::Cache as _;
 use vmpool_platforms::dvp::{Dvp, MachineObject, PoolObject};
 use vmpool_platforms::{DiskOf, Disks};
 use vmpool_runtime::testing::{ManualClock, env};
@@ -51,4 +52,23 @@ async fn watches_that_end_at_once_restart_with_backoff() {
     clock.advance(Duration::from_mins(1)).await;
     let watches = count.load(Ordering::Relaxed);
     assert!((5..20).contains(&watches), "{watches} watches in a minute");
+}
+
+#[test]
+fn a_list_is_no_evidence_about_a_write_that_was_sent_after_it_began() {
+    let clock = ManualClock::new();
+    let env = env(&clock, 1);
+    let cache = Arc::<Cache<Disk>>::default();
+    let mut sink = CacheSink {
+        cache: cache.clone(),
+        env: env.clone(),
+        metrics: Metrics::new(&env),
+        resource: WatchResource::Disks,
+        read: |disk: DiskOf<Dvp>| <Dvp as Disks<PoolObject, MachineObject>>::read(&disk),
+        wake: |_| {},
+    };
+    sink.list_begins();
+    let sent = env.uptime();
+    sink.list_ends();
+    assert!(!cache.of("team-a").relisted_since(sent), "the list may lack the object");
 }

@@ -1,5 +1,7 @@
 //! KubeVirt pools: their ordinals, and the restarts of their instances.
 
+mod between;
+
 use serde_json::Value;
 
 use super::*;
