@@ -6,6 +6,7 @@ mod alerts;
 mod chart;
 mod generate;
 mod mutations;
+mod sbom;
 mod tools;
 mod verify;
 mod workspace;
@@ -52,6 +53,10 @@ enum Command {
     /// Look for ignored tests, files that no module declares, forbidden dependencies, import cycles, and words that hide
     /// the actor
     Hygiene,
+    /// Check licenses, sources and banned crates of all dependencies against deny.toml
+    Dependencies,
+    /// Write the software bill of materials of each program, as CycloneDX JSON
+    Sbom(sbom::Options),
     /// Mutation tests: remove the guards in hack/mutations.yaml, one at a time, and check that `make faults` detects each
     Mutations(mutations::Options),
     /// Run all checks of CI, and report all failures at the end
@@ -98,6 +103,8 @@ fn run(cli: &Cli) -> Result<()> {
         }
         Command::Alerts => alerts::test(&workspace),
         Command::Hygiene => verify::hygiene(&workspace),
+        Command::Dependencies => verify::dependencies(&workspace),
+        Command::Sbom(options) => sbom::write(&workspace, options),
         Command::Mutations(options) => mutations::run(&workspace, options),
         Command::Verify { steps } => verify::run(&workspace, steps),
     }

@@ -49,6 +49,11 @@ impl Workspace {
         self.target.join("junit.xml")
     }
 
+    /// The folder of the software bills of materials.
+    pub(crate) fn sbom(&self) -> PathBuf {
+        self.target.join("sbom")
+    }
+
     /// The folder of mutation builds.
     pub(crate) fn mutations(&self) -> PathBuf {
         self.target.join("mutations")

@@ -12,7 +12,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Whether a step passed. A step that does not apply counts as passed.
+    /// Whether a step passed.
     pub(super) fn passed(&self, name: &str) -> bool {
         self.passed.contains(&name)
     }
@@ -23,12 +23,6 @@ impl Report {
         if !step.is_last() {
             eprintln!("    {}: passed in {}", step.name, seconds(took));
         }
-    }
-
-    /// Records that the step does not apply on this host.
-    pub(super) fn left_out(&mut self, step: &Step, reason: &str) {
-        self.passed.push(step.name);
-        eprintln!("    {}: left out, {reason}", step.name);
     }
 
     /// Records that the step failed.

@@ -1,9 +1,8 @@
 //! The list of steps.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use super::{junit, packages, runner};
 use crate::chart;
@@ -21,7 +20,7 @@ pub(super) struct Step {
     /// Steps that must pass first, because this step would only repeat their failure.
     pub(super) needs: &'static [&'static str],
     /// The implementation.
-    pub(super) run: fn(&Workspace) -> Result<Outcome>,
+    pub(super) run: fn(&Workspace) -> Result<()>,
 }
 
 impl Step {
@@ -29,15 +28,6 @@ impl Step {
     pub(super) fn is_last(&self) -> bool {
         STEPS.last().is_some_and(|last| last.name == self.name)
     }
-}
-
-/// The result of a step that did not fail.
-#[derive(Debug)]
-pub(super) enum Outcome {
-    /// The step passed.
-    Passed,
-    /// The step does not apply on this host, for this reason.
-    Left(&'static str),
 }
 
 /// All steps, in their order.
@@ -48,23 +38,13 @@ pub(super) const STEPS: &[Step] = &[
         needs: &[],
         run: |workspace| cargo(workspace, &["fmt", "--all", "--check"]),
     },
-    Step {
-        name: "hygiene",
-        command: "cargo xtask hygiene",
-        needs: &[],
-        run: |workspace| super::hygiene(workspace).map(|()| Outcome::Passed),
-    },
-    Step {
-        name: "dependencies",
-        command: "cargo deny check bans licenses sources",
-        needs: &[],
-        run: dependencies,
-    },
+    Step { name: "hygiene", command: "cargo xtask hygiene", needs: &[], run: super::hygiene },
+    Step { name: "dependencies", command: "cargo xtask dependencies", needs: &[], run: super::dependencies },
     Step {
         name: "tools",
         command: "cargo xtask tools",
         needs: &[],
-        run: |workspace| tools::ensure(workspace, Selection::All).map(|()| Outcome::Passed),
+        run: |workspace| tools::ensure(workspace, Selection::All),
     },
     Step {
         name: "clippy",
@@ -84,8 +64,7 @@ pub(super) const STEPS: &[Step] = &[
                     .cargo()
                     .args(["doc", "--workspace", "--no-deps"])
                     .env("RUSTDOCFLAGS", "-D warnings"),
-            )?;
-            Ok(Outcome::Passed)
+            )
         },
     },
     Step {
@@ -100,14 +79,9 @@ pub(super) const STEPS: &[Step] = &[
         name: "generated",
         command: "cargo xtask generate --check",
         needs: &["build"],
-        run: |workspace| generate::check_with_built(workspace).map(|()| Outcome::Passed),
+        run: generate::check_with_built,
     },
-    Step {
-        name: "chart",
-        command: "cargo xtask chart",
-        needs: &["tools", "build"],
-        run: |workspace| chart::check(workspace).map(|()| Outcome::Passed),
-    },
+    Step { name: "chart", command: "cargo xtask chart", needs: &["tools", "build"], run: chart::check },
     Step {
         name: "tests",
         command: "cargo test --workspace --no-fail-fast",
@@ -117,7 +91,7 @@ pub(super) const STEPS: &[Step] = &[
             let result =
                 runner::run(&phases(workspace)?, runner::PATIENCE, &mut std::io::stdout(), &mut cases);
             junit::write(&workspace.junit(), &cases)?;
-            result.map(|()| Outcome::Passed)
+            result
         },
     },
 ];
@@ -174,23 +148,6 @@ fn track(workspace: Workspace, selection: Vec<String>, threads: Option<usize>) -
     })
 }
 
-fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<Outcome> {
-    run(workspace.cargo().args(arguments))
-}
-
-fn run(command: &mut Command) -> Result<Outcome> {
-    succeed(command)?;
-    Ok(Outcome::Passed)
-}
-
-/// Runs cargo-deny, if it is installed. It is not part of the toolchain, and building it takes long.
-///
-/// `make audit` checks advisories: they need the network, and the current change did not cause a new one.
-fn dependencies(workspace: &Workspace) -> Result<Outcome> {
-    let installed =
-        workspace.cargo().args(["deny", "--version"]).output().context("asking for cargo-deny")?;
-    if !installed.status.success() {
-        return Ok(Outcome::Left("cargo-deny is not installed (cargo install cargo-deny)"));
-    }
-    cargo(workspace, &["deny", "check", "bans", "licenses", "sources"])
+fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
+    succeed(workspace.cargo().args(arguments))
 }
