@@ -126,6 +126,14 @@ soak: xtask ## Run random operations and faults on a real control plane, and mea
 	@echo "==> The soak test"
 	@$(TARGET_DIR)/debug/soak
 
+.PHONY: fuzz
+fuzz: preflight ## Fuzz a decoder with libFuzzer, on nightly Rust; TARGET=review, SECONDS=600; without TARGET all, one after the other
+	@rustup run nightly rustc --version >/dev/null 2>&1 || { echo "error: missing nightly Rust (rustup toolchain install nightly)" >&2; exit 1; }
+	@command -v c++ >/dev/null 2>&1 || { echo "error: missing a C++ compiler (package g++ or clang)" >&2; exit 1; }
+	@echo "==> The samples with which fuzzing begins"
+	cargo run --locked --quiet --package vmpool-fuzz-entries --example fuzz-seeds -- fuzz/corpus
+	@sh fuzz/run.sh "$(TARGET)" "$(or $(SECONDS),60)"
+
 .PHONY: mutations
 mutations: xtask ## Remove one guard at a time from the code, and check that a test detects it; ONLY=allocations, SEEDS=600
 	@$(XTASK) mutations
@@ -186,6 +194,10 @@ tools: xtask ## Build the Go programs for tests and demo
 audit: preflight ## Check licenses, sources and known vulnerabilities of all dependencies; needs cargo-deny
 	@cargo deny --version >/dev/null 2>&1 || { echo "error: missing cargo-deny (cargo install --locked cargo-deny)" >&2; exit 1; }
 	cargo deny check
+
+.PHONY: sbom
+sbom: xtask ## Write the software bill of materials of each program, as CycloneDX JSON, into target/sbom
+	@$(XTASK) sbom
 
 .PHONY: clean
 clean: preflight ## Remove all build results, including the tools

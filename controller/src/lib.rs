@@ -33,6 +33,8 @@ mod copies;
 mod decode;
 mod definitions;
 mod events;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod images;
 mod lead;
 mod list;

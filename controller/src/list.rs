@@ -48,7 +48,7 @@ pub(crate) async fn page<T: DeserializeOwned>(
 
 /// Splits a list into its items, byte by byte.
 #[derive(Debug, Default)]
-struct Splitter {
+pub(crate) struct Splitter {
     /// Number of open objects and arrays.
     depth: usize,
     /// Whether the array of the items is open. It is the only array among the fields of a list.
@@ -66,7 +66,11 @@ const ITEM: usize = 3;
 
 impl Splitter {
     /// Reads more bytes and passes every complete item to `visit`. An error of `visit` ends the list.
-    fn feed<E>(&mut self, bytes: &[u8], mut visit: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn feed<E>(
+        &mut self,
+        bytes: &[u8],
+        mut visit: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         for byte in bytes {
             let mut ends = false;
             if self.in_string {
@@ -106,7 +110,7 @@ impl Splitter {
     }
 
     /// The metadata of the list. An incomplete list is an error.
-    fn end(&self) -> Result<Page, serde_json::Error> {
+    pub(crate) fn end(&self) -> Result<Page, serde_json::Error> {
         #[derive(Deserialize)]
         struct Envelope {
             #[serde(default)]

@@ -22,6 +22,8 @@ mod body;
 mod bounded_json;
 mod callers;
 mod finalizers;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod handlers;
 mod images;
 mod memory;

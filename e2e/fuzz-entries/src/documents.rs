@@ -1,0 +1,88 @@
+//! JSON documents: lists of the API server, templates, and machines with instance types.
+
+use std::hint::black_box;
+
+use serde_json::{Value, json};
+use vmpool_controller::fuzzing;
+use vmpool_engine::revision::RevisionId;
+use vmpool_instancetype::fields::Location;
+use vmpool_instancetype::inference::{Step, infer};
+use vmpool_instancetype::machine::{Named, validate};
+use vmpool_instancetype::model::{Family, Object, Types};
+use vmpool_instancetype::start::{Binding, Settings};
+use vmpool_instancetype::{expand::expand, validation};
+use vmpool_platforms::{Dvp, KubeVirt, Platform};
+
+/// The most objects that an inference reads here.
+const LOOKUPS: usize = 16;
+
+/// Splits a list into its items. The result does not depend on the chunks in which the list arrives.
+pub fn split_list(input: &[u8]) {
+    let split = |size| {
+        let mut items: Vec<Vec<u8>> = Vec::new();
+        let ended = fuzzing::split_list(input, size, |item| items.push(item.to_vec()));
+        (items, ended.is_ok())
+    };
+    let whole = split(input.len());
+    for size in [1, 2, 7] {
+        assert_eq!(split(size), whole, "in chunks of {size} bytes");
+    }
+    for item in whole.0 {
+        drop(black_box(fuzzing::decode_object::<Value>(&item)));
+    }
+}
+
+/// Updates a live machine from one template to another. The input is a list of the three.
+pub fn merge_template(input: &[u8]) {
+    let Ok([live, from, to]) = fuzzing::decode_object::<[Value; 3]>(input) else { return };
+    merge_of::<Dvp>(&live, &from, &to);
+    merge_of::<KubeVirt>(&live, &from, &to);
+}
+
+fn merge_of<P: Platform>(live: &Value, from: &Value, to: &Value) {
+    let revision = RevisionId::of(&P::canonical(to));
+    let wanted = (&revision, to);
+    for base in [None, Some(from)] {
+        if let Some(patch) = P::update(live, base, wanted, &[]) {
+            let mut updated = live.clone();
+            json_patch::merge(&mut updated, &patch);
+            black_box(P::update(&updated, base, wanted, &[]));
+        }
+    }
+    black_box(P::adopt(live, wanted, &[]));
+}
+
+/// Expands, validates and infers for a machine. The input is a list of the machine, the instance type and the
+/// preference.
+pub fn expand_instance_type(input: &[u8]) {
+    let Ok([machine, instancetype, preference]) = fuzzing::decode_object::<[Value; 3]>(input) else { return };
+    let mut types = Types::default();
+    for document in [instancetype, preference] {
+        if let Ok(object) = Object::read(document.clone()) {
+            black_box(validation::object(&object, None));
+            drop(types.insert(object));
+        }
+        for family in [Family::Instancetype, Family::Preference] {
+            follow_inference(&machine, family, &document);
+        }
+    }
+    let settings = Settings { interface: Some(Binding::Masquerade), ..Settings::default() };
+    let named = Named { types: types.clone(), unusable: Vec::new() };
+    black_box(validate(&machine, None, &named, &settings, Location::VirtualMachine));
+    black_box(validate(&json!({}), Some(&machine), &named, &settings, Location::VirtualMachine));
+    if let Ok(expanded) = expand(&machine, &types, &settings, Location::VirtualMachine) {
+        let again = expand(&expanded, &Types::default(), &settings, Location::VirtualMachine);
+        assert_eq!(again.as_ref().ok(), Some(&expanded), "an expanded machine is expanded");
+    }
+}
+
+/// Infers from volumes, where every object that is needed is `document`.
+fn follow_inference(machine: &Value, family: Family, document: &Value) {
+    let Ok(Some(mut step)) = infer(machine, "team-a", family) else { return };
+    for _ in 0..LOOKUPS {
+        match step {
+            Step::Lookup(inference) => step = inference.found(Some(document)),
+            Step::Done(_) => return,
+        }
+    }
+}
