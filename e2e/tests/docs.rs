@@ -441,7 +441,10 @@ fn a_heading_has_an_anchor(#[case] heading: &str, #[case] anchor: &str) {
 fn pages() -> Vec<PathBuf> {
     let root = workspace_root();
     let mut pages = files(&root.join("docs"), "md");
-    pages.extend(["README.md", "CONTRIBUTING.md", "charts/vmpool/README.md"].map(|page| root.join(page)));
+    pages.extend(
+        ["README.md", "CONTRIBUTING.md", "SECURITY.md", "charts/vmpool/README.md"]
+            .map(|page| root.join(page)),
+    );
     pages
 }
 
