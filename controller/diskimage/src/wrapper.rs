@@ -109,17 +109,25 @@ fn observe_image<'a>(world: &World<'a>, plan: &mut Plan) -> Option<&'a SeenImage
             set_image(plan, ImageReason::ImageTerminating, terminating(world.wrapper));
         }
         (false, Some(ImagePhase::Failed)) => {
-            set_image(plan, ImageReason::ImageFailed, format!("the image {name} failed: {}", image.message));
+            let text = format!("the image {name} failed{}", details(world.wrapper, &image.message));
+            set_image(plan, ImageReason::ImageFailed, text);
         }
         (false, _) => {
-            set_image(
-                plan,
-                ImageReason::ImageSyncing,
-                format!("the image {name} is not ready: {}", image.message),
-            );
+            let text = format!("the image {name} is not ready{}", details(world.wrapper, &image.message));
+            set_image(plan, ImageReason::ImageSyncing, text);
         }
     }
     Some(image).filter(|image| image.usable && plan.status.bound)
+}
+
+/// What a message about an image adds. A message from another namespace can name objects of it, and of the namespaces of other
+/// references, which the users of the wrapper may not read.
+fn details(wrapper: &Wrapper, message: &str) -> String {
+    if wrapper.image.namespace == wrapper.key.namespace {
+        format!(": {message}")
+    } else {
+        "; the status of the image has the reason".to_owned()
+    }
 }
 
 fn terminating(wrapper: &Wrapper) -> String {

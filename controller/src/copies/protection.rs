@@ -83,7 +83,9 @@ async fn write(context: &Context, key: &TypeKey, patch: Value) -> Result<(), Wri
 fn block(context: &Context, key: &TypeKey, object: &Value, needed_by: &[String]) -> Duration {
     let (pause, is_new) = context.blocked_types.note(key, needed_by, context.env.uptime());
     if is_new {
-        let note = protection::blocked(needed_by);
+        let named = protection::names(needed_by);
+        tracing::info!(object = ?key, needed_by = named, "machines and pools without a copy keep an object from being deleted");
+        let note = protection::blocked(key.0, needed_by);
         context.events.publish_plain(&subject(key, object), "DeletionBlocked", true, note);
     }
     pause

@@ -191,6 +191,21 @@ fn a_bound_wrapper_uses_an_image_whose_deletion_waits_for_it() {
     assert_eq!((plan.status.bound, plan.actions), (true, vec![Action::CreateMachine]));
 }
 
+/// The message of an image names objects of its namespace, and of the namespaces of other references.
+#[rstest]
+#[case::that_failed(Some(ImagePhase::Failed))]
+#[case::that_is_not_ready(Some(ImagePhase::Syncing))]
+#[case::without_a_phase(None)]
+fn a_wrapper_shows_no_message_of_an_image_of_another_namespace(#[case] phase: Option<ImagePhase>) {
+    let message = "the deletion waits for VirtualMachine team-b/hidden".to_owned();
+    let mut case = Case::bound();
+    case.image = Some(SeenImage { phase, usable: false, message, ..image() });
+    let shown = |case: &Case| format!("{:?}", case.plan().status);
+    assert!(shown(&case).contains("images/debian") && !shown(&case).contains("hidden"), "{}", shown(&case));
+    case.wrapper.key.namespace = "images".to_owned();
+    assert!(shown(&case).contains("hidden"), "its own namespace: {}", shown(&case));
+}
+
 #[test]
 fn another_image_of_that_name_is_bound_anew() {
     let mut case = Case::bound();

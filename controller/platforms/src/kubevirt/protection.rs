@@ -249,17 +249,22 @@ pub fn edit_warning(kind: Kind, awaited_by: &[String]) -> Option<String> {
     })
 }
 
-/// The message about the objects that keep another one from being deleted. `needed_by` are their kinds and names.
-pub fn blocked(needed_by: &[String]) -> String {
-    let named = names(needed_by);
+/// The message about the objects that keep another one from being deleted. `needed_by` are their kinds and names. An object of
+/// the cluster, and the events about it, can be read by users of all namespaces, so their message contains only a number.
+pub fn blocked(kind: Kind, needed_by: &[String]) -> String {
+    let (named, more) = if kind.is_cluster() {
+        (format!("{} have none", needed_by.len()), "; the log of vmpool-controller names them")
+    } else {
+        (names(needed_by), "")
+    };
     format!(
-        "the object stays until each machine and each pool that names it has a copy: {named}; delete these, let them name \
-         another object, or set the annotation {FORCE} to \"true\""
+        "the object stays until each machine and each pool that names it has a copy: {named}{more}; delete these, let them \
+         name another object, or set the annotation {FORCE} to \"true\""
     )
 }
 
 /// The first names, and the number of the others.
-fn names(all: &[String]) -> String {
+pub fn names(all: &[String]) -> String {
     let named = all.iter().take(NAMES).cloned().collect::<Vec<_>>().join(", ");
     match all.len().saturating_sub(NAMES) {
         0 => named,

@@ -111,8 +111,20 @@ fn a_pool_needs_the_object_until_its_template_is_pinned() {
 #[test]
 fn the_message_names_ten_objects_at_most() {
     let names: Vec<String> = (0..12).map(|number| format!("machine team/m{number}")).collect();
-    let message = blocked(&names);
+    let message = blocked(Kind::Instancetype, &names);
     assert!(message.contains("machine team/m9 and 2 more;") && !message.contains("m10"), "{message}");
+}
+
+/// Users of all namespaces can read objects of the cluster and the events about them.
+#[rstest]
+#[case(Kind::ClusterInstancetype)]
+#[case(Kind::ClusterPreference)]
+fn the_message_about_an_object_of_the_cluster_names_no_object_of_a_namespace(#[case] kind: Kind) {
+    let message = blocked(kind, &["machine ns-a/secret".to_owned(), "pool ns-b/hidden".to_owned()]);
+    assert!(message.contains("has a copy: 2 have none;"), "{message}");
+    for name in ["ns-a", "secret", "ns-b", "hidden"] {
+        assert!(!message.contains(name), "{message}");
+    }
 }
 
 #[rstest]
