@@ -6,8 +6,11 @@
 //!   │            │                  │                    └─ extension: Peer
 //!   │            │                  └─ idle, other client CAs, shutdown: GOAWAY, requests in flight complete
 //!   │            └─ handshake_deadline
-//!   └─ at most `connections`; others wait in the queue of the listener. At most `connections_per_client` of one client
+//!   └─ at most `connections`, and `connections_per_client` of one client: a slow or idle one is closed for a further one
 //! ```
+//!
+//! A client is slow if it owes bytes: of the handshake, of its first request, or of a body. If slots are short, a slow client
+//! loses its slot at once ([`crate::capacity`]). A body must also arrive at a minimum rate ([`Pace`]).
 //!
 //! Refusals by the server itself are `Status` objects, because its clients are Kubernetes clients.
 
@@ -17,10 +20,11 @@ mod hyper_env;
 mod listen;
 mod metrics;
 mod origin;
+mod paced_body;
 mod request;
 mod status;
 
-pub use config::{Limits, Peer, Server};
+pub use config::{Limits, Pace, Peer, Server};
 pub(crate) use hyper_env::HyperClock;
 pub use listen::serve;
 pub use metrics::TrafficMetrics;

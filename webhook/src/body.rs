@@ -1,9 +1,11 @@
 //! Reads the body of a review, within limits of length, time and memory.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::pin::pin;
 use std::time::Duration;
 
 use axum::body::Body;
+use futures::future::{Either, select};
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use vmpool_engine::admission::Kind;
@@ -15,6 +17,9 @@ use crate::state::State;
 
 /// The deadline for a body. kube-apiserver sends it without a delay.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
+
+/// The memory that is allocated for a body before it arrives, in bytes.
+const FIRST_ALLOCATION: usize = 64 << 10;
 
 /// The status and text of an HTTP error.
 pub(crate) type HttpError = (StatusCode, String);
@@ -30,7 +35,8 @@ pub(crate) struct Received {
 /// Reads and decodes the body of a review of pools of this kind.
 ///
 /// # Errors
-/// [`HttpError`] if the body is not a review, is too long, or does not arrive before [`DEADLINE`].
+/// [`HttpError`] if the body is not a review, is too long, or does not arrive before [`DEADLINE`]. If memory is short, it must
+/// arrive at once.
 pub(crate) async fn read(
     state: &State,
     kind: &Kind,
@@ -49,13 +55,19 @@ pub(crate) async fn read(
     let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     // A body without a declared length may have the maximum length.
     let length = length.unwrap_or(MAX_LENGTH).min(MAX_LENGTH);
-    let _permit = state.bodies.acquire(client, length).await;
-    let body = match state.env.timeout(DEADLINE, collect(body, length)).await {
-        Ok(body) => body?,
-        Err(elapsed) => {
+    let permit = state.bodies.acquire_for_body(client, length).await;
+    let collected = pin!(state.env.timeout(DEADLINE, collect(body, length)));
+    let body = match select(collected, pin!(permit.evicted.cancelled())).await {
+        Either::Left((Ok(body), _)) => body?,
+        Either::Left((Err(elapsed), _)) => {
             return Err((StatusCode::REQUEST_TIMEOUT, format!("reading the body: {elapsed}")));
         }
+        Either::Right(((), _)) => {
+            let message = "reading the body: it did not arrive at once, and other reviews need its memory";
+            return Err((StatusCode::REQUEST_TIMEOUT, message.to_owned()));
+        }
     };
+    permit.arrive();
     let mut memory = state.objects.acquire(client, review::max_memory(body.len())).await;
     let request =
         review::decode(&body, kind).map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
@@ -65,7 +77,8 @@ pub(crate) async fn read(
 
 async fn collect(body: Body, length: usize) -> Result<Vec<u8>, HttpError> {
     let mut body = Limited::new(body, MAX_LENGTH);
-    let mut bytes = Vec::with_capacity(length);
+    // Not the announced length: a body that never comes uses no memory.
+    let mut bytes = Vec::with_capacity(length.min(FIRST_ALLOCATION));
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
             if error.is::<LengthLimitError>() {

@@ -43,8 +43,8 @@ impl State {
     /// should not retry by itself.
     pub fn new(rules: Vec<Arc<dyn Rules>>, client: Client, metrics: Arc<Metrics>, env: Env) -> Self {
         let reader = Reader::new(client, env.clone(), metrics.clone());
-        let bodies = Arc::new(MemoryLimit::new(BODY_MEMORY));
-        let objects = Arc::new(MemoryLimit::new(OBJECT_MEMORY));
+        let bodies = Arc::new(MemoryLimit::new(BODY_MEMORY, env.clone()));
+        let objects = Arc::new(MemoryLimit::new(OBJECT_MEMORY, env.clone()));
         let callers = Callers::default();
         let (allowed_urls, images, types) = (Arc::default(), false, false);
         Self { rules, reader, metrics, env, callers, allowed_urls, images, types, bodies, objects }

@@ -9,6 +9,7 @@ mod images;
 mod kubevirt;
 mod protocol;
 mod reviews;
+mod slow_bodies;
 mod telemetry;
 mod types;
 

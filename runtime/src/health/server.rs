@@ -109,7 +109,7 @@ impl Server {
             }
         };
         select(std::pin::pin!(accepting), std::pin::pin!(shutdown.cancelled())).await;
-        if env.timeout(CLOSE_DEADLINE, slots.wait_until_free(CONNECTIONS)).await.is_err() {
+        if env.timeout(CLOSE_DEADLINE, slots.wait_until_free()).await.is_err() {
             tracing::debug!("closing connections for health checks that did not end in time");
         }
         Ok(())
@@ -127,6 +127,8 @@ async fn connection(
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
         let (router, active) = (router.clone(), ActiveRequest::new(&slot.activity, &env));
         let env = env.clone();
+        // No endpoint reads a body.
+        active.arrive();
         async move {
             let result = env.timeout(REQUEST_DEADLINE, router.oneshot(request.map(Body::new))).await;
             drop(active);
@@ -146,13 +148,17 @@ async fn connection(
     let connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut connection = connection;
     let ending = std::pin::pin!(async {
-        select(std::pin::pin!(shutdown.cancelled()), std::pin::pin!(slot.evicted.cancelled())).await;
+        select(std::pin::pin!(shutdown.cancelled()), std::pin::pin!(slot.eviction.ordered())).await;
     });
     let ended = match select(connection.as_mut(), ending).await {
         Either::Left((ended, _)) => ended,
         Either::Right(((), _)) => {
             connection.as_mut().graceful_shutdown();
-            env.timeout(CLOSE_DEADLINE, connection).await.unwrap_or(Ok(()))
+            let closed = std::pin::pin!(env.timeout(CLOSE_DEADLINE, connection));
+            match select(std::pin::pin!(slot.eviction.cut()), closed).await {
+                Either::Right((closed, _)) => closed.unwrap_or(Ok(())),
+                Either::Left(_) => Ok(()),
+            }
         }
     };
     if let Err(error) = ended {

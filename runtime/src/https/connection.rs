@@ -21,7 +21,7 @@ use super::hyper_env::{HyperClock, HyperTasks};
 use super::metrics::Refusal;
 use super::origin::Origin;
 use super::request::RequestHandler;
-use crate::capacity::{Activity, ConnectionSlot, RequestSlots};
+use crate::capacity::{Activity, ConnectionSlot, Eviction, RequestSlots};
 
 /// The deadline for the headers of an HTTP/1.1 request, including the idle time before it.
 pub(super) const HEAD_DEADLINE: Duration = Duration::from_secs(30);
@@ -66,10 +66,10 @@ pub(super) async fn run(
         TlsAcceptor::from(config).accept(stream).await
     };
     let handshake = std::pin::pin!(server.env.timeout(server.limits.handshake_deadline, handshake));
-    let stream = match select(handshake, std::pin::pin!(slot.evicted.cancelled())).await {
+    let stream = match select(handshake, std::pin::pin!(slot.eviction.ordered())).await {
         Either::Left((handshake, _)) => handshake,
         Either::Right(((), _)) => {
-            server.metrics.refused(Refusal::Handshake);
+            server.metrics.refused(Refusal::Evicted);
             return;
         }
     };
@@ -92,6 +92,9 @@ pub(super) async fn run(
     let chain = chain.iter().map(|der| der.clone().into_owned()).collect();
     let origin = Arc::new(Origin::new(address, chain, &server.clients, &server.env));
     let activity = Arc::clone(&slot.activity);
+    if origin.peer(&server.env).certificate.is_some() {
+        activity.verify();
+    }
     let handler = RequestHandler {
         router,
         limits: server.limits.clone(),
@@ -109,21 +112,25 @@ pub(super) async fn run(
     let builder = builder(&server, http2);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    let ending = until_close(&server, generation, &activity, &shutdown.draining, &slot.evicted);
+    let ending = until_close(&server, generation, &activity, &shutdown.draining, &slot.eviction);
     let ending = std::pin::pin!(ending);
     let result = match select(connection.as_mut(), ending).await {
         Either::Left((result, _)) => result,
         Either::Right(((), _)) => {
+            if slot.eviction.is_ordered() {
+                server.metrics.refused(Refusal::Evicted);
+            }
             connection.as_mut().graceful_shutdown();
             // A request that has just started may use its deadline. After that, the connection is cut.
-            let deadline = if slot.evicted.is_cancelled() {
+            let deadline = if slot.eviction.is_ordered() {
                 EVICTION_DEADLINE
             } else {
                 server.limits.request_deadline + server.limits.handshake_deadline
             };
-            match server.env.timeout(deadline, connection).await {
-                Ok(result) => result,
-                Err(_) => Ok(()),
+            let closed = server.env.timeout(deadline, connection);
+            match select(std::pin::pin!(slot.eviction.cut()), std::pin::pin!(closed)).await {
+                Either::Right((Ok(result), _)) => result,
+                Either::Right((Err(_), _)) | Either::Left(_) => Ok(()),
             }
         }
     };
@@ -138,7 +145,7 @@ async fn until_close(
     generation: u64,
     activity: &Activity,
     draining: &CancellationToken,
-    evicted: &CancellationToken,
+    eviction: &Eviction,
 ) {
     let env = &server.env;
     let check = async {
@@ -146,7 +153,7 @@ async fn until_close(
             env.sleep(CHECK_INTERVAL).await;
         }
     };
-    let (draining, evicted) = (std::pin::pin!(draining.cancelled()), std::pin::pin!(evicted.cancelled()));
+    let (draining, evicted) = (std::pin::pin!(draining.cancelled()), std::pin::pin!(eviction.ordered()));
     select(select(draining, evicted), std::pin::pin!(check)).await;
 }
 

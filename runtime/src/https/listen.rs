@@ -86,7 +86,7 @@ async fn run(
     // Further connections are refused immediately instead of waiting in the queue.
     drop(listener);
     draining.cancel();
-    let closed = slots.wait_until_free(server.limits.connections);
+    let closed = slots.wait_until_free();
     if env.timeout(server.limits.request_deadline, closed).await.is_err() {
         tracing::warn!("closing connections that did not end in time");
     }

@@ -25,6 +25,10 @@ label_values!(
         TooManyRequests => "too_many_requests",
         /// The declared length of the body exceeds the limit.
         BodyTooLarge => "body_too_large",
+        /// The body arrived too slowly.
+        SlowBody => "slow_body",
+        /// A slow client or an idle connection lost its slot to another client.
+        Evicted => "evicted",
         /// The handler exceeded the deadline.
         Deadline => "deadline",
         /// The handler panicked, which is a bug.

@@ -1,12 +1,14 @@
 //! One request: its limits, and the response if its handler fails.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, Response, StatusCode, Version, header};
-use futures::future::FutureExt as _;
+use futures::future::{Either, FutureExt as _, select};
 use http_body_util::Limited;
 use hyper::body::{Body as _, Incoming};
 use tokio_util::sync::CancellationToken;
@@ -15,6 +17,7 @@ use tower::ServiceExt as _;
 use super::config::Limits;
 use super::metrics::{Refusal, TrafficMetrics};
 use super::origin::Origin;
+use super::paced_body::{Arrival, PacedBody};
 use super::status::failure;
 use crate::capacity::{ActiveRequest, Activity, RequestSlots};
 use crate::env::{Elapsed, Env};
@@ -47,8 +50,8 @@ impl RequestHandler {
     }
 
     async fn respond(self, request: Request<Incoming>) -> Response<Body> {
-        let _active = ActiveRequest::new(&self.activity, &self.env);
-        let Some(_slot) = self.requests.acquire(self.origin.address().ip()) else {
+        let active = Arc::new(ActiveRequest::new(&self.activity, &self.env));
+        let Some(slot) = self.requests.acquire(self.origin.address().ip(), &self.env) else {
             self.metrics.refused(Refusal::TooManyRequests);
             let message = "too many requests are in flight; try again later";
             let mut response = failure(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message);
@@ -69,11 +72,31 @@ impl RequestHandler {
             }
             return response;
         }
-        let mut request = request.map(|body| Body::new(Limited::new(body, limit)));
+        let (slot, slow) = (Arc::new(slot), Arc::new(AtomicBool::new(false)));
+        let arrival =
+            Arrival { active: Arc::clone(&active), slot: Arc::clone(&slot), slow: Arc::clone(&slow) };
+        let pace = self.limits.body_pace.clone();
+        let mut request = request.map(|body| {
+            let body = PacedBody::new(body, pace, self.env.clone(), arrival);
+            Body::new(Limited::new(body, limit))
+        });
         request.extensions_mut().insert(self.origin.peer(&self.env));
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let version = request.version();
         let handling = AssertUnwindSafe(self.router.oneshot(request)).catch_unwind();
-        match self.env.timeout(self.limits.request_deadline, handling).await {
+        let handling = self.env.timeout(self.limits.request_deadline, handling);
+        let result = match select(pin!(handling), pin!(slot.evicted.cancelled())).await {
+            Either::Left((result, _)) => result,
+            Either::Right(((), _)) => {
+                self.metrics.refused(Refusal::Evicted);
+                return slow_body(version);
+            }
+        };
+        match result {
+            Ok(Ok(Ok(_))) if slow.load(Ordering::SeqCst) => {
+                self.metrics.refused(Refusal::SlowBody);
+                slow_body(version)
+            }
             Ok(Ok(Ok(response))) => response,
             Ok(Ok(Err(never))) => match never {},
             Ok(Err(_panic)) => {
@@ -91,6 +114,17 @@ impl RequestHandler {
             }
         }
     }
+}
+
+/// The response to a request whose body has not arrived in time.
+fn slow_body(version: Version) -> Response<Body> {
+    let message = "the body of the request did not arrive in time; try again";
+    let mut response = failure(StatusCode::REQUEST_TIMEOUT, "Timeout", message);
+    // With HTTP/1.1, the server would have to read the body before the next request.
+    if version < Version::HTTP_2 {
+        response.headers_mut().insert(header::CONNECTION, CLOSE);
+    }
+    response
 }
 
 /// Whether the declared length of the body exceeds the limit.

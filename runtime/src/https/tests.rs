@@ -1,5 +1,6 @@
 mod load;
 mod shutdown;
+mod slow;
 mod world;
 
 use std::time::Duration;
@@ -136,16 +137,24 @@ async fn an_idle_connection_is_closed_gracefully() {
 }
 
 #[tokio::test]
-async fn more_connections_than_allowed_wait_until_one_ends() {
+async fn more_connections_than_allowed_wait_while_all_have_requests() {
     let world = World::new(Limits { connections: 2, ..Limits::default() }).await;
-    let first = world.connect(H2, None).await.unwrap();
-    let mut second = world.connect(H2, None).await.unwrap();
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let mut client = world.connect(H2, None).await.unwrap();
+        clients.push(world.env.spawn("client", async move {
+            assert_eq!(client.get("/wait").await.unwrap().0, StatusCode::OK);
+        }));
+    }
+    world.until(|| *world.waiting.lock() == 2).await;
     let third = world.connect(H2, None);
     let mut third = std::pin::pin!(third);
     let early = world.env.timeout(Duration::from_millis(200), third.as_mut()).await;
     assert!(early.is_err(), "the third handshake waits");
-    assert_eq!(second.get("/peer").await.unwrap().0, StatusCode::OK, "the other connections are served");
-    drop(first);
+    world.gate.notify_waiters();
+    for client in clients {
+        client.join().await.unwrap();
+    }
     let mut third = world.env.timeout(SOON, third).await.unwrap().unwrap();
     assert_eq!(third.get("/peer").await.unwrap().0, StatusCode::OK);
 }

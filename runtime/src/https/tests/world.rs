@@ -1,6 +1,6 @@
 //! A server on the loopback interface, and clients of both protocols.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,13 +9,14 @@ use axum::body::{Body, Bytes};
 use axum::extract::Extension;
 use axum::http::{Request, StatusCode};
 use axum::routing::{get, post};
+use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream;
 use http_body_util::BodyExt as _;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -66,6 +67,11 @@ impl World {
         Self::start(limits, None, identity, clients, false).await
     }
 
+    /// As [`World::manual`], with these authorities of clients.
+    pub(super) async fn manual_with(limits: Limits, clients: ClientCas) -> Self {
+        Self::start(limits, Some(ManualClock::new()), Identity::new(), clients, true).await
+    }
+
     async fn start(
         limits: Limits,
         clock: Option<ManualClock>,
@@ -111,6 +117,23 @@ impl World {
     ) -> Result<TlsStream<TcpStream>, Failure> {
         let stream = TcpStream::connect(self.address).await?;
         let connector = TlsConnector::from(client(bundle, own, alpn));
+        Ok(connector.connect(ServerName::try_from("localhost")?, stream).await?)
+    }
+
+    /// A connection from an address of the loopback interface.
+    pub(super) async fn tcp_from(&self, address: Ipv4Addr) -> Result<TcpStream, Failure> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind((address, 0).into())?;
+        Ok(socket.connect(self.address).await?)
+    }
+
+    pub(super) async fn tls_from(
+        &self,
+        address: Ipv4Addr,
+        alpn: &[&[u8]],
+    ) -> Result<TlsStream<TcpStream>, Failure> {
+        let connector = TlsConnector::from(client(self.ca.pem().as_bytes(), None, alpn));
+        let stream = self.tcp_from(address).await?;
         Ok(connector.connect(ServerName::try_from("localhost")?, stream).await?)
     }
 
@@ -220,22 +243,32 @@ impl Client {
     }
 
     async fn send(&mut self, request: Request<Body>) -> Result<(StatusCode, String), Failure> {
-        let answer = async {
-            let response = match self {
-                Self::One(client) => {
-                    client.ready().await?;
-                    client.send_request(request).await?
-                }
-                Self::Two(client) => {
-                    client.ready().await?;
-                    client.send_request(request).await?
-                }
-            };
+        let answer = async { self.start(request).await?.await };
+        Env::system().timeout(super::SOON, answer).await?
+    }
+
+    /// Sends a request. The result is its response.
+    pub(super) async fn start(
+        &mut self,
+        request: Request<Body>,
+    ) -> Result<BoxFuture<'static, Result<(StatusCode, String), Failure>>, Failure> {
+        let response = match self {
+            Self::One(client) => {
+                client.ready().await?;
+                client.send_request(request).boxed()
+            }
+            Self::Two(client) => {
+                client.ready().await?;
+                client.send_request(request).boxed()
+            }
+        };
+        Ok(async {
+            let response = response.await?;
             let status = response.status();
             let body = response.into_body().collect().await?.to_bytes();
-            Ok::<_, Failure>((status, String::from_utf8_lossy(&body).into_owned()))
-        };
-        Env::system().timeout(super::SOON, answer).await?
+            Ok((status, String::from_utf8_lossy(&body).into_owned()))
+        }
+        .boxed())
     }
 }
 
