@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use vmpool_api::diskimage::API_VERSION;
 use vmpool_api::kubevirt::{self, DATA_VOLUME_API_VERSION, POOL_API_VERSION};
 use vmpool_installation::installation::{Installation, cluster_options, kubevirt_definitions};
-use vmpool_installation::programs::{Chart, Controller, ControllerOptions};
+use vmpool_installation::programs::{Accounts, Chart, Controller, ControllerOptions};
 use vmpool_installation::workspace_root;
 use vmpool_test_cluster::control_plane::ControlPlane;
 use vmpool_test_cluster::deadline::Deadline;
@@ -373,6 +373,106 @@ fn a_grant_permits_to_clone_one_image_and_ends_with_its_removal() {
         ensure!(
             machine["status"]["ready"] == true && machine["metadata"]["uid"] != before["metadata"]["uid"]
         );
+        Ok(())
+    }));
+}
+
+/// The controller can give away each right that it has, so a policy of the chart limits what it gives.
+#[test]
+fn the_account_of_the_controller_gives_only_the_permission_to_clone() {
+    run_to_end(installed("image-clone-policy", async |cluster, _controller| {
+        let images = Place { cluster, namespace: "images" };
+        let controller = &Accounts::controller_user();
+        let (name, further) = ("vmdi-clone-0123456789", "vmdi-clone-9876543210");
+        let rules = json!([{ "apiGroups": ["cdi.kubevirt.io"], "resources": ["datavolumes/source"],
+            "resourceNames": ["debian"], "verbs": ["create"] }]);
+        let role = |name: &str, rules: &Value| {
+            json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+            "metadata": { "name": name }, "rules": rules })
+        };
+        let binding = |name: &str, kind: &str, role: &str, subject: &Value| {
+            json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+                "metadata": { "name": name },
+                "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role },
+                "subjects": [subject] })
+        };
+        let account = json!({ "kind": "ServiceAccount", "namespace": "team", "name": "default" });
+        let user = json!({ "kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "mallory" });
+        let machines =
+            json!([{ "apiGroups": ["kubevirt.io"], "resources": ["virtualmachines"], "verbs": ["get"] }]);
+        let mut all_images = rules.clone();
+        all_images[0]["resourceNames"] = json!([]);
+        let mut both = rules.clone();
+        both.as_array_mut().context("rules")?.push(machines[0].clone());
+        // Given a Role of a user,
+        images.ask(Method::POST, ROLES, &role("mine", &rules)).await?;
+        images.ask(Method::POST, BINDINGS, &binding("mine", "Role", "mine", &account)).await?;
+        let (other_role, other_binding) = (format!("{ROLES}/mine"), format!("{BINDINGS}/mine"));
+        let label = json!({ "metadata": { "labels": { "seen": "true" } } });
+        let refused = [
+            (Method::POST, ROLES, role("other", &rules), "with the name vmdi-clone-HASH"),
+            (Method::POST, ROLES, role("vmdi-clone-x", &rules), "with the name vmdi-clone-HASH"),
+            (Method::POST, ROLES, role(further, &machines), "only the permission to clone"),
+            (Method::POST, ROLES, role(further, &all_images), "only the permission to clone"),
+            (Method::POST, ROLES, role(further, &both), "only the permission to clone"),
+            (Method::POST, ROLES, role(further, &json!([])), "only the permission to clone"),
+            (Method::PATCH, &other_role, label.clone(), "with the name vmdi-clone-HASH"),
+            (Method::DELETE, &other_role, Value::Null, "with the name vmdi-clone-HASH"),
+            (Method::DELETE, &other_binding, Value::Null, "with the name vmdi-clone-HASH"),
+            (
+                Method::POST,
+                BINDINGS,
+                binding("other", "Role", name, &account),
+                "with the name vmdi-clone-HASH",
+            ),
+            (
+                Method::POST,
+                BINDINGS,
+                binding(name, "ClusterRole", "vmpool-controller", &account),
+                "only its own Roles",
+            ),
+            (Method::POST, BINDINGS, binding(name, "Role", "mine", &account), "only its own Roles"),
+            (Method::POST, BINDINGS, binding(name, "Role", name, &user), "only its own Roles"),
+        ];
+        // The first requests wait until the API server enforces the policy.
+        let deadline = Deadline::after(Duration::from_mins(1));
+        let probe = format!("{ROLES}?dryRun=All");
+        while images.send_as(controller, Method::POST, &probe, &role("other", &rules)).await?.is_ok() {
+            ensure!(!deadline.is_over(), "the policy is not in effect");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let created = images.send_as(controller, Method::POST, ROLES, &role(name, &rules)).await?;
+        ensure!(created.is_ok(), "{created:?}");
+        let permitted = [
+            (Method::POST, BINDINGS.to_owned(), binding(name, "Role", name, &account)),
+            (Method::PATCH, format!("{ROLES}/{name}"), label.clone()),
+            (Method::PATCH, format!("{BINDINGS}/{name}"), json!({ "subjects": [account, account] })),
+        ];
+        for (method, path, object, part) in &refused {
+            let answer = images.send_as(controller, method.clone(), path, object).await?;
+            let status = answer.err().with_context(|| format!("{method} {path} {object} is permitted"))?;
+            ensure!(status.code == 403 && status.message.contains(part), "{object}: {}", status.message);
+        }
+        for (method, path, object) in &permitted {
+            let answer = images.send_as(controller, method.clone(), path, object).await?;
+            ensure!(answer.is_ok(), "{method} {path} {object}: {answer:?}");
+        }
+        // A Role that a user has widened: its metadata can change, and its rules only back.
+        images.ask(Method::PATCH, &format!("{ROLES}/{name}"), &json!({ "rules": both })).await?;
+        for (patch, is_permitted) in [
+            (json!({ "metadata": { "labels": { "seen": "twice" } } }), true),
+            (json!({ "rules": machines }), false),
+            (json!({ "rules": rules }), true),
+        ] {
+            let path = format!("{ROLES}/{name}");
+            let answer = images.send_as(controller, Method::PATCH, &path, &patch).await?;
+            ensure!(answer.is_ok() == is_permitted, "{patch}: {answer:?}");
+        }
+        for path in [BINDINGS, ROLES] {
+            let path = format!("{path}/{name}");
+            let answer = images.send_as(controller, Method::DELETE, &path, &Value::Null).await?;
+            ensure!(answer.is_ok(), "{path}: {answer:?}");
+        }
         Ok(())
     }));
 }

@@ -245,6 +245,7 @@ impl Variant {
         add(self.gate, policy, "vmpool-claims");
         add(self.gate && self.kubevirt, policy, "vmpool-webhook-dry-run");
         add(self.gate && self.kubevirt, policy, "vmpool-copies");
+        add(self.images, policy, "vmpool-clone-permissions");
         for group in self.groups() {
             add(self.gate, &["APIService"], group);
         }
