@@ -8,7 +8,7 @@ use vmpool_platforms::{Dvp, KubeVirt};
 use vmpool_runtime::Env;
 use vmpool_runtime::args::ArgsError;
 use vmpool_runtime::client::ConnectError;
-use vmpool_runtime::health::{Health, HealthError, Server};
+use vmpool_runtime::health::{Health, HealthError, MetricsAccess, Server};
 use vmpool_runtime::lease::{Candidate, LeaseConfig};
 
 use crate::lead::{Dependencies, LeaderHealth};
@@ -60,6 +60,11 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
         let metrics = metrics.clone();
         move || metrics.page()
     });
+    let agent = concat!("vmpool-controller/", env!("CARGO_PKG_VERSION"));
+    if options.program.health.metrics_authorization && !options.remove_finalizers {
+        let client = vmpool_runtime::client::connect(&options.program.client, agent).await?;
+        health.restrict_metrics(MetricsAccess::new(client, env.clone()));
+    }
     let server = Server::bind(options.program.health.health_address).await?;
 
     let (reconciles_pools, reconciles_images) =
@@ -78,7 +83,7 @@ pub async fn run(options: Options, env: Env, stop: CancellationToken) -> Result<
 
     let client = vmpool_runtime::client::connect_through(
         &options.program.client,
-        concat!("vmpool-controller/", env!("CARGO_PKG_VERSION")),
+        agent,
         &metrics.api.layer::<Dvp>().and::<KubeVirt>(),
     )
     .await?;

@@ -101,6 +101,20 @@ pub struct HealthArgs {
     /// Address and port for /livez, /readyz and /metrics. Port 0 selects a free port, which is logged
     #[arg(long, env = "VMPOOL_HEALTH_ADDRESS", value_name = "IP:PORT", default_value = "0.0.0.0:8080")]
     pub health_address: SocketAddr,
+
+    /// Whether /metrics requires a bearer token whose user may get the URL /metrics. The program creates a TokenReview and a
+    /// SubjectAccessReview, and uses the result for up to a minute
+    #[arg(
+        long,
+        env = "VMPOOL_METRICS_AUTHORIZATION",
+        value_name = "BOOL",
+        action = clap::ArgAction::Set,
+        default_value_t = false,
+        default_missing_value = "true",
+        num_args = 0..=1,
+        require_equals = true
+    )]
+    pub metrics_authorization: bool,
 }
 
 /// Flags of the client of the API server.

@@ -2,10 +2,12 @@
 
 mod endpoints;
 mod heartbeat;
+mod metrics_access;
 mod server;
 
 pub use endpoints::Health;
 pub use heartbeat::Heartbeat;
+pub use metrics_access::MetricsAccess;
 pub use server::{HealthError, Server};
 
 #[cfg(test)]

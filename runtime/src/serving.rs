@@ -24,7 +24,7 @@ use crate::args::{ClientArgs, HealthArgs};
 use crate::certificates::{self, CertificateMetrics, ServingConfig, Source};
 use crate::client::{self, ConnectError};
 use crate::env::Env;
-use crate::health::{Health, HealthError, Server as ProbeServer};
+use crate::health::{Health, HealthError, MetricsAccess, Server as ProbeServer};
 use crate::https::{Limits, Server, TrafficMetrics};
 use crate::tls::{ClientCas, Identity};
 
@@ -58,6 +58,8 @@ pub struct Program {
     listener: TcpListener,
     address: SocketAddr,
     source: Source,
+    /// Whether `/metrics` requires a token.
+    metrics_authorization: bool,
 }
 
 /// The service of a program.
@@ -93,7 +95,8 @@ impl Program {
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         tracing::info!(%address, "serving HTTPS");
-        Ok(Self { health: Health::new(), probes, client, listener, address, source })
+        let metrics_authorization = health.metrics_authorization;
+        Ok(Self { health: Health::new(), probes, client, listener, address, source, metrics_authorization })
     }
 
     /// The client. It does not retry by itself.
@@ -122,7 +125,10 @@ impl Program {
     /// # Errors
     /// [`ServeError::Serve`] and [`ServeError::Health`] if one of the servers ends unexpectedly.
     pub async fn serve(self, service: Service, env: &Env, stop: CancellationToken) -> Result<(), ServeError> {
-        let Self { health, probes, client, listener, address: _, source } = self;
+        let Self { health, probes, client, listener, address: _, source, metrics_authorization } = self;
+        if metrics_authorization {
+            health.restrict_metrics(MetricsAccess::new(client.clone(), env.clone()));
+        }
         let Service { router, clients, limits, certificates, traffic } = service;
         let identity = Identity::new();
         health.ready("certificate", {

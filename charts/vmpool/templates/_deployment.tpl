@@ -86,6 +86,9 @@ spec:
             {{- end }}
             {{- end }}
             - --health-address=0.0.0.0:{{ $own.healthPort }}
+            {{- if $root.Values.metrics.authorization }}
+            - --metrics-authorization
+            {{- end }}
             - --log-format={{ $own.log.format }}
             {{- with $own.log.level }}
             - {{ printf "--log-level=%s" . | quote }}

@@ -16,6 +16,15 @@ pub async fn get(port: u16, path: &str) -> Result<(u16, String), String> {
     ask(port, &format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")).await
 }
 
+/// As [`get`], with a bearer token.
+///
+/// # Errors
+/// As [`get`].
+pub async fn get_with_token(port: u16, path: &str, token: &str) -> Result<(u16, String), String> {
+    let headers = format!("Host: localhost\r\nAuthorization: Bearer {token}");
+    ask(port, &format!("GET {path} HTTP/1.0\r\n{headers}\r\n\r\n")).await
+}
+
 /// The status code and body of `POST path` with a JSON body on a loopback port.
 ///
 /// # Errors

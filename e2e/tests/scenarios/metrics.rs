@@ -4,7 +4,7 @@ use anyhow::{Context, ensure};
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{disks, members, ready_replicas};
 use vmpool_e2e::world::{DEADLINE, SETTLE};
-use vmpool_installation::programs::Controller;
+use vmpool_installation::programs::{Controller, ControllerOptions};
 use vmpool_test_cluster::poll;
 
 /// The metrics page of a controller at one moment.
@@ -133,6 +133,41 @@ fn the_metrics_of_a_standby_report_its_role() {
         let page = Page::of(&standby).await?;
         ensure!(page.count(r#"vmpool_writes_total{kind="create_machine",outcome="done"}"#)? == 0);
         pool.holds(ready_replicas(1), SETTLE).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+#[test]
+fn metrics_require_the_token_of_an_account_with_the_chart_s_role() {
+    scenario("metrics require a token").controllers(0).ends_unsettled().run(async |world| {
+        // Given two accounts of a namespace, and the role of the chart for one of them,
+        let (cluster, namespace) = (world.cluster(), world.namespace());
+        let mut tokens = Vec::new();
+        for account in ["prometheus", "prober"] {
+            cluster.kubectl(&["create", "serviceaccount", account, "-n", namespace]).await?;
+            tokens.push(cluster.kubectl(&["create", "token", account, "-n", namespace]).await?);
+        }
+        let (subject, binding) =
+            (format!("--serviceaccount={namespace}:prometheus"), format!("{namespace}-metrics"));
+        let role = "--clusterrole=vmpool-metrics-reader";
+        cluster.kubectl(&["create", "clusterrolebinding", &binding, role, &subject]).await?;
+        // when a controller with the chart's account requires tokens,
+        let mut options = ControllerOptions::new(namespace, "guarded");
+        options.extra.push("--metrics-authorization".to_owned());
+        let controller = world.add_controller_with(options).await?;
+        // then only the account with the role reads the metrics, and probes need no token.
+        let [prometheus, prober] = [&tokens[0], &tokens[1]].map(|token| token.trim());
+        let is_readable = || format!("the token of {binding} is accepted");
+        poll::until(is_readable, DEADLINE, async || {
+            let (code, text) = controller.probe_with_token("/metrics", prometheus).await;
+            Ok(if code == 200 { Ok(()) } else { Err(format!("{code} {text}")) })
+        })
+        .await?;
+        ensure!(controller.probe_with_token("/metrics", prober).await.0 == 403);
+        ensure!(controller.probe_with_token("/metrics", "forged").await.0 == 401);
+        ensure!(controller.probe("/metrics").await.0 == 401);
+        ensure!(controller.probe("/livez").await.0 == 200);
+        cluster.kubectl(&["delete", "clusterrolebinding", &binding]).await?;
         Ok::<_, anyhow::Error>(())
     });
 }

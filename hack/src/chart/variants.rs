@@ -42,6 +42,8 @@ pub(super) struct Variant {
     policies: bool,
     /// The webhook answers clients with a certificate only.
     clients: bool,
+    /// Whether the metrics require a token.
+    pub(super) metrics_authorization: bool,
 }
 
 /// The programs.
@@ -88,6 +90,7 @@ impl Variant {
             people: true,
             policies: true,
             clients: false,
+            metrics_authorization: true,
         }
     }
 
@@ -182,6 +185,9 @@ impl Variant {
                 policies: false,
                 ..Self::defaults().named("no policies").set(&["networkPolicy.enabled=false"])
             },
+            Self { metrics_authorization: false, ..Self::defaults().watched_by("ServiceMonitor") }
+                .named("no authorization of metrics")
+                .set(&["metrics.authorization=false"]),
             Self::defaults().with_kubevirt(),
             Self::defaults().with_kubevirt().in_one_namespace(),
             Self::defaults().with_images(),
@@ -224,6 +230,7 @@ impl Variant {
             add(self.several, &["PodDisruptionBudget"], program);
             add(self.policies, &["NetworkPolicy"], program);
             add(self.gate, CLUSTER, program);
+            add(self.metrics_authorization, CLUSTER, &format!("{program}-metrics"));
             add(self.gate && self.namespace.is_some(), NAMESPACED, program);
         }
         for server in SERVERS {
@@ -268,6 +275,9 @@ impl Variant {
         }
         add(self.clients, &["ConfigMap"], "vmpool-webhook-clients");
         add(self.monitor == Some("ServiceMonitor"), &["Service"], "vmpool-metrics");
+        let reads = self.monitor.is_some() && self.metrics_authorization;
+        add(self.metrics_authorization, &["ClusterRole"], "vmpool-metrics-reader");
+        add(reads, &["ServiceAccount", "Secret", "ClusterRoleBinding"], "vmpool-metrics-reader");
         if let Some(monitor) = self.monitor {
             add(true, &[monitor], "vmpool");
         }
@@ -306,6 +316,7 @@ const EVERYTHING: &[&str] = &[
     "webhook.clients.caBundle=-----BEGIN CERTIFICATE-----",
     "webhook.clients.names[0]=kube-apiserver",
     "apiserver.drainSeconds=1",
+    "networkPolicy.apiServerFrom[0].ipBlock.cidr=10.0.0.10/32",
     "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring",
     "networkPolicy.egress[0].ports[0].port=6443",
     "featureGates.AllAlpha=true",

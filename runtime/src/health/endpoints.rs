@@ -4,10 +4,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{StatusCode, Uri, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use parking_lot::RwLock;
+
+use super::metrics_access::MetricsAccess;
 
 /// The health endpoints. Clones share the checks, so checks can be added after the server has started.
 ///
@@ -22,6 +24,7 @@ struct Probes {
     ready: Vec<Check>,
     details: Vec<Detail>,
     metrics: Option<Arc<dyn Fn() -> String + Send + Sync>>,
+    access: Option<Arc<MetricsAccess>>,
 }
 
 #[derive(Clone)]
@@ -62,6 +65,11 @@ impl Health {
         self.0.write().metrics = Some(Arc::new(text));
     }
 
+    /// Restricts `/metrics` to clients with a token.
+    pub fn restrict_metrics(&self, access: MetricsAccess) {
+        self.0.write().access = Some(Arc::new(access));
+    }
+
     /// The endpoints as a router.
     pub fn router(&self) -> Router {
         let (live, ready, metrics) = (self.clone(), self.clone(), self.clone());
@@ -77,15 +85,23 @@ impl Health {
                     respond("readyz", &ready.checks(|probes| &probes.ready), &details(&ready), &uri)
                 }),
             )
-            .route("/metrics", get(async move || metrics.metrics_page()))
+            .route("/metrics", get(async move |headers: HeaderMap| metrics.metrics_page(&headers).await))
     }
 
     fn checks(&self, of: impl Fn(&Probes) -> &Vec<Check>) -> Vec<Check> {
         of(&self.0.read()).clone()
     }
 
-    fn metrics_page(&self) -> Response {
-        let metrics = self.0.read().metrics.clone();
+    async fn metrics_page(&self, headers: &HeaderMap) -> Response {
+        let (metrics, access) = {
+            let probes = self.0.read();
+            (probes.metrics.clone(), probes.access.clone())
+        };
+        if let Some(access) = access
+            && let Some(refused) = access.refuse(headers).await
+        {
+            return refused;
+        }
         match metrics {
             Some(text) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text()).into_response(),
             None => StatusCode::NOT_FOUND.into_response(),

@@ -31,7 +31,7 @@ fn files(folder: &Path) -> ServingConfig {
 }
 
 fn probes() -> HealthArgs {
-    HealthArgs { health_address: "127.0.0.1:0".parse().unwrap() }
+    HealthArgs { health_address: "127.0.0.1:0".parse().unwrap(), metrics_authorization: false }
 }
 
 /// A running program, whose response at `/slow` waits for `gate`.

@@ -123,6 +123,17 @@ impl Program {
         }
     }
 
+    /// As [`Program::probe`], with a bearer token.
+    pub async fn probe_with_token(&self, path: &str, token: &str) -> (u16, String) {
+        let port = self.running.lock().as_ref().map(|running| running.health_port);
+        match port {
+            Some(port) => {
+                http_probe::get_with_token(port, path, token).await.unwrap_or_else(|reason| (0, reason))
+            }
+            None => (0, "the program is not running".to_owned()),
+        }
+    }
+
     /// Kills the program (SIGKILL). Its open requests may still be handled.
     pub fn kill(&self) {
         let running = self.running.lock().take();

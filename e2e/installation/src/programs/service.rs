@@ -202,6 +202,8 @@ impl Service {
             let mut command = Command::new(&self.binary);
             command
                 .args(&self.arguments)
+                // The harness reads the metrics without a token.
+                .arg("--metrics-authorization=false")
                 .arg(format!("--health-address=127.0.0.1:{health_port}"))
                 .arg(format!("--listen-address=127.0.0.1:{port}"));
             command

@@ -124,7 +124,7 @@ pub(super) fn job(job: &Value, objects: &[Value]) -> Vec<String> {
     if let Some(controller) = controller.map(container) {
         let own = texts(container(job), "args");
         for flag in texts(controller, "args") {
-            let is_served = flag.starts_with("--health-address=");
+            let is_served = flag.starts_with("--health-address=") || flag == "--metrics-authorization";
             must(is_served || own.contains(&flag), format!("lacks {flag} of {account}"));
         }
         must(

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_yaml_ng::Value;
 
-use super::super::objects::{at, grants, id, list, name, text};
+use super::super::objects::{grants, id, list, name, text, texts};
 use super::super::variants::{PROGRAMS, Variant};
 
 /// Resources, each followed by resource names if the grant is limited to them, and verbs.
@@ -246,6 +246,15 @@ const EVERY_USER: Grants = &[
     ("instancetype.kubevirt.io/virtualmachineclusterpreferences", "get list watch"),
 ];
 
+/// The reviews of tokens for the metrics.
+const METRICS: Grants = &[
+    ("authentication.k8s.io/tokenreviews", "create"),
+    ("authorization.k8s.io/subjectaccessreviews", "create"),
+];
+
+/// The role of clients that read the metrics, and its account.
+const METRICS_READER: &str = "vmpool-metrics-reader";
+
 /// The binding of a role to all users.
 const EVERY_USER_NAME: &str = "vmpool-cluster-instancetypes";
 
@@ -352,7 +361,14 @@ fn expected(variant: &Variant, kind: &str, name: &str) -> BTreeMap<String, BTree
 
 /// Checks a role for missing and excess grants.
 pub(super) fn role(variant: &Variant, role: &Value) -> Vec<String> {
-    let expected = expected(variant, text(role, "kind"), name(role));
+    let expected = if name(role).ends_with("-metrics") {
+        let needed = METRICS.iter().filter(|_| variant.metrics_authorization);
+        needed
+            .map(|(resource, verbs)| ((*resource).to_owned(), BTreeSet::from([(*verbs).to_owned()])))
+            .collect()
+    } else {
+        expected(variant, text(role, "kind"), name(role))
+    };
     let granted = grants(role);
     let nothing = BTreeSet::new();
     let mut found = Vec::new();
@@ -374,7 +390,13 @@ pub(super) fn role(variant: &Variant, role: &Value) -> Vec<String> {
             found.push(format!("mentions {resource} although the feature gate is off"));
         }
     }
-    if list(role, "rules").iter().any(|rule| !at(rule, "nonResourceURLs").is_null()) {
+    let urls = || list(role, "rules").iter().flat_map(|rule| texts(rule, "nonResourceURLs"));
+    if name(role) == METRICS_READER {
+        let verbs = list(role, "rules").iter().flat_map(|rule| texts(rule, "verbs"));
+        if !urls().eq(["/metrics"]) || !verbs.eq(["get"]) {
+            found.push("does not grant exactly get on /metrics".to_owned());
+        }
+    } else if urls().next().is_some() {
         found.push("grants URLs".to_owned());
     }
     found
@@ -384,7 +406,8 @@ pub(super) fn role(variant: &Variant, role: &Value) -> Vec<String> {
 pub(super) fn binding(binding: &Value, objects: &[Value]) -> Vec<String> {
     let mut found = Vec::new();
     let own = name(binding);
-    let account = PROGRAMS.into_iter().find(|program| own.starts_with(program)).unwrap_or_default();
+    let all = PROGRAMS.into_iter().chain([METRICS_READER]);
+    let account = all.into_iter().find(|program| own.starts_with(program)).unwrap_or_default();
     let is_it = |subject: &Value| {
         text(subject, "kind") == "ServiceAccount"
             && text(subject, "name") == account

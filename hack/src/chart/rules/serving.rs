@@ -282,9 +282,17 @@ pub(super) fn monitor(monitor: &Value, objects: &[Value]) -> Vec<String> {
     };
     let all = of_kind(objects, "Deployment").count();
     let fits = pods.len() == all && all > 0 && pods.iter().all(|pod| ports(pod).contains(port));
-    if fits && text(endpoint, "path") == "/metrics" {
-        Vec::new()
-    } else {
-        vec![format!("{} does not select the metrics port of all pods", id(monitor))]
+    let mut found = Vec::new();
+    if !fits || text(endpoint, "path") != "/metrics" {
+        found.push(format!("{} does not select the metrics port of all pods", id(monitor)));
     }
+    let checks = |pod: &&Value| texts(pod, "spec.containers.0.args").contains(&"--metrics-authorization");
+    let secret = text(endpoint, "authorization.credentials.name");
+    let has_token = objects.iter().any(|object| id(object) == format!("Secret/{secret}"));
+    let requiring = pods.iter().filter(|pod| checks(pod)).count();
+    let sending = if has_token { pods.len() } else { 0 };
+    if requiring != sending {
+        found.push(format!("{} does not send the token that the pods require", id(monitor)));
+    }
+    found
 }
