@@ -4,11 +4,12 @@
 //! disagree about unusual URLs: one normalizes a path that another one sends as it is. Therefore this module does not
 //! normalize a URL; it refuses one that could be read in two ways.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
 use http::Uri;
 use vmpool_api::diskimage::values::SourceType;
 
+use local_host::is_local;
+
+mod local_host;
 #[cfg(test)]
 mod tests;
 
@@ -101,85 +102,6 @@ impl SourceUrl {
             self.path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         same && below
     }
-
-    /// Whether the host is an address of the node or the pod itself, or of the metadata service of a cloud.
-    fn is_local(&self) -> bool {
-        const NAMES: [&str; 3] = ["localhost", "metadata", "metadata.google.internal"];
-        if NAMES.contains(&self.host.as_str()) || self.host.ends_with(".localhost") {
-            return true;
-        }
-        let bare = self.host.trim_start_matches('[').trim_end_matches(']');
-        let address = bare.parse::<IpAddr>().ok().or_else(|| legacy_ipv4(bare).map(IpAddr::V4));
-        address.is_some_and(is_local_address)
-    }
-}
-
-/// The forms of an IPv4 address that the C library accepts: fewer than four numbers, octal and hexadecimal ones.
-fn legacy_ipv4(host: &str) -> Option<Ipv4Addr> {
-    let parts: Vec<&str> = host.split('.').collect();
-    let (last, first) = parts.split_last()?;
-    if first.len() > 3 {
-        return None;
-    }
-    let mut value: u32 = 0;
-    for part in first {
-        let byte = u8::try_from(number(part)?).ok()?;
-        value = (value << 8) | u32::from(byte);
-    }
-    let bits = 32 - 8 * u32::try_from(first.len()).ok()?;
-    let rest = number(last)?;
-    if bits < 32 && rest >= 1 << bits {
-        return None;
-    }
-    let high = u64::from(value) << bits;
-    Some(Ipv4Addr::from_bits(u32::try_from(high | rest).ok()?))
-}
-
-fn number(text: &str) -> Option<u64> {
-    let (digits, radix) = match text.strip_prefix("0x") {
-        Some(digits) => (digits, 16),
-        None if text.len() > 1 && text.starts_with('0') => (&text[1..], 8),
-        None => (text, 10),
-    };
-    let valid = !digits.is_empty() && digits.chars().all(|digit| digit.is_digit(radix));
-    valid
-        .then(|| u64::from_str_radix(digits, radix).ok())
-        .flatten()
-        .filter(|value| u32::try_from(*value).is_ok())
-}
-
-fn is_local_address(address: IpAddr) -> bool {
-    /// Services of clouds for their own machines: Alibaba Cloud, Oracle Cloud, and the virtual address of Azure.
-    const METADATA: [Ipv4Addr; 3] =
-        [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192), Ipv4Addr::new(168, 63, 129, 16)];
-    /// Those of AWS and of Google Cloud.
-    const METADATA_V6: [Ipv6Addr; 2] = [
-        Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
-        Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
-    ];
-    match address {
-        IpAddr::V4(address) => {
-            address.is_loopback()
-                || address.is_link_local()
-                || address.octets()[0] == 0
-                || METADATA.contains(&address)
-        }
-        IpAddr::V6(address) => {
-            let embedded = address.to_ipv4().or_else(|| {
-                // NAT64 translates these into IPv4.
-                let segments = address.segments();
-                let translated = segments[..6] == [0x64, 0xff9b, 0, 0, 0, 0];
-                let bits = (u32::from(segments[6]) << 16) | u32::from(segments[7]);
-                translated.then(|| Ipv4Addr::from_bits(bits))
-            });
-            let link_local = address.segments()[0] & 0xffc0 == 0xfe80;
-            address.is_loopback()
-                || address.is_unspecified()
-                || link_local
-                || METADATA_V6.contains(&address)
-                || embedded.is_some_and(|embedded| is_local_address(IpAddr::V4(embedded)))
-        }
-    }
 }
 
 /// Checks the URL of an image.
@@ -202,7 +124,7 @@ pub fn check(source: SourceType, text: &str, allowed: &[SourceUrl]) -> Result<()
     if !schemes.contains(&url.scheme.as_str()) {
         return Err(UrlError::Scheme(source, shown));
     }
-    if url.is_local() {
+    if is_local(&url.host) {
         return Err(UrlError::LocalAddress);
     }
     if !allowed.is_empty() && !allowed.iter().any(|prefix| url.begins_with(prefix)) {
