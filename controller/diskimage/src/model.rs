@@ -31,6 +31,7 @@ impl fmt::Display for Key {
 
 /// An image, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Image {
     /// Namespace and name. The objects with its data have the same.
     pub key: Key,
@@ -50,6 +51,8 @@ pub struct Image {
     pub retry: Option<String>,
     /// `spec.ttlAfterUnreferenced`. None also if it cannot be read: the image is then kept.
     pub ttl: Option<Duration>,
+    /// Whether its disk is empty, so that nothing is transferred and its import needs no place in the queue.
+    pub blank: bool,
     /// Why the spec cannot be imported, if it cannot.
     pub invalid: Option<String>,
     /// The stored status.

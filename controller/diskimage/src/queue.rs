@@ -1,4 +1,9 @@
-//! The queue of imports: at most so many at a time, first come, first served.
+//! The queue of imports: at most so many at a time, fair between namespaces.
+//!
+//! Two limits hold: one for all imports, and a smaller one for those of a namespace, so that imports that hang keep only images of
+//! their own namespace waiting. A free place goes to the namespace with the fewest running imports; between equals, to the one that
+//! got a turn least recently. Within a namespace, the image that waits longest is first. An empty disk is not imported from anywhere,
+//! and needs no place.
 //!
 //! One leader decides, from this one view, and the view changes before the status is written. So the limit also holds if two
 //! passes run at the same time on caches that do not show each other's writes.
@@ -10,6 +15,7 @@ use vmpool_api::diskimage::values::ImagePhase;
 
 use crate::failure::Reason;
 use crate::model::{Image, Key};
+use crate::settings::Places;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -37,6 +43,10 @@ struct Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Queue {
     entries: BTreeMap<Key, Entry>,
+    /// The number of turns that were given.
+    turns: u64,
+    /// The number of the last turn of each namespace. A new leader begins without any: who waits longest is then first.
+    last_turns: BTreeMap<String, u64>,
 }
 
 impl Queue {
@@ -55,6 +65,9 @@ impl Queue {
     /// Forgets a deleted image.
     pub fn remove(&mut self, image: &Key) {
         self.entries.remove(image);
+        if !self.entries.keys().any(|other| other.namespace == image.namespace) {
+            self.last_turns.remove(&image.namespace);
+        }
     }
 
     /// Takes a turn back, because the image did not start: for example, objects of its former import are not gone yet. It gets
@@ -68,27 +81,57 @@ impl Queue {
         }
     }
 
-    /// Gives an image its turn, if one is free and no image waits longer. Images that wait equally long are in the order of
-    /// their names.
-    pub fn turn(&mut self, image: &Key, limit: usize) -> bool {
+    /// Gives an image its turn, if a place is free and no other image is before it. Images that wait equally long are in the order
+    /// of their names.
+    pub fn turn(&mut self, image: &Key, places: Places) -> bool {
         let Some(place) = self.place(image) else { return false };
         let (Place::Waiting(since) | Place::Passed(since)) = place else { return true };
-        let free = limit.saturating_sub(self.transferring());
-        let before = self.waiting().filter(|other| *other < (since, image)).count();
-        let turn = before < free;
-        if let Some(entry) = self.entries.get_mut(image) {
-            // An image whose turn was passed on waits again when no place is free, so that it is told when one is.
-            entry.place = Some(if turn { Place::Given } else { Place::Waiting(since) });
+        // An image whose turn was passed on waits again when no place is free, so that it is told when one is.
+        self.set_place(image, Place::Waiting(since));
+        let turn = self.first(places).contains(&image);
+        if turn {
+            self.set_place(image, Place::Given);
+            self.turns += 1;
+            self.last_turns.insert(image.namespace.clone(), self.turns);
         }
         turn
     }
 
-    /// The images that may start now, the longest waiting first.
-    pub fn next(&self, limit: usize) -> Vec<Key> {
+    /// The images that may start now, in their order.
+    pub fn next(&self, places: Places) -> Vec<Key> {
+        self.first(places).into_iter().cloned().collect()
+    }
+
+    fn first(&self, places: Places) -> Vec<&Key> {
+        let mut running: BTreeMap<&str, usize> = BTreeMap::new();
+        for (key, entry) in &self.entries {
+            if matches!(entry.place, Some(Place::Given | Place::Transferring)) {
+                *running.entry(&key.namespace).or_default() += 1;
+            }
+        }
+        let free = places.all.saturating_sub(running.values().sum());
+        if free == 0 {
+            return Vec::new();
+        }
         let mut waiting: Vec<(Timestamp, &Key)> = self.waiting().collect();
         waiting.sort();
-        let free = limit.saturating_sub(self.transferring());
-        waiting.into_iter().take(free).map(|(_, key)| key.clone()).collect()
+        let mut ordered = Vec::new();
+        for (since, key) in waiting {
+            // Those that run, and those of its namespace that are before it.
+            let before = running.entry(&key.namespace).or_default();
+            if *before < places.per_namespace {
+                ordered.push((*before, self.last_turns.get(&key.namespace), since, key));
+            }
+            *before += 1;
+        }
+        ordered.sort();
+        ordered.into_iter().take(free).map(|(.., key)| key).collect()
+    }
+
+    fn set_place(&mut self, image: &Key, place: Place) {
+        if let Some(entry) = self.entries.get_mut(image) {
+            entry.place = Some(place);
+        }
     }
 
     /// Number of images that are imported or were given their turn.
@@ -132,6 +175,9 @@ impl Queue {
 /// The place of an image with this status, whose place was `former`.
 fn place_of(image: &Image, former: Option<Place>) -> Option<Place> {
     let status = &image.status;
+    if image.blank {
+        return None;
+    }
     // The deletion of an image, and a conflict of names, replace the reason, and its import continues.
     let is_replaced = image.deleting || status.reason == Some(Reason::NameConflict);
     let continues =

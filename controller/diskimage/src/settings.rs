@@ -5,11 +5,22 @@ use std::time::Duration;
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
 
+/// How many images may be imported at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// In the whole cluster.
+    pub all: usize,
+    /// Of one namespace.
+    pub per_namespace: usize,
+}
+
 /// Limits of imports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Number of images that are imported at the same time, in the whole cluster.
     pub max_concurrent_syncs: usize,
+    /// Number of images of one namespace that are imported at the same time.
+    pub max_concurrent_syncs_per_namespace: usize,
     /// The longest duration of one attempt.
     pub max_attempt_duration: Duration,
     /// The attempt fails when its transfer was restarted this often.
@@ -30,6 +41,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             max_concurrent_syncs: 10,
+            max_concurrent_syncs_per_namespace: 5,
             max_attempt_duration: HOUR,
             max_attempt_restarts: 3,
             backoff_unit: MINUTE,
@@ -42,6 +54,11 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// The places in the queue of imports.
+    pub fn places(&self) -> Places {
+        Places { all: self.max_concurrent_syncs, per_namespace: self.max_concurrent_syncs_per_namespace }
+    }
+
     /// The wait after this number of failed attempts.
     pub fn backoff(&self, failures: u32) -> Duration {
         let units = 3_u32.checked_pow(failures).unwrap_or(u32::MAX);

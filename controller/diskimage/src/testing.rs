@@ -30,6 +30,7 @@ pub(crate) fn image() -> Image {
         force_release: false,
         retry: None,
         ttl: None,
+        blank: false,
         invalid: None,
         status: Status::default(),
     }

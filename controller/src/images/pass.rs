@@ -36,7 +36,7 @@ pub(super) async fn reconcile(context: &Context, key: &Key) -> Requeue {
 
 /// The images that may start now get a pass.
 fn wake_next(context: &Context) {
-    let next = context.imports.lock().next(context.settings.limits.max_concurrent_syncs);
+    let next = context.imports.lock().next(context.settings.limits.places());
     for image in next {
         context.queue.wake(&image);
     }
@@ -113,7 +113,7 @@ fn turn(context: &Context, image: &Image) -> Turn {
     let mut imports = context.imports.lock();
     imports.observe(image);
     let is_queued = image.status.phase == Some(ImagePhase::Queued) && !image.deleting;
-    if is_queued && imports.turn(&image.key, context.settings.limits.max_concurrent_syncs) {
+    if is_queued && (image.blank || imports.turn(&image.key, context.settings.limits.places())) {
         Turn::Given
     } else if is_queued && imports.is_waiting(&image.key) {
         Turn::Waits

@@ -2,6 +2,7 @@
 
 mod imports;
 mod labels;
+mod terminating;
 mod wrappers;
 
 use std::time::Duration;
@@ -51,9 +52,18 @@ fn with_images() -> World {
     world
 }
 
+/// The spec of an image whose data is imported.
+fn imported() -> Value {
+    let url = "https://images.example.com/disk.qcow2";
+    json!({ "sourceType": "http", "url": url, "diskSize": "1Gi" })
+}
+
 impl World {
     fn create_image(&self, name: &str) {
-        let spec = json!({ "sourceType": "blank", "diskSize": "1Gi" });
+        self.create_image_of(name, imported());
+    }
+
+    fn create_image_of(&self, name: &str, spec: Value) {
         let metadata = json!({ "name": name, "namespace": NAMESPACE });
         self.server.create(IMAGES, json!({ "metadata": metadata, "spec": spec }));
     }
@@ -190,7 +200,8 @@ const LISTED: [&str; 6] = [
 async fn references_are_counted_without_requests_and_listed_once_before_a_deletion() {
     const COUNT: usize = 30;
     let mut world = with_images();
-    world.images.as_mut().unwrap().limits.max_concurrent_syncs = COUNT;
+    let limits = &mut world.images.as_mut().unwrap().limits;
+    (limits.max_concurrent_syncs, limits.max_concurrent_syncs_per_namespace) = (COUNT, COUNT);
     let names: Vec<String> = (0..COUNT).map(|number| format!("image-{number:02}")).collect();
     for name in &names {
         world.create_image(name);
@@ -386,12 +397,12 @@ async fn metrics_describe_imports_and_restorations() {
     assert_eq!(world.series("vmpool_vmdi_queue_length"), 1);
     assert_eq!(world.series("vmpool_vmdi_syncs_in_progress"), 1);
     world.finish_import("debian").await;
-    let success = r#"{source_type="blank",result="success"}"#;
+    let success = r#"{source_type="http",result="success"}"#;
     assert_eq!(world.series(&format!("vmpool_vmdi_sync_attempts_total{success}")), 1);
     assert_eq!(world.series(&format!("vmpool_vmdi_sync_duration_seconds_count{success}")), 1);
     let bucket = |le: &str| {
         format!(
-            r#"vmpool_vmdi_sync_duration_seconds_bucket{{le="{le}",source_type="blank",result="success"}}"#
+            r#"vmpool_vmdi_sync_duration_seconds_bucket{{le="{le}",source_type="http",result="success"}}"#
         )
     };
     assert_eq!((world.series(&bucket("60.0")), world.series(&bucket("120.0"))), (0, 1));
@@ -401,7 +412,7 @@ async fn metrics_describe_imports_and_restorations() {
     // The second import fails, and the snapshot of the first image is lost.
     world.server.edit(VOLUMES, "fedora", |volume| volume["status"] = json!({ "phase": "Failed" }));
     world.advance(SECOND).await;
-    let failure = r#"{source_type="blank",result="UnknownSyncFailure"}"#;
+    let failure = r#"{source_type="http",result="UnknownSyncFailure"}"#;
     assert_eq!(world.series(&format!("vmpool_vmdi_sync_attempts_total{failure}")), 1);
     assert_eq!(world.series("vmpool_vmdi_syncs_in_progress"), 0);
     // The alerts need the series of a reason before its first attempt.

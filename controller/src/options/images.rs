@@ -17,6 +17,16 @@ pub struct ImageArgs {
     #[arg(long, env = "VMPOOL_DISK_IMAGE_MAX_CONCURRENT_SYNCS", default_value_t = 10, value_name = "COUNT")]
     pub disk_image_max_concurrent_syncs: usize,
 
+    /// Number of disk images of one namespace that are imported at the same time. The other places are for images of other
+    /// namespaces. Images of the source type blank need no place.
+    #[arg(
+        long,
+        env = "VMPOOL_DISK_IMAGE_MAX_CONCURRENT_SYNCS_PER_NAMESPACE",
+        default_value_t = 5,
+        value_name = "COUNT"
+    )]
+    pub disk_image_max_concurrent_syncs_per_namespace: usize,
+
     /// Longest duration of one attempt to import a disk image.
     #[arg(long, env = "VMPOOL_DISK_IMAGE_MAX_ATTEMPT_DURATION", default_value = "1h", value_name = "DURATION",
           value_parser = vmpool_runtime::duration::parse)]
@@ -112,6 +122,8 @@ impl ImageArgs {
         let zero = durations.iter().find(|(_, duration)| duration.is_zero()).map(|(name, _)| *name);
         let zero = zero
             .or((self.disk_image_max_concurrent_syncs == 0).then_some("max-concurrent-syncs"))
+            .or((self.disk_image_max_concurrent_syncs_per_namespace == 0)
+                .then_some("max-concurrent-syncs-per-namespace"))
             .or((self.disk_image_max_attempt_restarts == 0).then_some("max-attempt-restarts"));
         if let Some(name) = zero {
             return Err(ImageArgsError::Zero(name));
@@ -123,6 +135,7 @@ impl ImageArgs {
         Ok(ImageSettings {
             limits: Settings {
                 max_concurrent_syncs: self.disk_image_max_concurrent_syncs,
+                max_concurrent_syncs_per_namespace: self.disk_image_max_concurrent_syncs_per_namespace,
                 max_attempt_duration: self.disk_image_max_attempt_duration,
                 max_attempt_restarts: self.disk_image_max_attempt_restarts,
                 backoff_unit: self.disk_image_backoff_unit,

@@ -65,7 +65,10 @@ impl Lab {
             let values = ["platforms.kubevirt.enabled=true", "featureGates.DiskImages=true"];
             chart = Chart::render(&values.map(str::to_owned)).await?;
             controller_args.push("--feature-gates=VirtualMachinePool=true,DiskImages=true".to_owned());
-            controller_args.push(format!("--disk-image-max-concurrent-syncs={images}"));
+            // All of them are in one namespace.
+            for flag in ["max-concurrent-syncs", "max-concurrent-syncs-per-namespace"] {
+                controller_args.push(format!("--disk-image-{flag}={images}"));
+            }
         }
         let cluster = ControlPlane::start(cluster).await?;
         let accounts = install_without_simulator(&chart, &cluster).await?;

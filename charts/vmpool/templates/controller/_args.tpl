@@ -24,6 +24,7 @@
 {{- $images := .Values.diskImage }}
 {{- $args = concat $args (list
   (printf "--disk-image-max-concurrent-syncs=%v" $images.maxConcurrentSyncs)
+  (printf "--disk-image-max-concurrent-syncs-per-namespace=%v" $images.maxConcurrentSyncsPerNamespace)
   (printf "--disk-image-max-attempt-duration=%s" $images.maxAttemptDuration)
   (printf "--disk-image-max-attempt-restarts=%v" $images.maxAttemptRestarts)
   (printf "--disk-image-backoff-unit=%s" $images.backoffUnit)

@@ -21,8 +21,7 @@ fn stored_claim<'a>(world: &World<'a>) -> Option<&'a String> {
 
 /// The message of an image that waits for its turn. The stored status thereby shows that the event was published, so that another
 /// leader does not repeat it.
-pub(super) const WAITS: &str =
-    "as many images as diskImage.maxConcurrentSyncs allows are imported; the import waits for its turn";
+pub(super) const WAITS: &str = "as many images as diskImage.maxConcurrentSyncs, or of the namespace diskImage.maxConcurrentSyncsPerNamespace, allows are imported; the import waits for its turn";
 
 pub(super) struct Pass<'a> {
     pub(super) world: &'a World<'a>,

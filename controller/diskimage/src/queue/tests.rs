@@ -24,8 +24,13 @@ fn queue(images: &[Image]) -> Queue {
     queue
 }
 
+/// Places of which one namespace can take all.
+fn places(all: usize) -> Places {
+    Places { all, per_namespace: all }
+}
+
 fn turn(queue: &mut Queue, name: &str) -> bool {
-    queue.turn(&Key::new("images", name), 2)
+    queue.turn(&Key::new("images", name), places(2))
 }
 
 #[test]
@@ -93,7 +98,7 @@ fn a_turn_that_is_not_used_is_free_again() {
     queue.take_back(&waiting("a", 1));
     queue.remove(&Key::new("images", "b"));
     assert_eq!(queue.transferring(), 0);
-    assert_eq!(queue.next(2), [Key::new("images", "c")]);
+    assert_eq!(queue.next(places(2)), [Key::new("images", "c")]);
     assert!(turn(&mut queue, "c"));
 }
 
@@ -139,7 +144,7 @@ fn an_older_observation_changes_nothing() {
 #[test]
 fn a_successor_does_not_inherit_a_turn() {
     let mut queue = queue(&[at_version("5", waiting("a", 1))]);
-    assert!(queue.turn(&Key::new("images", "a"), 1));
+    assert!(queue.turn(&Key::new("images", "a"), places(1)));
     let successor = Image { uid: "uid-successor".to_owned(), ..at_version("7", waiting("a", 9)) };
     queue.observe(&successor);
     assert_eq!((queue.transferring(), queue.len()), (0, 1));
@@ -153,14 +158,73 @@ fn an_image_that_cannot_start_keeps_no_other_image_waiting() {
     let images = [waiting("a", 1), waiting("b", 2)];
     let key = |name| Key::new("images", name);
     let mut queue = queue(&images);
-    assert!(queue.turn(&key("a"), 1));
+    assert!(queue.turn(&key("a"), places(1)));
     queue.take_back(&images[0]);
     queue.observe(&images[0]);
-    assert_eq!(queue.next(1), [key("b")]);
-    assert!(queue.turn(&key("b"), 1));
+    assert_eq!(queue.next(places(1)), [key("b")]);
+    assert!(queue.turn(&key("b"), places(1)));
     // Meanwhile the first one could start. When the place is free, it is the next one.
-    assert!(!queue.turn(&key("a"), 1));
+    assert!(!queue.turn(&key("a"), places(1)));
     queue.remove(&key("b"));
-    assert_eq!(queue.next(1), [key("a")]);
-    assert!(queue.turn(&key("a"), 1));
+    assert_eq!(queue.next(places(1)), [key("a")]);
+    assert!(queue.turn(&key("a"), places(1)));
+}
+
+/// An image of a namespace that waits since a moment.
+fn of(namespace: &str, name: &str, queued: i64) -> Image {
+    Image { key: Key::new(namespace, name), ..waiting(name, queued) }
+}
+
+fn key(namespace: &str, name: &str) -> Key {
+    Key::new(namespace, name)
+}
+
+#[test]
+fn imports_of_one_namespace_keep_no_other_namespace_waiting() {
+    let places = Places { all: 10, per_namespace: 5 };
+    let mut queue = Queue::default();
+    for number in 0..12 {
+        queue.observe(&of("greedy", &format!("hangs-{number:02}"), 1));
+    }
+    let started = (0..12).filter(|number| queue.turn(&key("greedy", &format!("hangs-{number:02}")), places));
+    assert_eq!(started.count(), 5);
+    queue.observe(&of("other", "debian", 99));
+    assert_eq!(queue.next(places), [key("other", "debian")]);
+    assert!(queue.turn(&key("other", "debian"), places));
+}
+
+#[test]
+fn a_free_place_goes_to_the_namespace_with_the_fewest_imports() {
+    let mut queue = queue(&[of("a", "1", 1), of("a", "2", 2), of("a", "3", 3), of("b", "1", 4)]);
+    assert!(queue.turn(&key("a", "1"), places(1)));
+    assert_eq!(queue.next(places(2)), [key("b", "1")]);
+    assert_eq!(queue.next(places(4)), [key("b", "1"), key("a", "2"), key("a", "3")]);
+}
+
+#[test]
+fn namespaces_take_turns_also_with_one_place() {
+    let mut queue = Queue::default();
+    for number in 1..=3 {
+        queue.observe(&of("a", &number.to_string(), number));
+        queue.observe(&of("b", &number.to_string(), 100 + number));
+    }
+    let mut order = Vec::new();
+    while let Some(next) = queue.next(places(1)).pop() {
+        assert!(queue.turn(&next, places(1)));
+        queue.remove(&next);
+        order.push(next.to_string());
+    }
+    assert_eq!(order, ["a/1", "b/1", "a/2", "b/2", "a/3", "b/3"]);
+}
+
+#[test]
+fn an_empty_disk_needs_no_place() {
+    let blank = |name, phase, reason| Image { blank: true, ..image(name, phase, reason, 1) };
+    let mut queue = queue(&[
+        blank("a", ImagePhase::Syncing, Reason::Syncing),
+        blank("b", ImagePhase::Queued, Reason::Queued),
+        waiting("c", 2),
+    ]);
+    assert_eq!((queue.transferring(), queue.len()), (0, 1));
+    assert!(queue.turn(&key("images", "c"), places(1)));
 }

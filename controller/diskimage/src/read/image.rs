@@ -30,6 +30,7 @@ pub fn image(stored: &VmDiskImage, allowed: &[SourceUrl]) -> Image {
             let duration: GoDuration = text.parse().ok()?;
             duration.to_std()
         }),
+        blank: stored.spec.source_type == SourceType::Blank.to_string(),
         invalid: invalid(stored, allowed),
         status: stored.status.as_ref().map(status).unwrap_or_default(),
     }

@@ -53,6 +53,45 @@ async fn a_long_annotation_does_not_keep_a_place_among_the_imports() {
 }
 
 #[tokio::test]
+async fn an_empty_disk_does_not_wait_for_imports_that_hang() {
+    let mut world = with_images();
+    world.images.as_mut().unwrap().limits.max_concurrent_syncs = 1;
+    world.create_image("hangs");
+    world.create_image("waits");
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    world.create_image_of("empty", json!({ "sourceType": "blank", "diskSize": "1Gi" }));
+    world.advance(SECOND).await;
+    assert_eq!((world.phase("hangs"), world.phase("waits")), ("Syncing".into(), "Queued".into()));
+    assert_eq!(world.phase("empty"), "Syncing");
+    world.finish_import("empty").await;
+    assert_eq!((world.phase("waits"), world.phase("empty")), ("Queued".into(), "Ready".into()));
+}
+
+#[tokio::test]
+async fn imports_of_a_namespace_that_hang_keep_no_other_namespace_waiting() {
+    let mut world = with_images();
+    let limits = &mut world.images.as_mut().unwrap().limits;
+    (limits.max_concurrent_syncs, limits.max_concurrent_syncs_per_namespace) = (3, 2);
+    for number in 0..12 {
+        world.create_image(&format!("hangs-{number:02}"));
+    }
+    world.lead_all(&[PlatformName::Kubevirt]);
+    world.calm().await;
+    let spec = json!({ "sourceType": "http", "url": "https://images.example.com/a", "diskSize": "1Gi" });
+    world.server.create(
+        IMAGES,
+        json!({ "metadata": { "name": "debian", "namespace": "team-b" }, "spec": imported() }),
+    );
+    world.advance(SECOND).await;
+    let images = world.server.all(IMAGES);
+    let importing = images.iter().filter(|image| image["status"]["phase"] == "Syncing");
+    let names: Vec<&str> = importing.filter_map(|image| image["metadata"]["name"].as_str()).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    assert!(names.contains(&"debian"), "{names:?}");
+}
+
+#[tokio::test]
 async fn the_turn_of_an_image_that_cannot_start_goes_to_the_next_one() {
     let mut world = with_images();
     world.images.as_mut().unwrap().limits.max_concurrent_syncs = 1;

@@ -14,7 +14,7 @@ fn with_wrappers() -> World {
 impl World {
     /// A user creates a wrapper, whose image the controller creates if it is missing.
     fn create_wrapper(&self, name: &str, image: &str, disk: &str) {
-        let template = json!({ "sourceType": "blank", "diskSize": "1Gi" });
+        let template = imported();
         let instance = json!({ "template": { "spec": { "domain": { "devices": {} } } } });
         self.server.create(
             WRAPPERS,

@@ -164,7 +164,7 @@ fn images_are_imported_in_their_order_and_no_more_than_the_limit_at_a_time() {
         // No import ends before the last image waits.
         world.hold(Some("never")).await?;
         for name in names {
-            world.place.put(blank(name)).await?;
+            world.place.put(http(name, "disk.raw")).await?;
         }
         world.until_reasons("e", &["WaitingToSync"]).await?;
         world.hold(None).await?;
