@@ -157,7 +157,8 @@ async fn references(
 }
 
 /// Refuses new references to images of the own namespace that are being deleted. Without a grant, the deletion of an image in
-/// another namespace is not revealed; the controllers handle it.
+/// another namespace is not revealed; the controllers handle it. A machine that a wrapper or a pool creates from an image that it
+/// refers to already is no new reference.
 async fn review_references(state: &State, request: &Request, caller: Caller) -> Answer {
     let deleting = !request.object["metadata"]["deletionTimestamp"].is_null();
     if caller == Caller::Unauthenticated || deleting {
@@ -169,10 +170,24 @@ async fn review_references(state: &State, request: &Request, caller: Caller) -> 
     let mut terminating = Vec::new();
     for key in new.take(MAX_IMAGES) {
         // An image that cannot be read is the controllers' business, too.
-        if matches!(objects::image(&state.reader, key).await, Found::There(image) if image.deleting) {
-            terminating.push(key.clone());
+        if let Found::There(image) = objects::image(&state.reader, key).await
+            && image.deleting
+        {
+            terminating.push((key.clone(), image.uid));
         }
     }
+    for holder in admission::find_holders(&request.object) {
+        if terminating.is_empty() {
+            break;
+        }
+        match objects::read_holder(&state.reader, &request.namespace, &holder).await {
+            Found::There(stored) => terminating.retain(|(key, uid)| !holder.refers(&stored, key, uid)),
+            Found::Absent => {}
+            // The controllers enforce the rule, too, and a refused machine would not be created.
+            Found::Failed(_) => return Answer::allowed(),
+        }
+    }
+    let terminating: Vec<_> = terminating.into_iter().map(|(key, _)| key).collect();
     refused(admission::references(&terminating))
 }
 

@@ -61,6 +61,8 @@ const METADATA: &[&str] = &[
     "metadata.uid",
     "metadata.annotations",
     "metadata.finalizers",
+    "metadata.labels",
+    "metadata.ownerReferences",
     "metadata.deletionTimestamp",
 ];
 

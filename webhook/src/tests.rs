@@ -3,6 +3,7 @@
 mod agreement;
 mod callers;
 mod cost;
+mod existing_references;
 mod fuzz;
 mod hostile;
 mod images;

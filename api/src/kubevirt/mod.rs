@@ -27,11 +27,13 @@
 //! and a time is written in its shortest form.
 
 mod accessors;
+mod account;
 mod condition;
 pub mod crds;
 mod keys;
 pub mod values;
 
+pub use account::clone_account;
 pub use condition::Condition;
 pub use keys::{annotations, finalizers, labels};
 

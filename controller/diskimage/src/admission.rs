@@ -3,6 +3,7 @@
 //! Nothing here blocks a deletion, and an update is checked only for what it changes: an object that became invalid can
 //! still be labeled, released and deleted. The controllers check the same rules again, because the webhook need not run.
 
+mod existing;
 mod finding;
 mod wrapper;
 
@@ -11,6 +12,7 @@ mod tests;
 
 use vmpool_api::diskimage::{VmDiskImage, VmDiskImageGrant, values::SourceType};
 
+pub use existing::{Holder, HolderKind, find_holders};
 pub use finding::{Finding, Rule, Severity};
 pub use wrapper::{Facts, FoundImage, Question, begin};
 

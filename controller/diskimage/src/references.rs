@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
+
 use crate::clone_permission::Account;
 use crate::grants::{Grant, Origin, may_refer};
 use crate::model::{Counts, Image, Key, Reference, References, ReferrerKind};
@@ -31,6 +33,8 @@ pub struct Referrer {
     pub key: Key,
     /// The UID.
     pub uid: String,
+    /// When the API server created it.
+    pub created: Option<Timestamp>,
     /// The images that its spec names. A wrapper names one; the others name the sources of their DataVolumes.
     pub images: BTreeSet<Key>,
     /// On wrappers: the image in its status.
@@ -120,6 +124,18 @@ impl Index {
         let named = self.by_image.get(image).into_iter().flatten();
         let named = named.filter_map(|uid| self.referrers.get(uid));
         named.filter(move |referrer| referrer.kind == kind).map(|referrer| &referrer.key)
+    }
+
+    /// Whether a pool referred to an image at this time already: one of its stored revisions is at least that old and names the
+    /// image. The pool itself may name the image only since a later update.
+    pub fn had_reference(&self, pool: &str, namespace: &str, image: &Key, at: Timestamp) -> bool {
+        let stored = self.by_owner.get(pool).into_iter().flatten();
+        let stored = stored.filter_map(|uid| self.referrers.get(uid));
+        let mut revisions = stored
+            .filter(|referrer| referrer.kind == ReferrerKind::Pool && referrer.key.namespace == namespace);
+        revisions.any(|revision| {
+            revision.images.contains(image) && revision.created.is_some_and(|created| created <= at)
+        })
     }
 
     /// Counts the references to an image. `labels` are those of all namespaces.

@@ -19,7 +19,7 @@ pub(super) trait Images: Send + Sync {
     fn is_synced(&self) -> bool;
 
     /// Why a pool of this namespace cannot clone what its template names. An object that is not of an image blocks nothing.
-    fn blocker(&self, namespace: &str, source: &NamedSource) -> Option<Unresolved>;
+    fn blocker(&self, pool: &Uid, namespace: &str, source: &NamedSource) -> Option<Unresolved>;
 }
 
 /// Wakes a pool. Returns false when the passes of its platform have ended.
@@ -95,7 +95,7 @@ impl ImageGate {
             users.remove(pool);
             return None;
         }
-        let why = self.why(namespace, &sources);
+        let why = self.why(pool, namespace, &sources);
         let user = User { namespace: namespace.to_owned(), sources, why: why.clone() };
         users.insert(pool.clone(), user);
         why
@@ -120,8 +120,9 @@ impl ImageGate {
     fn wake(&self, is_selected: impl Fn(&User) -> bool) {
         let pools: Vec<Uid> = {
             let users = self.0.users.lock();
-            let differs = |user: &User| self.why(&user.namespace, &user.sources) != user.why;
-            let changed = users.iter().filter(|(_, user)| is_selected(user) && differs(user));
+            let differs =
+                |pool: &Uid, user: &User| self.why(pool, &user.namespace, &user.sources) != user.why;
+            let changed = users.iter().filter(|(pool, user)| is_selected(user) && differs(pool, user));
             changed.map(|(pool, _)| pool.clone()).collect()
         };
         if !pools.is_empty() {
@@ -129,14 +130,14 @@ impl ImageGate {
         }
     }
 
-    fn why(&self, namespace: &str, sources: &BTreeSet<NamedSource>) -> Option<Unresolved> {
+    fn why(&self, pool: &Uid, namespace: &str, sources: &BTreeSet<NamedSource>) -> Option<Unresolved> {
         let known = match &*self.0.state.lock() {
             State::Off | State::Closed => return None,
             State::Unknown => None,
             State::Serving(known) => known.upgrade(),
         };
         match known.filter(|known| known.is_synced()) {
-            Some(known) => sources.iter().find_map(|source| known.blocker(namespace, source)),
+            Some(known) => sources.iter().find_map(|source| known.blocker(pool, namespace, source)),
             None => (!sources.is_empty()).then(|| Unresolved {
                 reason: IMAGE_SYNCING,
                 message: "the controller has not read the disk images yet".to_owned(),

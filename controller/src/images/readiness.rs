@@ -3,6 +3,7 @@
 use vmpool_api::diskimage::values::ImagePhase;
 use vmpool_diskimage::failure::Reason;
 use vmpool_diskimage::model::{NamedSource, ReferrerKind, SourceKind};
+use vmpool_engine::Uid;
 use vmpool_engine::condition::{IMAGE_FAILED, IMAGE_SYNCING, IMAGE_TERMINATING, REF_NOT_PERMITTED};
 use vmpool_engine::limits::shorten;
 use vmpool_engine::model::Unresolved;
@@ -15,24 +16,25 @@ impl Images for Context {
         Context::is_synced(self)
     }
 
-    fn blocker(&self, namespace: &str, source: &NamedSource) -> Option<Unresolved> {
-        blocker(self, namespace, source)
+    fn blocker(&self, pool: &Uid, namespace: &str, source: &NamedSource) -> Option<Unresolved> {
+        blocker(self, pool, namespace, source)
     }
 }
 
 /// In a namespace with images, each name is that of an image, so the answer to a pool of another namespace does not depend on whether
 /// the image exists. A DataSource that is not of an image is an exception, because it is made for clones. Other claims and snapshots
 /// are none: the answer would show which names they have.
-fn blocker(context: &Context, namespace: &str, source: &NamedSource) -> Option<Unresolved> {
+fn blocker(context: &Context, pool: &Uid, namespace: &str, source: &NamedSource) -> Option<Unresolved> {
     let unresolved = |reason, message| Some(Unresolved { reason, message: shorten(message) });
     let key = &source.key;
     let image = context.image(key);
-    let (is_foreign, has_images, may_use) = {
+    let (is_foreign, has_images, may_use, is_held) = {
         let store = context.store.lock();
         (
             store.is_foreign(source, image.as_ref()),
             store.has_images(&key.namespace),
             store.may_use(key, namespace, ReferrerKind::Pool),
+            store.is_held_by_pool(key, pool.as_str(), namespace),
         )
     };
     if is_foreign && source.kind == SourceKind::DataSource {
@@ -48,6 +50,10 @@ fn blocker(context: &Context, namespace: &str, source: &NamedSource) -> Option<U
     let image = image.filter(|_| !is_foreign)?;
     let status = &image.status;
     if image.deleting {
+        // The deletion waits for this pool, which keeps working. Otherwise each would wait for the other one.
+        if is_held && status.is_usable() && !image.force_release {
+            return None;
+        }
         return unresolved(IMAGE_TERMINATING, format!("the image {key} is being deleted"));
     }
     if status.phase == Some(ImagePhase::Failed) {

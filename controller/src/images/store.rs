@@ -190,6 +190,12 @@ impl Store {
         self.with_grants(image, namespace, |grants, origin| may_refer(grants, image, origin, kind))
     }
 
+    /// Whether the deletion of an image waits for a pool: its deletion is requested, and the pool referred to it before.
+    pub(super) fn is_held_by_pool(&self, image: &Key, pool: &str, namespace: &str) -> bool {
+        let deleted = self.images.get(image).and_then(|image| read::deleted(&image.metadata));
+        deleted.is_some_and(|deleted| self.index.had_reference(pool, namespace, image, deleted))
+    }
+
     /// Whether a namespace contains images.
     pub(super) fn has_images(&self, namespace: &str) -> bool {
         self.images.of_namespace(namespace).next().is_some()

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize as _;
+use serde_json::Value;
 use vmpool_api::Quantity;
-use vmpool_api::diskimage::{API_VERSION, VmDiskImageGrant};
-use vmpool_diskimage::admission::{Facts, FoundImage, Question};
+use vmpool_api::diskimage::{API_VERSION, VmDiskImageGrant, WRAPPERS};
+use vmpool_api::kubevirt::POOL_API_VERSION;
+use vmpool_diskimage::admission::{Facts, FoundImage, Holder, HolderKind, Question};
 use vmpool_diskimage::model::Key;
 use vmpool_diskimage::read;
 use vmpool_engine::admission::{Found, Lookup, Subject};
@@ -20,13 +22,35 @@ pub(super) async fn image(reader: &Reader, key: &Key) -> Found<FoundImage> {
         plural: "vmdiskimages",
         namespaced: true,
         name: Some(key.name.clone()),
-        fields: &["metadata.deletionTimestamp", "spec.diskSize"],
+        fields: &["metadata.uid", "metadata.deletionTimestamp", "spec.diskSize"],
         reveals: true,
     };
     reader.one(&key.namespace, lookup).await.map(|image| FoundImage {
+        uid: image["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
         deleting: !image["metadata"]["deletionTimestamp"].is_null(),
         disk_size: image["spec"]["diskSize"].as_str().map(Quantity::new),
     })
+}
+
+/// The stored object that a new machine names as its controller, as far as it refers to images.
+pub(super) async fn read_holder(reader: &Reader, namespace: &str, holder: &Holder) -> Found<Value> {
+    let (subject, api_version, plural, fields): (_, _, _, &'static [&'static str]) = match holder.kind {
+        HolderKind::Wrapper => {
+            (Subject::Wrapper, API_VERSION, WRAPPERS, &["metadata.uid", "status.vmDiskImage"])
+        }
+        HolderKind::Pool => {
+            let fields = &["metadata.uid", "spec.virtualMachineTemplate.spec.dataVolumeTemplates"];
+            (Subject::Pool, POOL_API_VERSION, "virtualmachinepools", fields)
+        }
+        HolderKind::Revision => {
+            let fields =
+                &["metadata.ownerReferences", "data.virtualMachineTemplate.spec.dataVolumeTemplates"];
+            (Subject::Revision, "apps/v1", "controllerrevisions", fields)
+        }
+    };
+    let name = Some(holder.name.clone());
+    let lookup = Lookup { subject, api_version, plural, namespaced: true, name, fields, reveals: true };
+    reader.one(namespace, lookup).await
 }
 
 /// What a question about a wrapper needs.

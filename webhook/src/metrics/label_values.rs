@@ -82,9 +82,11 @@ label_values!(
         StorageClass => "storage_class",
         /// The grants of a namespace.
         Grant => "grant",
+        /// A wrapper that controls a new machine.
+        Wrapper => "wrapper",
         /// A namespace, for its labels.
         Namespace => "namespace",
-        /// A pool, for the scale guard, or pools, to compare a KubeVirt pool or an edited instance type with them.
+        /// A pool, for the scale guard or as the owner of a machine, or pools, to compare a KubeVirt pool or an edited type with them.
         Pool => "pool",
         /// An instance type or a preference that a machine names.
         Instancetype => "instancetype",
@@ -128,6 +130,7 @@ impl Resource {
             Subject::Revision => Self::Revision,
             Subject::StorageClass => Self::StorageClass,
             Subject::Grant => Self::Grant,
+            Subject::Wrapper => Self::Wrapper,
             Subject::Namespace => Self::Namespace,
             Subject::Pool => Self::Pool,
             Subject::Machine => Self::Machine,

@@ -25,11 +25,11 @@ impl World {
         world
     }
 
-    fn certified() -> Self {
+    pub(super) fn certified() -> Self {
         Self::of_images(Callers::Certified([API_SERVER.to_owned()].into()), &[])
     }
 
-    fn store(&self, path: &str, object: Value) {
+    pub(super) fn store(&self, path: &str, object: Value) {
         self.server.0.lock().objects.insert(path.to_owned(), (StatusCode::OK, object));
     }
 
@@ -46,7 +46,7 @@ impl World {
         self.store(&format!("{IMAGES}/vmdiskimages/debian"), image);
     }
 
-    async fn creates(&self, path: &str, object: &Value) -> Value {
+    pub(super) async fn creates(&self, path: &str, object: &Value) -> Value {
         self.review(path, &review("CREATE", "", &Value::Null, object)).await
     }
 }

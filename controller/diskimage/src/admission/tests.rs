@@ -121,7 +121,7 @@ fn review(wrapper: &VirtualMachine, grants: &[Value], image: Option<FoundImage>)
 }
 
 fn found() -> FoundImage {
-    FoundImage { deleting: false, disk_size: Some(Quantity::new("10Gi")) }
+    FoundImage { uid: "image-1".to_owned(), deleting: false, disk_size: Some(Quantity::new("10Gi")) }
 }
 
 fn permitted() -> Value {
@@ -131,7 +131,7 @@ fn permitted() -> Value {
 #[rstest]
 #[case::which_exists(Some(found()))]
 #[case::which_does_not_exist(None)]
-#[case::which_is_being_deleted(Some(FoundImage { deleting: true, disk_size: None }))]
+#[case::which_is_being_deleted(Some(FoundImage { uid: "image-1".to_owned(), deleting: true, disk_size: None }))]
 fn without_a_grant_the_answer_is_the_same_for_an_image(#[case] image: Option<FoundImage>) {
     let wrapper = a_wrapper(&template(&json!({})));
     let same = review(&wrapper, &[], None);
@@ -148,7 +148,7 @@ fn an_image_of_the_own_namespace_needs_no_grant() {
 #[test]
 fn a_terminating_image_is_refused_to_new_wrappers_only() {
     let wrapper = a_wrapper(&json!({}));
-    let terminating = Some(FoundImage { deleting: true, disk_size: None });
+    let terminating = Some(FoundImage { uid: "image-1".to_owned(), deleting: true, disk_size: None });
     assert_eq!(rules(&review(&wrapper, &[permitted()], terminating)), ["V5"]);
     assert!(begin("team-a", Some(&wrapper), &wrapper, &[]).unwrap().is_none());
 }

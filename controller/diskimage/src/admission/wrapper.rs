@@ -27,6 +27,8 @@ pub struct Question<'a> {
 /// The image that a wrapper names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundImage {
+    /// Its UID.
+    pub uid: String,
     /// Whether it has a deletion timestamp.
     pub deleting: bool,
     /// Size of its disk.

@@ -170,6 +170,7 @@ fn number(uid: &str) -> u8 {
 /// The references that a cache or a list shows.
 fn references(target: &Image, wrapper: Option<&WrapperObject>, machine: bool, live: bool) -> References {
     let referrer = |kind, name: &str, mark: Option<u8>| Referrer {
+        created: None,
         kind,
         key: crate::model::Key::new("images", name),
         uid: name.to_owned(),

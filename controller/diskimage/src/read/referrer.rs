@@ -5,19 +5,18 @@ use std::collections::BTreeSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use vmpool_api::diskimage::VirtualMachine;
+use vmpool_api::kubevirt::clone_account;
 
 use super::{controller, key, named_images, named_source};
 use crate::model::{Key, ReferrerKind};
 use crate::references::{Mark, Referrer};
-
-/// The account of a machine that names none.
-const DEFAULT_ACCOUNT: &str = "default";
 
 fn begin(kind: ReferrerKind, metadata: &ObjectMeta) -> Referrer {
     Referrer {
         kind,
         key: key(metadata),
         uid: metadata.uid.clone().unwrap_or_default(),
+        created: metadata.creation_timestamp.as_ref().map(|time| time.0),
         images: BTreeSet::new(),
         mark: None,
         owner: controller(metadata).map(|owner| owner.uid.clone()),
@@ -88,15 +87,9 @@ pub fn data_volume(metadata: &ObjectMeta, spec: &Value, phase: Option<&str>) -> 
     referrer
 }
 
-/// The account on whose behalf KubeVirt clones: that of the template, else that of a volume, else the default one.
+/// The account on whose behalf KubeVirt clones.
 pub(crate) fn account(spec: &Value) -> String {
-    let of_volume = || {
-        let volumes = spec["volumes"].as_array()?;
-        volumes.iter().find_map(|volume| volume["serviceAccount"]["serviceAccountName"].as_str())
-    };
-    // An empty name is that of a field that is not set.
-    let named = [spec["serviceAccountName"].as_str(), of_volume()].into_iter().flatten();
-    named.into_iter().find(|name| !name.is_empty()).unwrap_or(DEFAULT_ACCOUNT).to_owned()
+    clone_account(spec).to_owned()
 }
 
 #[cfg(test)]

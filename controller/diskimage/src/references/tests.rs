@@ -15,6 +15,7 @@ fn key() -> Key {
 
 fn referrer(kind: ReferrerKind, namespace: &str, name: &str) -> Referrer {
     Referrer {
+        created: None,
         kind,
         key: Key::new(namespace, name),
         uid: format!("uid-{namespace}-{name}"),

@@ -17,6 +17,8 @@ pub enum Subject {
     StorageClass,
     /// The permissions that a namespace gives to others.
     Grant,
+    /// A wrapper of a machine.
+    Wrapper,
     /// A namespace.
     Namespace,
     /// A pool.

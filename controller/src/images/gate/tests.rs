@@ -19,7 +19,7 @@ impl Images for Known {
         !self.unread.load(Ordering::Relaxed)
     }
 
-    fn blocker(&self, _namespace: &str, source: &NamedSource) -> Option<Unresolved> {
+    fn blocker(&self, _pool: &Uid, _namespace: &str, source: &NamedSource) -> Option<Unresolved> {
         let message = self.blocked.lock().get(&source.key).copied()?;
         Some(Unresolved { reason: IMAGE_SYNCING, message: message.to_owned() })
     }

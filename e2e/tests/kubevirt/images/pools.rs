@@ -138,7 +138,7 @@ fn waits_for(reason: &str) -> impl Fn(&Value) -> bool {
     }
 }
 
-fn replicas_ready(count: i64) -> impl Fn(&Value) -> bool {
+fn replicas_ready(count: usize) -> impl Fn(&Value) -> bool {
     move |pool| pool["status"]["readyReplicas"] == count && condition(pool, "ImagesReady").is_null()
 }
 
@@ -156,19 +156,22 @@ impl Images<'_> {
         self.patch(POOL_API_VERSION, "VirtualMachinePool", "farm", &scaled).await.map(drop)
     }
 
-    /// Scales the pool of these two machines up. It creates none, and they stay.
+    /// Scales the pool of these machines up. It creates none, and they stay.
     async fn scale_without_effect(&self, machines: &[Value]) -> Result<()> {
-        self.scale(3).await?;
-        self.until_pool(|pool| pool["status"]["replicas"] == 2 && pool["spec"]["replicas"] == 3).await?;
+        let (count, wanted) = (machines.len(), machines.len() + 1);
+        self.scale(wanted).await?;
+        let is_short =
+            |pool: &Value| pool["status"]["replicas"] == count && pool["spec"]["replicas"] == wanted;
+        self.until_pool(is_short).await?;
         self.is_settled().await?;
         ensure!(self.machine_uids().await? == machines, "machines that exist are left alone");
         Ok(())
     }
 
-    /// When the image is ready, the pool of these two machines creates the third one.
-    async fn until_third_machine(&self, machines: &[Value]) -> Result<()> {
+    /// When the image is ready, the pool of these machines creates one more.
+    async fn until_one_more_machine(&self, machines: &[Value]) -> Result<()> {
         self.until_ready("debian").await?;
-        self.until_pool(replicas_ready(3)).await?;
+        self.until_pool(replicas_ready(machines.len() + 1)).await?;
         let now = self.machine_uids().await?;
         ensure!(machines.iter().all(|uid| now.contains(uid)), "machines that exist are left alone");
         self.is_settled().await
@@ -203,25 +206,32 @@ fn a_pool_of_a_failed_image_keeps_its_machines_and_creates_none_before_the_image
         place.ask(Method::PATCH, &knobs, &json!({ "data": { "import-message": null } })).await?;
         let retry = json!({ "metadata": { "annotations": { "vmpool.dev/retry": "1" } } });
         world.patch(IMAGE_API_VERSION, "VMDiskImage", "debian", &retry).await?;
-        world.until_third_machine(&machines).await
+        world.until_one_more_machine(&machines).await
     });
 }
 
 #[test]
-fn a_pool_of_a_terminating_image_keeps_its_machines_and_uses_the_successor() {
+fn a_pool_of_a_terminating_image_keeps_working_and_uses_the_successor() {
     with_images("image-pool-terminating", &FLAGS, async |world| {
         let place = &world.place;
         place.put(blank("debian")).await?;
         world.until_ready("debian").await?;
         place.put(pool(2, "debian", place.namespace)).await?;
         world.until_pool(replicas_ready(2)).await?;
-        let machines = world.machine_uids().await?;
         // Given an image whose deletion waits for the pool,
         world.delete(IMAGE_API_VERSION, "VMDiskImage", "debian").await?;
         world.until("debian", |image| condition(image, "DeletionBlocked")["reason"] == "InUse").await?;
-        world.until_pool(waits_for("ImageTerminating")).await?;
-        world.scale_without_effect(&machines).await?;
-        // when a user releases it and creates a successor that is not imported yet, then the pool waits for that one.
+        // then the pool replaces a machine that a user deletes, and scales up.
+        let first = world.machine_uids().await?;
+        world.delete(API_VERSION, "VirtualMachine", "farm-0").await?;
+        world.scale(3).await?;
+        world.until_pool(replicas_ready(3)).await?;
+        let machines = world.machine_uids().await?;
+        ensure!(
+            machines.len() == 3 && machines.iter().filter(|uid| first.contains(uid)).count() == 1,
+            "{machines:?}"
+        );
+        // When a user releases it and creates a successor that is not imported yet, then the pool waits for that one,
         world.hold(Some("never")).await?;
         let release = json!({ "metadata": { "annotations": { "vmpool.dev/force-release": "true" } } });
         let paused = |paused: bool| json!({ "spec": { "paused": paused } });
@@ -232,10 +242,9 @@ fn a_pool_of_a_terminating_image_keeps_its_machines_and_uses_the_successor() {
         world.until_phase("debian", "Syncing", "Syncing").await?;
         world.patch(POOL_API_VERSION, "VirtualMachinePool", "farm", &paused(false)).await?;
         world.until_pool(waits_for("ImageSyncing")).await?;
-        world.is_settled().await?;
-        ensure!(world.machine_uids().await? == machines, "machines that exist are left alone");
+        world.scale_without_effect(&machines).await?;
         world.hold(None).await?;
-        world.until_third_machine(&machines).await
+        world.until_one_more_machine(&machines).await
     });
 }
 

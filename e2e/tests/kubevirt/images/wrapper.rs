@@ -1,6 +1,7 @@
 //! Wrappers: machines that are created after the data of their image is there.
 
 mod healing;
+mod held;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};

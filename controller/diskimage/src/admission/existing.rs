@@ -1,0 +1,82 @@
+//! References that exist: a machine that is created for a wrapper or a pool carries out the reference of that object.
+//!
+//! An image that is being deleted waits for the objects that refer to it, and they keep working meanwhile. So the rule about new
+//! references must not refuse the machines of such an object: the object would wait for its machine, and the image for the object.
+//!
+//! A client can copy an owner reference. Therefore only the stored object decides: it is in the namespace of the machine, has the UID
+//! of the owner reference, and refers to this image itself.
+
+use serde_json::{Value, json};
+use vmpool_api::diskimage::{GROUP, WRAPPER_KIND};
+use vmpool_api::kubevirt::POOL_GROUP;
+use vmpool_api::kubevirt::labels::REVISION;
+
+use crate::model::Key;
+use crate::read::named_images;
+
+/// The kind of pools in owner references.
+const POOL_KIND: &str = "VirtualMachinePool";
+
+/// An object that a machine names as its controller, and that may refer to images.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// What it is.
+    pub kind: HolderKind,
+    /// Its name. Its namespace is that of the machine.
+    pub name: String,
+    uid: String,
+}
+
+/// The kinds of objects that create machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HolderKind {
+    /// A wrapper.
+    Wrapper,
+    /// A KubeVirt pool.
+    Pool,
+    /// A stored revision of a KubeVirt pool.
+    Revision,
+}
+
+/// The objects that a machine names, and that may refer to images for it. The first one that does is enough.
+pub fn find_holders(machine: &Value) -> Vec<Holder> {
+    let owners = machine["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    let Some(owner) = owners.into_iter().find(|owner| owner["controller"] == true) else { return Vec::new() };
+    let text = |field: &str| owner[field].as_str().unwrap_or_default();
+    let group = text("apiVersion").split_once('/').map_or("", |(group, _)| group);
+    let holder = |kind, name: &str| Holder { kind, name: name.to_owned(), uid: text("uid").to_owned() };
+    match (group, text("kind")) {
+        (GROUP, WRAPPER_KIND) => vec![holder(HolderKind::Wrapper, text("name"))],
+        (POOL_GROUP, POOL_KIND) => {
+            let revision = machine["metadata"]["labels"][REVISION].as_str();
+            let revision = revision.map(|name| holder(HolderKind::Revision, name));
+            [holder(HolderKind::Pool, text("name"))].into_iter().chain(revision).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+impl Holder {
+    /// Whether this is the object, as it is stored in the namespace of the machine, and refers to the image. `uid` is that of the
+    /// image.
+    pub fn refers(&self, stored: &Value, image: &Key, uid: &str) -> bool {
+        let namespace = image.namespace.as_str();
+        let is_owned = || {
+            let mut owners = stored["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+            owners.any(|owner| owner["controller"] == true && owner["uid"] == self.uid.as_str())
+        };
+        let has_uid = !self.uid.is_empty() && stored["metadata"]["uid"] == self.uid.as_str();
+        match self.kind {
+            HolderKind::Wrapper => {
+                let mark = &stored["status"]["vmDiskImage"];
+                let names = mark["namespace"] == namespace && mark["name"] == image.name.as_str();
+                has_uid && names && mark["uid"] == uid && !uid.is_empty() && mark["bound"] == true
+            }
+            HolderKind::Pool => has_uid && named_images(namespace, stored).contains(image),
+            HolderKind::Revision => {
+                let pool = json!({ "spec": stored["data"] });
+                !self.uid.is_empty() && is_owned() && named_images(namespace, &pool).contains(image)
+            }
+        }
+    }
+}
