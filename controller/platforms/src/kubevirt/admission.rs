@@ -19,6 +19,7 @@
 mod decode;
 mod dry_run;
 mod evaluation;
+mod existing_storage;
 mod findings;
 mod machine;
 mod name;
@@ -107,14 +108,12 @@ struct PendingReview<'a> {
 
 impl Pending for PendingReview<'_> {
     fn lookups(&self) -> Vec<Lookup> {
-        self.request.lookup().filter(|_| !self.is_read).cloned().into_iter().collect()
+        if self.is_read { Vec::new() } else { self.request.lookups() }
     }
 
     fn add(&mut self, results: Vec<LookupResult>) {
         self.is_read = true;
-        if let Some(pools) = results.into_iter().find_map(|(_, found)| found) {
-            self.request.compare(&pools);
-        }
+        self.request.add(&results);
     }
 
     fn dry_run(&self) -> Option<DryRun> {

@@ -4,14 +4,14 @@ use serde_json::Value;
 use vmpool_api::kubevirt::annotations::{INSTANCETYPE_POLICY, SCALE_IN_TARGETS};
 use vmpool_engine::admission::count::{self, Change, Count, Terms};
 use vmpool_engine::admission::{
-    DryRun, DryRunResult, Found, Lookup, Outcome, Request, Users, Verdict, record,
+    DryRun, DryRunResult, Lookup, LookupResult, Outcome, Request, Users, Verdict, record,
 };
 
 use super::findings::Findings;
 use super::neighbors::{self, Compared};
 use super::pool::{MACHINE, Pool, same};
 use super::rule::Rule;
-use super::{decode, dry_run, machine, name, selectors, settings, size, volumes};
+use super::{decode, dry_run, existing_storage, machine, name, selectors, settings, size, volumes};
 use crate::value::field;
 
 /// The names of count and policy in messages. No policy of KubeVirt restricts who may lower the count.
@@ -24,6 +24,7 @@ pub(super) struct PendingRequest<'a> {
     pool: Pool<'a>,
     compared: Compared,
     lookup: Option<Lookup>,
+    storage: Vec<Lookup>,
     template_changed: bool,
     findings: Findings,
 }
@@ -72,10 +73,14 @@ pub(super) fn begin<'a>(users: &Users, request: Request<'a>) -> Evaluation<'a> {
     rules(request.user, old, new, &mut findings);
     let compared = Compared::of(old, new);
     let (lookup, template_changed) = (compared.lookup(), changed(old, new, "virtualMachineTemplate"));
-    if findings.rejects() || lookup.is_none() && !template_changed {
+    if findings.rejects() {
         return Evaluation::Decided(findings.verdict());
     }
-    let pending = PendingRequest { pool: new, compared, lookup, template_changed, findings };
+    let storage = existing_storage::lookups(old, new);
+    if lookup.is_none() && storage.is_empty() && !template_changed {
+        return Evaluation::Decided(findings.verdict());
+    }
+    let pending = PendingRequest { pool: new, compared, lookup, storage, template_changed, findings };
     Evaluation::NeedsFacts(Box::new(pending))
 }
 
@@ -159,14 +164,19 @@ fn data_volumes_replaced(old: Pool<'_>, new: Pool<'_>, findings: &mut Findings) 
 }
 
 impl PendingRequest<'_> {
-    /// The list of all pools of the namespace, if something is to be compared with them.
-    pub(super) fn lookup(&self) -> Option<&Lookup> {
-        self.lookup.as_ref()
+    /// The list of all pools of the namespace, if something is to be compared with them, and the storage that new machines could
+    /// adopt.
+    pub(super) fn lookups(&self) -> Vec<Lookup> {
+        self.lookup.iter().chain(&self.storage).cloned().collect()
     }
 
-    /// Adds the list.
-    pub(super) fn compare(&mut self, pools: &Found<Value>) {
-        neighbors::check(self.pool, self.compared, pools, &mut self.findings);
+    /// Adds what was read.
+    pub(super) fn add(&mut self, results: &[LookupResult]) {
+        let pools = results.iter().find(|(lookup, _)| self.lookup.as_ref() == Some(lookup));
+        if let Some((_, Some(pools))) = pools {
+            neighbors::check(self.pool, self.compared, pools, &mut self.findings);
+        }
+        existing_storage::check(self.pool, results, &mut self.findings);
     }
 
     /// A machine that the API server is to validate.

@@ -50,4 +50,6 @@ rules! {
     LiveUpdateLimit "K38" Warning Template "Sockets and memory of the guest are at most their maximum";
     WaitAsReceiver "K39" Warning Template "runStrategy is not WaitAsReceiver";
     MachineNotValidated "K40" Warning Template "The webhook can create a machine of the pool as a dry run";
+    ExistingStorage "K41" Warning Part "No DataVolume or PersistentVolumeClaim without an owner has the name of one that a new \
+    machine would have";
 }

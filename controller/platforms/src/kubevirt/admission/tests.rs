@@ -1,12 +1,15 @@
 mod corpus;
 mod dry_run;
+mod existing_storage;
 mod page;
 mod samples;
 mod updates;
 mod warnings;
 
 use serde_json::{Value, json};
-use vmpool_engine::admission::{self, Found, Outcome, Request, Review, Rules, Severity, Users, Verdict};
+use vmpool_engine::admission::{
+    self, Found, Lookup, Outcome, Request, Review, Rules, Severity, Users, Verdict,
+};
 
 use super::{KubevirtRules, Rule};
 use crate::kubevirt::fixtures;
@@ -51,8 +54,12 @@ fn among(user: &str, old: Option<&Value>, new: &Value, others: Option<&Found<Val
         Review::Decided(verdict) => verdict,
         Review::NeedsFacts(mut pending) => {
             let lookups = pending.lookups();
-            assert!(lookups.iter().all(|lookup| lookup.reveals && lookup.name.is_none()));
-            pending.add(lookups.into_iter().map(|lookup| (lookup, others.cloned())).collect());
+            assert!(lookups.iter().all(|lookup| lookup.reveals));
+            let found = |lookup: &Lookup| {
+                let is_of_others = lookup.name.is_none();
+                others.map(|others| if is_of_others { others.clone() } else { Found::Absent })
+            };
+            pending.add(lookups.into_iter().map(|lookup| (lookup.clone(), found(&lookup))).collect());
             assert!(pending.lookups().is_empty());
             pending.verdict()
         }
