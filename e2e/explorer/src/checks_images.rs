@@ -28,7 +28,16 @@ pub(crate) fn waits_for_image(world: &World, pool: &Object) -> bool {
     let templates = pool.at("/spec/virtualMachineTemplate/spec/dataVolumeTemplates").as_array();
     let named = templates.into_iter().flatten().filter_map(|one| one["spec"]["sourceRef"]["name"].as_str());
     let mut images = named.map(|name| world.server.get(IMAGES, NAMESPACE, name));
-    images.any(|image| image.is_none_or(|image| !is_ready(&image)))
+    images.any(|image| image.is_none_or(|image| !is_ready(&image) && !holds(world, pool, &image)))
+}
+
+/// Whether the deletion of an image waits for a stored revision of the pool, so that the pool keeps working.
+fn holds(world: &World, pool: &Object, image: &Value) -> bool {
+    let uid = image["metadata"]["uid"].as_str().unwrap_or_default();
+    let revisions = format!("controllerrevisions.apps {}-", pool.name());
+    image["status"]["phase"] == "Ready"
+        && !world.image_references.is_released(uid)
+        && world.image_references.holders(uid).iter().any(|holder| holder.starts_with(&revisions))
 }
 
 /// All violations in a settled world.
@@ -54,14 +63,19 @@ pub(crate) fn settled_violations(world: &World) -> Vec<String> {
     found
 }
 
-/// The accounts that may clone although no grant permits it any more.
+/// The accounts that may clone although no grant permits it any more, or no object needs it.
 fn of_binding(world: &World, binding: &Value) -> Vec<String> {
     let owner = binding["metadata"]["namespace"].as_str().unwrap_or_default();
+    let uid = image_uid(binding).as_str().unwrap_or_default();
     let subjects = binding["subjects"].as_array().into_iter().flatten();
-    let namespaces = subjects.filter_map(|subject| subject["namespace"].as_str());
-    let ungranted = namespaces
-        .filter(|guests| !world.image_references.is_granted(owner, guests))
-        .map(|guests| format!("I11: accounts of {guests} may clone images of {owner} without a grant"));
+    let accounts =
+        subjects.filter_map(|subject| Some((subject["namespace"].as_str()?, subject["name"].as_str()?)));
+    // A permission can be one of many accounts, so a grant of the namespace, or another account of it, is not sufficient.
+    let ungranted = accounts
+        .filter(|(guests, account)| !world.image_references.may_clone(uid, guests, account))
+        .map(|(guests, account)| {
+            format!("I11: account {guests}/{account} may clone an image of {owner}, and no object with a grant needs that")
+        });
     let images = world.server.all(IMAGES);
     let image = images.iter().find(|image| image["metadata"]["uid"] == *image_uid(binding));
     ungranted.chain(image.and_then(|image| clones_foreign_data(world, image))).collect()

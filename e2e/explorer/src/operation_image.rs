@@ -107,11 +107,17 @@ fn machine(name: &str, image: &str) -> Value {
     })
 }
 
+/// The spec of an image that the simulator imports without a server. An empty disk would need no place in the queue.
+fn imported() -> Value {
+    let url = "docker://registry.example.com/disk:1";
+    json!({ "sourceType": "registry", "url": url, "diskSize": "64Mi" })
+}
+
 impl ImageOperation {
     pub(crate) async fn perform(&self, world: &mut World) {
         match self {
             Self::Create(name, ttl) => {
-                let mut spec = json!({ "sourceType": "blank", "diskSize": "64Mi" });
+                let mut spec = imported();
                 if let Some(ttl) = ttl {
                     spec["ttlAfterUnreferenced"] = json!(ttl);
                 }
@@ -157,8 +163,7 @@ impl ImageOperation {
             Self::CreateWrapper(name, image, creates) => {
                 let mut wrapper = wrapper(name, image);
                 if *creates {
-                    wrapper["spec"]["vmDiskImageTemplate"] =
-                        json!({ "sourceType": "blank", "diskSize": "64Mi" });
+                    wrapper["spec"]["vmDiskImageTemplate"] = imported();
                 }
                 world.create("wrappedvirtualmachines", wrapper).await;
             }
@@ -179,11 +184,17 @@ impl ImageOperation {
                 _ = world.do_as_user(&call).await;
             }
             Self::CreateGuestWrapper(name, image) => {
-                let call = world.call(Verb::Create, "wrappedvirtualmachines", "", "", wrapper(name, image));
+                let mut wrapper = wrapper(name, image);
+                // Each guest has an account of its own, so that the permission to clone loses one and keeps others.
+                wrapper["spec"]["virtualMachineTemplate"]["spec"]["template"]["spec"]["serviceAccountName"] =
+                    json!(name);
+                let call = world.call(Verb::Create, "wrappedvirtualmachines", "", "", wrapper);
                 _ = world.do_as_user(&of_guests(call)).await;
             }
             Self::CreateGuestMachine(name, image) => {
-                let call = world.call(Verb::Create, "virtualmachines", "", "", own_machine(name, image));
+                let mut machine = own_machine(name, image);
+                machine["spec"]["template"]["spec"]["serviceAccountName"] = json!(name);
+                let call = world.call(Verb::Create, "virtualmachines", "", "", machine);
                 _ = world.do_as_user(&of_guests(call)).await;
             }
             Self::DeleteGuest(machine, which) => {

@@ -77,6 +77,8 @@ struct Referrer {
     named: BTreeMap<Key, u64>,
     /// On wrappers: the UID of the image in its status.
     mark: Option<(String, Hold)>,
+    /// The service account on whose behalf KubeVirt clones. None on DataVolumes.
+    account: Option<String>,
 }
 
 /// The images and what refers to them.
@@ -105,13 +107,18 @@ impl ImageReferences {
         match resource {
             "virtualmachines.kubevirt.io" => {
                 found.extend(self.early_machine(change));
-                self.set_referrer(change, templates(object.at("/spec")));
+                let account = account_of(object.at("/spec/template/spec"));
+                self.set_referrer(change, templates(object.at("/spec")), Some(account));
             }
             "virtualmachinepools.pool.kubevirt.io" => {
-                self.set_referrer(change, templates(object.at("/spec/virtualMachineTemplate/spec")));
+                let template = object.at("/spec/virtualMachineTemplate/spec");
+                let account = account_of(&template["template"]["spec"]);
+                self.set_referrer(change, templates(template), Some(account));
             }
             "controllerrevisions.apps" => {
-                self.set_referrer(change, templates(object.at("/data/virtualMachineTemplate/spec")));
+                let template = object.at("/data/virtualMachineTemplate/spec");
+                let account = account_of(&template["template"]["spec"]);
+                self.set_referrer(change, templates(template), Some(account));
             }
             _ if resource == format!("{WRAPPERS}.{GROUP}") => self.set_wrapper(change),
             _ if resource == format!("vmdiskimagegrants.{GROUP}") => self.set_grant(change),
@@ -140,7 +147,7 @@ impl ImageReferences {
                             "a clone is created",
                         ));
                     }
-                    self.set_referrer(change, source);
+                    self.set_referrer(change, source, None);
                 }
                 if removed || object.is_terminating() {
                     let was_there = self.data.remove(object.uid());
@@ -195,6 +202,20 @@ impl ImageReferences {
     /// Whether a grant permits objects of a namespace to use the images of another one.
     pub fn is_granted(&self, images: &str, guests: &str) -> bool {
         images == guests || self.granted.contains_key(&(images.to_owned(), guests.to_owned()))
+    }
+
+    /// Whether an object of another namespace needs the permission to clone the image for this account, and a grant permits it.
+    pub fn may_clone(&self, image: &str, guests: &str, account: &str) -> bool {
+        let Some(Image { key, .. }) = self.images.get(image) else { return false };
+        let mut referrers = self
+            .referrers
+            .values()
+            .filter(|referrer| referrer.namespace == guests && referrer.account.as_deref() == Some(account));
+        let names = |referrer: &Referrer| {
+            let is_marked = referrer.mark.as_ref().is_some_and(|(uid, _)| uid == image);
+            is_marked || referrer.named.contains_key(key)
+        };
+        self.is_granted(&key.0, guests) && referrers.any(names)
     }
 
     fn set_grant(&mut self, change: ImageChange<'_>) {
@@ -281,7 +302,7 @@ impl ImageReferences {
         })
     }
 
-    fn set_referrer(&mut self, change: ImageChange<'_>, sources: Vec<&Value>) {
+    fn set_referrer(&mut self, change: ImageChange<'_>, sources: Vec<&Value>, account: Option<String>) {
         let uid = change.object.uid();
         let former = self.referrers.remove(uid).unwrap_or_default();
         let namespace = change.object.namespace();
@@ -294,7 +315,8 @@ impl ImageReferences {
         if !change.removed && !named.is_empty() {
             let title = title(change);
             let namespace = namespace.to_owned();
-            self.referrers.insert(uid.to_owned(), Referrer { title, namespace, named, mark: None });
+            let referrer = Referrer { title, namespace, named, mark: None, account };
+            self.referrers.insert(uid.to_owned(), referrer);
         }
     }
 
@@ -317,7 +339,9 @@ impl ImageReferences {
         };
         let mark = Some((uid.to_owned(), hold));
         let namespace = object.namespace().to_owned();
-        let referrer = Referrer { title: title(change), namespace, named: BTreeMap::new(), mark };
+        let template = object.at("/spec/virtualMachineTemplate/spec/template/spec");
+        let account = Some(account_of(template));
+        let referrer = Referrer { title: title(change), namespace, named: BTreeMap::new(), mark, account };
         self.referrers.insert(object.uid().to_owned(), referrer);
     }
 
@@ -351,6 +375,11 @@ impl ImageReferences {
 
 fn title(change: ImageChange<'_>) -> String {
     format!("{} {}", change.resource, change.object.name())
+}
+
+/// The service account of a machine with this spec of its instance. The objects of these tests mount none.
+fn account_of(spec: &Value) -> String {
+    spec["serviceAccountName"].as_str().unwrap_or("default").to_owned()
 }
 
 /// The specs of the DataVolume templates.

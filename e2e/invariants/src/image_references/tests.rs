@@ -202,3 +202,30 @@ fn a_user_may_release_an_image_and_delete_its_data() {
 fn a_wrapper_gets_a_machine_after_its_image_was_ready(#[case] checked: Checked, #[case] violations: usize) {
     assert_eq!(checked.found.len(), violations, "{:#?}", checked.found);
 }
+
+#[test]
+fn an_account_may_clone_while_a_granted_object_of_it_refers_to_the_image() {
+    let guest = |account: &str| {
+        json!({ "spec": {
+            "dataVolumeTemplates": [{ "spec": { "sourceRef": { "name": "debian", "namespace": "team" } } }],
+            "template": { "spec": { "serviceAccountName": account } },
+        } })
+    };
+    let grant = json!({ "spec": { "from": [{ "namespace": "guests" }] } });
+    let may =
+        |checked: &Checked, account: &str| checked.references.may_clone("uid-debian", "guests", account);
+    let both = Checked::default().image().change_in("guests", MACHINES, "a", &guest("one"), false).change_in(
+        "guests",
+        MACHINES,
+        "b",
+        &guest("two"),
+        false,
+    );
+    assert!(!may(&both, "one"), "no grant");
+    let granted = both.change("vmdiskimagegrants.vmpool.dev", "g", &grant, false);
+    assert!(may(&granted, "one") && may(&granted, "two") && !may(&granted, "default"));
+    let left = granted.change_in("guests", MACHINES, "a", &guest("one"), true);
+    assert!(!may(&left, "one") && may(&left, "two"), "one of two objects is gone");
+    let ended = left.change("vmdiskimagegrants.vmpool.dev", "g", &grant, true);
+    assert!(!may(&ended, "two"), "the grant is gone");
+}
