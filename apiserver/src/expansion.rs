@@ -3,15 +3,17 @@
 use axum::body::Bytes;
 use http::StatusCode;
 use serde_json::Value;
-use vmpool_platforms::Found;
 use vmpool_platforms::removal::{
     Cause, ExpandedPools, Expansion, ExpansionApi, Problem, Revision, StartDefaults, expansion,
 };
+use vmpool_platforms::{Found, Reference};
 
 use crate::api::EXPAND;
+use crate::authentication::User;
+use crate::authorization::Authorizer;
 use crate::cluster::Cluster;
 use crate::error::{Error, FieldCause};
-use crate::request_info::ResourceRequest;
+use crate::request_info::{RequestInfo, ResourceRequest};
 
 /// What a request expands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,10 +111,13 @@ pub(crate) fn parameters(query: &str) -> Result<(Revision, Option<u64>), Error> 
 
 /// Expands an object.
 ///
+/// An object of another namespace that a volume leads to counts only if the user may read it or clone it. Otherwise it counts as one that
+/// does not exist, and the same requests are sent for both.
+///
 /// # Errors
 /// The read that failed, or why the object cannot be expanded.
 pub(crate) async fn expand(
-    cluster: &Cluster,
+    (cluster, authorizer, user): (&Cluster, &Authorizer, &User),
     api: &ExpansionApi,
     (target, object): (Target, &Value),
     namespace: &str,
@@ -132,7 +137,8 @@ pub(crate) async fn expand(
                 let read = cluster.referenced(&reference).await.map_err(|error| {
                     Error::Internal(format!("reading {} {:?}: {error}", reference.kind, reference.name))
                 })?;
-                found.insert(reference, read);
+                let may_use = may_use(authorizer, user, &reference, read.as_ref()).await?;
+                found.insert(reference, read.filter(|_| may_use));
             }
             Expansion::NeedsDefaults => {
                 let resource = api.installations;
@@ -151,6 +157,34 @@ pub(crate) async fn expand(
             }
         }
     }
+}
+
+/// Whether the user may use the object that was read for a reference.
+async fn may_use(
+    authorizer: &Authorizer,
+    user: &User,
+    reference: &Reference,
+    object: Option<&Value>,
+) -> Result<bool, Error> {
+    let Some(foreign) = &reference.foreign else { return Ok(true) };
+    for permission in [foreign.reading(reference), foreign.cloning(reference, object)] {
+        let request = ResourceRequest {
+            group: permission.group.to_owned(),
+            version: "*".to_owned(),
+            namespace: permission.namespace,
+            resource: permission.resource.to_owned(),
+            name: permission.name,
+            subresource: permission.subresource.to_owned(),
+            verb: permission.verb,
+            has_more_segments: false,
+        };
+        match authorizer.authorize(user, &RequestInfo::Resource(request)).await {
+            Ok(()) => return Ok(true),
+            Err(Error::Forbidden(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
 }
 
 /// The response that KubeVirt has for machines, and that of invalid objects for pools.

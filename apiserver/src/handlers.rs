@@ -58,6 +58,7 @@ impl State {
         api: &'static ExpansionApi,
         target: Target,
         request: ResourceRequest,
+        user: &User,
         parts: Parts,
         body: Body,
     ) -> Result<Response<Body>, Error> {
@@ -76,8 +77,14 @@ impl State {
             self.stored(api, target, &request).await?
         };
         let which = (&revision, index);
-        let expanded =
-            expansion::expand(&self.cluster, api, (target, &object), &request.namespace, which).await?;
+        let expanded = expansion::expand(
+            (&self.cluster, &self.authorizer, user),
+            api,
+            (target, &object),
+            &request.namespace,
+            which,
+        )
+        .await?;
         Ok(json(StatusCode::OK, &expanded))
     }
 

@@ -79,7 +79,7 @@ impl State {
                 documents.respond(&parts.method, &path, &parts.headers)
             }
             RequestInfo::Resource(request) => match served(apis, &request).ok_or(Error::UnknownPath)? {
-                Route::Expansion(api, target) => self.expand(api, target, request, parts, body).await,
+                Route::Expansion(api, target) => self.expand(api, target, request, &user, parts, body).await,
                 Route::Pool(api) => match &*request.subresource {
                     "" => self.read(api, request, &parts).await,
                     REMOVAL => self.remove(api, request, user, id, parts, body).await,

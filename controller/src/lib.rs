@@ -26,6 +26,7 @@
 //! 8. `platform_state`, `lead`, then `copies`, `images`, `other_controller`, `source_watches`, `platforms`, `uninstall`, [`options`] and
 //!    `run`: a leadership, and the process.
 
+mod access;
 mod apply;
 mod cache;
 mod context;

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use vmpool_platforms::{ApiObject, Platform, Reference, slim_metadata};
 
+use crate::access::only_permitted;
 use crate::context::Context;
 use crate::list::{self, PAGE};
 use crate::object::collection;
@@ -112,7 +113,8 @@ impl<P: Platform> Context<P> {
         self.in_time(&K::kind(&()), name, self.fetch::<K>(namespace, name)).await
     }
 
-    /// Reads an object live that a template refers to. If the cluster does not have its kind, it does not exist.
+    /// Reads an object live that a template refers to. If the cluster does not have its kind, or if the template may not use it, it
+    /// does not exist.
     pub(crate) async fn get_referenced(&self, reference: &Reference) -> Result<Option<Value>, ReadError> {
         let object = async {
             let body = match self.fetch_at(reference.collection.clone(), &reference.name).await {
@@ -120,7 +122,8 @@ impl<P: Platform> Context<P> {
                 Err(kube::Error::Api(status)) if status.code == 404 => None,
                 body => body?,
             };
-            body.map(|body| decode::from_slice(body.bytes())).transpose().map_err(kube::Error::SerdeError)
+            let object = body.map(|body| decode::from_slice(body.bytes())).transpose();
+            only_permitted(&self.client, reference, object.map_err(kube::Error::SerdeError)?).await
         };
         self.in_time(reference.kind, &reference.name, object).await
     }

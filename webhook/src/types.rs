@@ -207,6 +207,9 @@ async fn read(state: &State, caller: Caller, need: &Need) -> Result<Option<Value
     if need.reveals && caller == Caller::Unauthenticated {
         return Err(Failure::NotPermitted);
     }
+    if need.reference.foreign.is_some() {
+        return Err(Failure::Foreign);
+    }
     let path = format!("{}/{}", need.reference.collection, need.reference.name);
     match state.reader.at(&path, FIELDS, Resource::of(need.subject)).await {
         Found::There(object) => Ok(Some(object)),

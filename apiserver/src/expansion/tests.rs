@@ -1,5 +1,7 @@
 //! Expansion through the router, on the API server model.
 
+mod foreign;
+
 use std::time::Duration;
 
 use http::HeaderName;

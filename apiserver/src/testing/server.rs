@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube::Client;
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use vmpool_model::{ApiError, Call, FaultInjector, Handling, Outcome, Verb};
 use vmpool_runtime::Env;
 
@@ -41,6 +41,8 @@ struct State {
     killer: Option<Box<dyn Fn() + Send>>,
     /// The reason with which SubjectAccessReviews are denied.
     denied: Option<String>,
+    /// Which SubjectAccessReviews are denied in addition.
+    denies: Option<fn(&Value) -> bool>,
 }
 
 /// An API server in memory. Clones share its state.
@@ -55,7 +57,8 @@ impl Server {
     pub(crate) fn new(env: &Env) -> Self {
         let store = Store::new(env);
         let model = store.model.clone();
-        let state = State { store, log: Vec::new(), interceptor: None, killer: None, denied: None };
+        let state =
+            State { store, log: Vec::new(), interceptor: None, killer: None, denied: None, denies: None };
         let server = Self { env: env.clone(), model, state: Arc::new(Mutex::new(state)) };
         server.model.set_fault_injector(server.clone());
         server
@@ -88,6 +91,11 @@ impl Server {
     /// Denies all requests of callers with this reason, or allows them.
     pub(crate) fn deny(&self, reason: Option<&str>) {
         self.state.lock().denied = reason.map(str::to_owned);
+    }
+
+    /// Denies the requests of callers whose SubjectAccessReview has such resource attributes.
+    pub(crate) fn deny_where(&self, denies: fn(&Value) -> bool) {
+        self.state.lock().denies = Some(denies);
     }
 
     /// The number of requests since the last [`Server::take_log`].
@@ -130,10 +138,11 @@ impl FaultInjector for Server {
     fn decide(&mut self, call: &Call) -> Handling {
         check(call);
         let (fault, denied) = {
-            let State { store, log, interceptor, denied, .. } = &mut *self.state.lock();
+            let State { store, log, interceptor, denied, denies, .. } = &mut *self.state.lock();
             log.push(call.clone());
             let fault = interceptor.as_mut().map_or(Fault::None, |intercept| intercept(call, store));
-            (fault, denied.clone())
+            let is_denied = denies.is_some_and(|denies| denies(&call.body["spec"]["resourceAttributes"]));
+            (fault, denied.clone().or(is_denied.then(String::new)))
         };
         let review = call.resource == "subjectaccessreviews";
         let outcome = match fault {

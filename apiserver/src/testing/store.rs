@@ -37,6 +37,7 @@ impl Store {
             Resource::builtin("kubevirt.io", "v1", "virtualmachineinstances", "VirtualMachineInstance"),
             Resource::builtin("kubevirt.io", "v1", "kubevirts", "KubeVirt"),
             Resource::builtin("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
+            Resource::builtin("cdi.kubevirt.io", "v1beta1", "datasources", "DataSource"),
             of_types("virtualmachineinstancetypes", "VirtualMachineInstancetype"),
             of_types("virtualmachinepreferences", "VirtualMachinePreference"),
             of_types("virtualmachineclusterinstancetypes", "VirtualMachineClusterInstancetype").of_cluster(),

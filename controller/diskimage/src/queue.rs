@@ -45,7 +45,7 @@ pub struct Queue {
     entries: BTreeMap<Key, Entry>,
     /// The number of turns that were given.
     turns: u64,
-    /// The number of the last turn of each namespace. A new leader begins without any: who waits longest is then first.
+    /// The number of the last turn of each namespace. A new leader begins without any: the image that waits longest is then first.
     last_turns: BTreeMap<String, u64>,
 }
 

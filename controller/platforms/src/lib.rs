@@ -33,9 +33,9 @@ pub use kubevirt::KubeVirt;
 pub use meta::{controller_of, controller_reference, slim_metadata};
 pub use seam::{
     ApiObject, AttachmentOf, ClaimOf, Configuration, Copied, DefaultInterface, DefaultWording, DiskOf, Disks,
-    Existing, Finalizers, Found, InstanceOf, Instances, LookupFailure, LookupReason, MachineView, NoDisks,
-    NoFinalizers, NoInstances, NoObject, NoOtherController, NoPins, NoStorage, OtherController, PatchBody,
-    Pins, Platform, Reference, Referent, Resolution, RestartRequest, Revisions, Source, SourceVisitor,
-    StatusFields, Storage, Transition, View, VolumeOf, VolumeUse, Wording,
+    Existing, Finalizers, Foreign, Found, InstanceOf, Instances, LookupFailure, LookupReason, MachineView,
+    NoDisks, NoFinalizers, NoInstances, NoObject, NoOtherController, NoPins, NoStorage, OtherController,
+    PatchBody, Permission, Pins, Platform, Reference, Referent, Resolution, RestartRequest, Revisions,
+    Source, SourceVisitor, StatusFields, Storage, Transition, View, VolumeOf, VolumeUse, Wording,
 };
 pub use text::Text;

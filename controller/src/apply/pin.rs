@@ -223,7 +223,8 @@ async fn live<P: Platform>(
     name: &str,
 ) -> Result<Option<Value>, WriteError> {
     let collection = collection::<RevisionObject>(&pool.facts.namespace);
-    let reference = Reference { kind: "ControllerRevision", collection, name: name.to_owned() };
+    let reference =
+        Reference { kind: "ControllerRevision", collection, name: name.to_owned(), foreign: None };
     context.get_referenced(&reference).await.map_err(|error| WriteError::Unconfirmed(error.to_string()))
 }
 

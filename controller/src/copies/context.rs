@@ -18,6 +18,7 @@ use super::blocked_types::{BlockedTypes, CHECK_DELAY};
 use super::pause::{FIRST_PAUSE, pause_after};
 use super::store::{Key, Table};
 use super::types::{TypeKey, TypeState, Types};
+use crate::access::only_permitted;
 use crate::definitions::Known;
 use crate::events::{Events, Subject};
 use crate::metrics::Metrics;
@@ -258,9 +259,12 @@ impl Context {
         }
     }
 
-    /// What the API server returns for this place.
+    /// What the API server returns for this place, if the machine may use it.
     pub(super) async fn read_live(&self, reference: &Reference) -> Result<Option<Value>, ReadFailed> {
-        let read = rejection::get(&self.client, reference.collection.clone(), &reference.name);
+        let read = async {
+            let object = rejection::get(&self.client, reference.collection.clone(), &reference.name).await?;
+            only_permitted(&self.client, reference, object).await
+        };
         Ok(self.env.timeout(self.deadline, read).await??)
     }
 

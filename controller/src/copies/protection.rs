@@ -204,7 +204,7 @@ async fn outside_deleted_namespaces(
             continue;
         }
         let collection = "/api/v1/namespaces".to_owned();
-        let reference = Reference { kind: "Namespace", collection, name: namespace.clone() };
+        let reference = Reference { kind: "Namespace", collection, name: namespace.clone(), foreign: None };
         let is_deleted = match context.read_live(&reference).await {
             Ok(object) => object.is_some_and(|object| !object["metadata"]["deletionTimestamp"].is_null()),
             Err(error) => {

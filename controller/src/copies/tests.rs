@@ -16,6 +16,7 @@ use crate::testing::{Call, Fate, NAMESPACE, Refusal, Verb, World};
 mod bounded;
 mod cluster;
 mod deletion;
+mod foreign;
 mod integrity;
 mod metrics;
 mod owners;

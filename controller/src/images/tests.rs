@@ -60,10 +60,10 @@ fn imported() -> Value {
 
 impl World {
     fn create_image(&self, name: &str) {
-        self.create_image_of(name, imported());
+        self.create_image_of(name, &imported());
     }
 
-    fn create_image_of(&self, name: &str, spec: Value) {
+    fn create_image_of(&self, name: &str, spec: &Value) {
         let metadata = json!({ "name": name, "namespace": NAMESPACE });
         self.server.create(IMAGES, json!({ "metadata": metadata, "spec": spec }));
     }

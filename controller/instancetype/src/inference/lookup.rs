@@ -47,6 +47,15 @@ pub enum InferenceError {
     /// An object that the volume leads to does not exist.
     #[error("{kind} {namespace}/{name} was not found", kind = .0.source.as_str(), namespace = .0.namespace, name = .0.name)]
     NotFound(Lookup),
+    /// An object of another namespace does not exist, or may not be used. Which of the two is no fact for users of this namespace.
+    #[error("{kind} {namespace}/{name} does not exist, or machines of namespace {from} may not clone it",
+        kind = .lookup.source.as_str(), namespace = .lookup.namespace, name = .lookup.name)]
+    NotAvailable {
+        /// The object.
+        lookup: Lookup,
+        /// The namespace of the machine.
+        from: String,
+    },
     /// The volume, or what it leads to, is of a kind that has no labels for inference.
     #[error("{0} is not supported for inference")]
     Unsupported(String),

@@ -69,6 +69,10 @@ impl Search {
             // A claim outlives its DataVolume, which may be deleted when the import has ended.
             return match lookup.source {
                 Source::DataVolume => Ok(self.last(Source::Claim, Some(&lookup.namespace), &lookup.name)),
+                _ if lookup.namespace != self.namespace => {
+                    let from = self.namespace.clone();
+                    Err(InferenceError::NotAvailable { lookup: lookup.clone(), from })
+                }
                 _ => Err(InferenceError::NotFound(lookup.clone())),
             };
         };
@@ -145,7 +149,8 @@ impl Search {
 
     /// An object; its namespace defaults to that of the machine.
     fn at(&self, source: Source, namespace: Option<&str>, name: &str) -> Lookup {
-        let namespace = namespace.unwrap_or(&self.namespace).to_owned();
+        // CDI takes an empty namespace for an omitted one.
+        let namespace = namespace.filter(|name| !name.is_empty()).unwrap_or(&self.namespace).to_owned();
         Lookup { source, namespace, name: name.to_owned() }
     }
 }

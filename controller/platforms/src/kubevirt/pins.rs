@@ -3,6 +3,7 @@
 //! A copy is a ControllerRevision that the pool owns. The content of a revision contains it as well, beside the template,
 //! so that a later revision with the same template uses the same copy, and a lost copy can be made again.
 
+mod foreign;
 pub mod owners;
 pub mod policy;
 mod resolve;

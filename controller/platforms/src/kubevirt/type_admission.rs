@@ -68,6 +68,9 @@ pub struct Need {
 pub enum Failure {
     /// The client has not authenticated itself as an API server, and the answer would reveal facts.
     NotPermitted,
+    /// The object is in another namespace. The webhook does not read it, because the answer would show whether it exists. The
+    /// controller reads it, if the account of the machine may clone it.
+    Foreign,
     /// The read failed.
     Error(String),
 }
@@ -281,6 +284,10 @@ pub fn complete(namespace: &str, machine: &Value, reads: &Reads) -> Step {
                     "the {noun} was not inferred from its volume, because the webhook has no client certificate of \
                      the API server"
                 )),
+                Some(Failure::Foreign) => warnings.push(format!(
+                    "the {noun} was not inferred from its volume yet, because the volume leads to another namespace: the \
+                     controller does it if the service account of the machine may clone the volume"
+                )),
                 Some(Failure::Error(error)) => {
                     let Reference { kind, name, .. } = &reference;
                     return Step::Done(Decision::Undecided(format!(
@@ -330,7 +337,7 @@ pub fn pool(namespace: &str, old: Option<&Value>, new: &Value, reads: &Reads) ->
         Err(Open::Needs(reference)) => {
             return match reads.failed.get(&reference) {
                 None => Step::Needs(need(reference)),
-                Some(Failure::NotPermitted) => allowed(Vec::new()),
+                Some(Failure::NotPermitted | Failure::Foreign) => allowed(Vec::new()),
                 Some(Failure::Error(error)) => {
                     let Reference { kind, name, .. } = &reference;
                     allowed(vec![format!(
@@ -373,7 +380,7 @@ fn find(machine: &Value, family: Family, scope: Scope<'_>, reads: &Reads) -> Res
         Err(Open::Unresolved(problem)) => Err(Unfound::Unusable(problem.message)),
         Err(Open::Needs(reference)) => Err(match reads.failed.get(&reference) {
             None => Unfound::Needs(need(reference)),
-            Some(Failure::NotPermitted) => {
+            Some(Failure::NotPermitted | Failure::Foreign) => {
                 let why = "the webhook has no client certificate of the API server";
                 Unfound::Unusable(why.to_owned())
             }

@@ -25,8 +25,8 @@ pub use no_object::NoObject;
 pub use of::{AttachmentOf, ClaimOf, DiskOf, InstanceOf, VolumeOf};
 pub use other_controller::{Configuration, DefaultInterface, NoOtherController, OtherController};
 pub use pins::{
-    Copied, Existing, Found, LookupFailure, LookupReason, NoPins, Pins, Reference, Referent, Resolution,
-    Source, SourceVisitor,
+    Copied, Existing, Foreign, Found, LookupFailure, LookupReason, NoPins, Permission, Pins, Reference,
+    Referent, Resolution, Source, SourceVisitor,
 };
 pub use platform::{PatchBody, Platform, StatusFields};
 pub use revisions::Revisions;

@@ -19,6 +19,38 @@ pub struct Reference {
     pub collection: String,
     /// Its name, which is a valid segment of a path.
     pub name: String,
+    /// Set if the object is in another namespace than what refers to it. Without a permission, it counts as one that does not exist.
+    pub foreign: Option<Box<Foreign>>,
+}
+
+/// What a program must know to decide about a reference to another namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Foreign {
+    /// Namespace and name of the service account on whose behalf the platform clones for what refers to the object.
+    pub account: (String, String),
+    /// The API group of the object.
+    pub group: &'static str,
+    /// The plural name of its resource.
+    pub resource: &'static str,
+    /// Its namespace.
+    pub namespace: String,
+}
+
+/// A permission, as a SubjectAccessReview asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permission {
+    /// The verb.
+    pub verb: &'static str,
+    /// The API group.
+    pub group: &'static str,
+    /// The plural name of the resource.
+    pub resource: &'static str,
+    /// The subresource, which may be empty.
+    pub subresource: &'static str,
+    /// The namespace.
+    pub namespace: String,
+    /// The name of the object.
+    pub name: String,
 }
 
 /// The objects that were read; `None` for those that do not exist.

@@ -60,7 +60,7 @@ async fn an_empty_disk_does_not_wait_for_imports_that_hang() {
     world.create_image("waits");
     world.lead_all(&[PlatformName::Kubevirt]);
     world.calm().await;
-    world.create_image_of("empty", json!({ "sourceType": "blank", "diskSize": "1Gi" }));
+    world.create_image_of("empty", &json!({ "sourceType": "blank", "diskSize": "1Gi" }));
     world.advance(SECOND).await;
     assert_eq!((world.phase("hangs"), world.phase("waits")), ("Syncing".into(), "Queued".into()));
     assert_eq!(world.phase("empty"), "Syncing");
@@ -78,7 +78,6 @@ async fn imports_of_a_namespace_that_hang_keep_no_other_namespace_waiting() {
     }
     world.lead_all(&[PlatformName::Kubevirt]);
     world.calm().await;
-    let spec = json!({ "sourceType": "http", "url": "https://images.example.com/a", "diskSize": "1Gi" });
     world.server.create(
         IMAGES,
         json!({ "metadata": { "name": "debian", "namespace": "team-b" }, "spec": imported() }),

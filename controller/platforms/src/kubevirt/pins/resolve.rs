@@ -1,7 +1,7 @@
 //! Resolving the matchers of a machine template.
 
 use serde_json::{Map, Value, json};
-use vmpool_api::kubevirt::{POOL_API_VERSION, labels::POOL_UID};
+use vmpool_api::kubevirt::{POOL_API_VERSION, clone_account, labels::POOL_UID};
 use vmpool_engine::ObjectId;
 use vmpool_instancetype::apply::ApplyError;
 use vmpool_instancetype::expand::{self, ExpandError};
@@ -16,7 +16,7 @@ use vmpool_instancetype::{Malformed, validation};
 use super::super::keys::POOL_KIND;
 use super::policy::Policy;
 use super::stored::{EXPANDED, FAMILIES, apply, current};
-use crate::{Configuration, DefaultInterface, Found, LookupReason, Reference};
+use crate::{Configuration, DefaultInterface, Foreign, Found, LookupReason, Reference};
 
 /// The reason if a ControllerRevision is not a copy of the object that a machine names.
 pub(in super::super) const REVISION_MISMATCH: &str = "RevisionMismatch";
@@ -365,11 +365,12 @@ pub(in super::super) fn inferred(
         }
     };
     let Some(mut step) = step else { return Ok(Some(json!({}))) };
+    let account = clone_account(&machine["spec"]["template"]["spec"]).to_owned();
     let inferred = loop {
         match step {
             Step::Done(result) => break result.map_err(|error| failed(error.to_string()))?,
             Step::Lookup(inference) => {
-                let object = read(&place(inference.lookup()), found)?;
+                let object = read(&place(inference.lookup(), scope, &account), found)?;
                 step = inference.found(object);
             }
         }
@@ -411,9 +412,9 @@ fn is_segment(name: &str) -> bool {
     (1..=253).contains(&name.len()) && name.bytes().all(is_valid) && !name.starts_with(['.', '-'])
 }
 
-fn place(lookup: &Lookup) -> Reference {
+fn place(lookup: &Lookup, scope: Scope<'_>, account: &str) -> Reference {
     let Lookup { source, namespace, name } = lookup;
-    let (group, plural) = match source {
+    let (root, resource) = match source {
         Source::Claim => ("/api/v1", "persistentvolumeclaims"),
         Source::DataVolume => ("/apis/cdi.kubevirt.io/v1beta1", "datavolumes"),
         Source::DataSource => ("/apis/cdi.kubevirt.io/v1beta1", "datasources"),
@@ -421,8 +422,16 @@ fn place(lookup: &Lookup) -> Reference {
     };
     // A namespace that cannot exist has no objects.
     let name = if is_segment(namespace) { name.clone() } else { String::new() };
-    let collection = format!("{group}/namespaces/{namespace}/{plural}");
-    Reference { kind: source.as_str(), collection, name }
+    let collection = format!("{root}/namespaces/{namespace}/{resource}");
+    let foreign = (namespace != scope.namespace).then(|| {
+        Box::new(Foreign {
+            account: (scope.namespace.to_owned(), account.to_owned()),
+            group: root.split('/').nth(2).filter(|_| root.starts_with("/apis/")).unwrap_or_default(),
+            resource,
+            namespace: namespace.clone(),
+        })
+    });
+    Reference { kind: source.as_str(), collection, name, foreign }
 }
 
 /// Where a ControllerRevision of a namespace is.
@@ -431,6 +440,7 @@ pub(crate) fn revision_at(namespace: &str, name: &str) -> Reference {
         kind: "ControllerRevision",
         collection: format!("/apis/apps/v1/namespaces/{namespace}/controllerrevisions"),
         name: name.to_owned(),
+        foreign: None,
     }
 }
 
@@ -447,7 +457,7 @@ pub(in super::super) fn live(
     let kind = matcher.kind(family).map_err(|error| failed("kind", error.to_string()))?;
     let path = if kind.is_cluster() { String::new() } else { format!("/namespaces/{}", scope.namespace) };
     let collection = format!("/apis/{GROUP}/{VERSION}{path}/{}", kind.plural());
-    let reference = Reference { kind: kind.as_str(), collection, name: matcher.name.clone() };
+    let reference = Reference { kind: kind.as_str(), collection, name: matcher.name.clone(), foreign: None };
     let object = read(&reference, found)?.ok_or_else(|| {
         let name = &matcher.name;
         failed("name", format!("{kind} {name:?} does not exist; create it, or name another one"))
