@@ -111,6 +111,19 @@ fn the_sort_policy_decides_which_guests_restart_first(#[case] policy: ScaleDownP
     assert_eq!(restarted(&world.plan()), [expected]);
 }
 
+#[rstest]
+#[case::of_a_ready_instance(true)]
+#[case::of_an_instance_that_is_not_ready(false)]
+fn a_requested_restart_is_not_requested_again(#[case] ready: bool) {
+    let requested = format!("instance-of-{}", name(0));
+    let world = world(2, Budget::Machines(2), parts(2, 1))
+        .edit(&name(0), |machine| machine.instance = Some(instance(&machine.id, "r1", ready)))
+        .memory(|memory| {
+            memory.restarts.request(&requested.as_str().into(), std::time::Duration::from_secs(100));
+        });
+    assert_eq!(restarted(&world.plan()), [name(1)]);
+}
+
 #[test]
 fn a_requested_restart_uses_budget_until_the_cache_shows_another_instance() {
     let world = world(4, Budget::Machines(1), parts(2, 1)).memory(|memory| {
