@@ -17,7 +17,7 @@ use crate::cluster::Cluster;
 use crate::error::Error;
 use crate::metrics::Metrics;
 use crate::pool_queue::{PoolQueue, PoolQueues};
-use crate::removal::PoolName;
+use crate::removal::{DEADLINE, PoolName};
 
 /// Claims of one batch whose writes are in flight.
 const CONCURRENT_CLAIMS: usize = 16;
@@ -25,8 +25,9 @@ const CONCURRENT_CLAIMS: usize = 16;
 const LIST_INTERVAL: Duration = Duration::from_secs(1);
 /// While claims wait for a free machine, the worker looks for new claims at this interval.
 const QUEUE_INTERVAL: Duration = Duration::from_millis(100);
-/// Number of attempts to renew a claim of a machine that other clients change.
-const RENEWALS: usize = 5;
+/// Number of attempts to renew a claim after one list, so that a machine that changes all the time delays other claims of
+/// the pool only shortly. The claim is then tried again after the next list.
+const RENEWALS_PER_LIST: usize = 5;
 
 /// The queues of all pools.
 pub(super) struct Queue {
@@ -111,9 +112,11 @@ impl Worker {
         let mut unserved = Vec::new();
         while let Some((job, result)) = served.next().await {
             match result {
-                Ok(Some(claimed)) => job.finish(Ok(claimed)),
-                Ok(None) if env.uptime() < job.wait_until => unserved.push(job),
-                Ok(None) => {
+                Ok(Served::Claimed(claimed)) => job.finish(Ok(claimed)),
+                Ok(Served::HeldMachineChanged) if env.uptime() < job.deadline => unserved.push(job),
+                Ok(Served::HeldMachineChanged) => job.finish(Err(Error::ClaimTimeout(DEADLINE))),
+                Ok(Served::NoMachineAvailable) if env.uptime() < job.wait_until => unserved.push(job),
+                Ok(Served::NoMachineAvailable) => {
                     let PoolName { stored, name, .. } = self.queue.pool();
                     job.finish(Err(Error::NoMachineAvailable { stored, pool: name.clone() }));
                 }
@@ -141,13 +144,22 @@ fn next_batch(queue: &mut VecDeque<Job>, unserved: &[Job]) -> Option<Vec<Job>> {
     (!batch.is_empty() || !unserved.is_empty()).then_some(batch)
 }
 
-/// `None` if no machine is free.
+/// The result of an attempt to serve a claim.
+enum Served {
+    Claimed(Claimed),
+    /// The caller holds a machine that other clients changed between each read and write, so the claim is not renewed yet.
+    ///
+    /// A conflict never means that the claim is lost. The id takes no second machine while the first one may be held.
+    HeldMachineChanged,
+    NoMachineAvailable,
+}
+
 async fn serve_one(
     world: &World,
     writer: &Writer<'_>,
     candidates: &Candidates,
     job: &Job,
-) -> Result<Option<Claimed>, Error> {
+) -> Result<Served, Error> {
     let maximum = world.pool.max_protection;
     if job.request.duration > maximum {
         return Err(Error::BadRequest(format!(
@@ -164,16 +176,17 @@ async fn serve_one(
     }
     if let Some(own) = own.filter(|own| world.can_renew(own)) {
         let mut own = own;
-        // The holder may have changed its machine meanwhile. While it is protected, no other caller takes it.
-        for _ in 0..RENEWALS {
-            let name = own.machine.id.clone();
+        for attempt in 1.. {
+            let id = own.machine.id.clone();
             if let Some(claimed) = writer.renew(job, &world.pool, own).await? {
-                return Ok(Some(claimed));
+                return Ok(Served::Claimed(claimed));
             }
-            match writer.reread(&name, &job.user, &job.request.id, &world.pool).await? {
+            match writer.reread(&id, job, &world.pool).await? {
+                Some(_) if attempt >= RENEWALS_PER_LIST => return Ok(Served::HeldMachineChanged),
                 Some(again) => own = again,
                 None => break,
             }
+            writer.pause().await;
         }
     }
     if job.request.renew {
@@ -182,5 +195,6 @@ async fn serve_one(
     if is_anothers {
         return Err(Error::ClaimHeld { stored: writer.pool.stored, pool: writer.pool.name.clone() });
     }
-    writer.take(job, &world.pool, candidates).await
+    let claimed = writer.take(job, &world.pool, candidates).await?;
+    Ok(claimed.map_or(Served::NoMachineAvailable, Served::Claimed))
 }

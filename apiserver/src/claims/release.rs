@@ -16,14 +16,11 @@ use crate::body::{RemovalRequest, RequestedTarget};
 use crate::error::Error;
 use crate::removal::{DEADLINE, Remover};
 
-/// Number of attempts on a machine that other clients change.
-const ATTEMPTS: usize = 8;
-
 /// Releases a machine that the caller has claimed.
 ///
 /// # Errors
 /// [`Error::ClaimNotFound`], also if the claim was released before, [`Error::Forbidden`] if another user holds it, and
-/// those of the writes.
+/// those of the writes. [`Error::ClaimTimeout`] if other clients still change the machine at the deadline.
 pub(super) async fn release(
     writer: &Writer<'_>,
     remover: &Arc<Remover>,
@@ -38,7 +35,7 @@ pub(super) async fn release(
         world.machines.into_iter().find(|stored| stored.machine.id.uid.as_str() == request.machine_uid);
     let mut machine = found.ok_or_else(not_found)?;
     let pool_uid = world.pool.id.uid.as_str();
-    for _ in 0..ATTEMPTS {
+    loop {
         check(&machine, pool_uid, request, &audit.user.name)?.ok_or_else(not_found)?;
         let released =
             |replicas| Released { machine: machine.machine.id.clone(), then: request.then, replicas };
@@ -65,15 +62,13 @@ pub(super) async fn release(
         if done {
             return Ok(released(replicas));
         }
-        let live = observe::machine(writer.cluster, writer.pool, &machine.machine.id.name).await;
-        let live = live.map_err(|error| observe::failed("reading a claimed machine", &error))?;
+        if writer.env.uptime() >= deadline {
+            return Err(Error::ClaimTimeout(DEADLINE));
+        }
+        writer.pause().await;
+        let live = writer.read_until_deadline(&machine.machine.id.name, deadline).await?;
         machine = live.filter(|live| live.machine.id == machine.machine.id).ok_or_else(not_found)?;
     }
-    Err(Error::Conflict {
-        stored: writer.pool.stored,
-        pool: writer.pool.name.clone(),
-        why: "other clients kept changing the machine; try again".to_owned(),
-    })
 }
 
 /// `None` if the machine has no such claim.
@@ -116,8 +111,7 @@ async fn replace(writer: &Writer<'_>, machine: &StoredMachine, deadline: Duratio
             Err(error) if error.is_not_found() => return Ok(true),
             Err(error) if error.is_conflict() && unconfirmed => {
                 // The first request may have begun the deletion, which is a version of its own.
-                let live = observe::machine(writer.cluster, writer.pool, &id.name).await;
-                let live = live.map_err(|error| observe::failed("reading a claimed machine", &error))?;
+                let live = writer.read_until_deadline(&id.name, deadline).await?;
                 let live = live.filter(|live| live.machine.id == *id);
                 return Ok(live.is_none_or(|live| live.machine.terminating));
             }
@@ -128,6 +122,6 @@ async fn replace(writer: &Writer<'_>, machine: &StoredMachine, deadline: Duratio
         if writer.env.uptime() >= deadline {
             return Err(Error::ClaimTimeout(DEADLINE));
         }
-        writer.env.sleep(Duration::from_millis(200)).await;
+        writer.pause().await;
     }
 }

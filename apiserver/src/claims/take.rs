@@ -38,7 +38,7 @@ pub(super) struct Writer<'a> {
 pub(super) type Candidates = Mutex<VecDeque<StoredMachine>>;
 
 impl Writer<'_> {
-    /// Renews the claim of a machine. `None` if the machine was lost meanwhile.
+    /// Renews the claim of a machine at the version that was read. `None` if the machine has changed since.
     pub(super) async fn renew(
         &self,
         job: &Job,
@@ -111,20 +111,39 @@ impl Writer<'_> {
     pub(super) async fn reread(
         &self,
         machine: &ObjectId,
-        user: &str,
-        id: &str,
+        job: &Job,
         pool: &ParsedPool,
     ) -> Result<Option<StoredMachine>, Error> {
-        let live = observe::machine(self.cluster, self.pool, &machine.name).await;
-        let live = live.map_err(|error| observe::failed("reading a claimed machine", &error))?;
+        let live = self.read_until_deadline(&machine.name, job.deadline).await?;
         Ok(live.filter(|live| {
             let protection = live.machine.protection.as_deref();
             let claim = protection.and_then(|protection| protection.claim_of(pool.id.uid.as_str()));
             live.machine.id == *machine
                 && !live.machine.terminating
                 && live.machine.is_protected(self.env.now())
-                && claim.is_some_and(|claim| claim.user == user && claim.id == id)
+                && claim.is_some_and(|claim| claim.user == job.user && claim.id == job.request.id)
         }))
+    }
+
+    /// Reads a machine, and repeats a read that fails for now; `None` if the machine does not exist.
+    ///
+    /// # Errors
+    /// [`Error::ClaimTimeout`] at the deadline, and the error of a read that was refused.
+    pub(super) async fn read_until_deadline(
+        &self,
+        name: &str,
+        deadline: Duration,
+    ) -> Result<Option<StoredMachine>, Error> {
+        loop {
+            match observe::machine(self.cluster, self.pool, name).await {
+                Ok(live) => return Ok(live),
+                Err(error) if !error.is_transient() => {
+                    return Err(observe::failed("reading a claimed machine", &error));
+                }
+                Err(_) if self.env.uptime() < deadline => self.pause().await,
+                Err(_) => return Err(Error::ClaimTimeout(DEADLINE)),
+            }
+        }
     }
 
     /// Takes the claim and the protection off a machine, if it has not changed since. If it has, or if the writes fail, the
@@ -188,16 +207,9 @@ impl Writer<'_> {
         annotations: &Value,
         deadline: Duration,
     ) -> Result<Option<StoredMachine>, Error> {
-        loop {
-            match observe::machine(self.cluster, self.pool, &machine.machine.id.name).await {
-                Ok(live) => {
-                    let live = live.filter(|live| live.machine.id == machine.machine.id);
-                    return Ok(live.filter(|live| has(live, annotations)));
-                }
-                Err(_) if self.env.uptime() < deadline => self.pause().await,
-                Err(_) => return Err(Error::ClaimTimeout(DEADLINE)),
-            }
-        }
+        let live = self.read_until_deadline(&machine.machine.id.name, deadline).await?;
+        let live = live.filter(|live| live.machine.id == machine.machine.id);
+        Ok(live.filter(|live| has(live, annotations)))
     }
 
     async fn claimed(
@@ -217,7 +229,8 @@ impl Writer<'_> {
         Ok(Claimed { id: request.id.clone(), machine: machine.id, addresses, expires, renewed })
     }
 
-    async fn pause(&self) {
+    /// Waits before a request is repeated, for a random time, so that several clients of a machine do not meet again.
+    pub(super) async fn pause(&self) {
         self.env.sleep(self.env.jitter(PAUSE)).await;
     }
 }

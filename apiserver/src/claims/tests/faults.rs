@@ -1,14 +1,16 @@
 //! Claims with lost responses, other writers and killed processes.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use futures::future::join_all;
 use proptest::prelude::*;
-use serde_json::json;
+use rstest::rstest;
+use serde_json::{Value, json};
 use vmpool_engine::protection::CLAIM;
 
-use super::{assert_refused, body, claim, claimed, machine, running, send};
-use crate::testing::{Fault, MERGE_PATCH, World};
+use super::{assert_refused, body, claim, claimed, machine, release, running, send};
+use crate::testing::{Fault, MERGE_PATCH, Verb, World};
 
 #[tokio::test]
 async fn a_lost_response_does_not_take_a_second_machine() {
@@ -57,6 +59,99 @@ async fn a_claim_of_a_killed_process_is_found_by_its_id() {
         let again = claim(&world, &world.process(2), body("job-1")).await;
         assert_eq!((machine(&again), claimed(&world)), ("web-0".to_owned(), vec!["web-0".to_owned()]));
     }
+}
+
+/// Another client changes `web-0` before each of this number of patches of the machine.
+fn change_before_patches(world: &World, patches: usize) {
+    let mut left = patches;
+    world.server.intercept(move |call, store| {
+        if call.is(MERGE_PATCH, "virtualmachines") && left > 0 {
+            left -= 1;
+            store.edit_machine("web-0", |machine| {
+                machine["metadata"]["labels"]["edit"] = json!(left.to_string())
+            });
+        }
+        Fault::None
+    });
+}
+
+#[rstest]
+#[case::renewal(json!({ "id": "job-1", "durationSeconds": 600, "renew": true }))]
+#[case::repeated_claim(body("job-1"))]
+#[tokio::test]
+async fn a_claim_of_a_machine_that_other_clients_keep_changing_is_renewed(#[case] request: Value) {
+    let world = running(1, 3);
+    let process = world.process(1);
+    claim(&world, &process, body("job-1")).await;
+    change_before_patches(&world, 30);
+    let answer = claim(&world, &process, request).await;
+    assert_eq!((answer.code.as_u16(), claimed(&world)), (200, vec!["web-0".to_owned()]), "{}", answer.body);
+    assert_eq!(machine(&answer), "web-0");
+}
+
+#[rstest]
+#[case::renewal(json!({ "id": "job-1", "durationSeconds": 600, "renew": true }))]
+#[case::repeated_claim(body("job-1"))]
+#[tokio::test]
+async fn a_claim_that_cannot_be_renewed_until_the_deadline_is_kept_and_not_lost(#[case] request: Value) {
+    let world = running(1, 3);
+    let process = world.process(1);
+    claim(&world, &process, body("job-1")).await;
+    change_before_patches(&world, usize::MAX);
+    assert_refused(&claim(&world, &process, request).await, 504, "Timeout");
+    assert_eq!(claimed(&world), ["web-0"]);
+}
+
+#[tokio::test]
+async fn a_claim_that_is_not_renewed_yet_delays_other_claims_only_shortly() {
+    let world = running(1, 3);
+    let process = world.process(1);
+    claim(&world, &process, body("job-1")).await;
+    change_before_patches(&world, usize::MAX);
+    let start = world.env.uptime();
+    let (first, second) = (body("job-1"), body("job-2"));
+    let calls = async {
+        let renewal = send(&process, "alice", "claim", &first);
+        let other = async {
+            let answer = send(&process, "bob", "claim", &second).await.unwrap();
+            (machine(&answer), world.env.uptime() - start)
+        };
+        futures::future::join(renewal, other).await
+    };
+    let (_, (other, waited)) = world.through(calls).await;
+    assert_eq!(other, "web-1");
+    assert!(waited < Duration::from_secs(5), "{waited:?}");
+}
+
+#[rstest]
+#[case::keep("Keep")]
+#[case::replace("Replace")]
+#[tokio::test]
+async fn a_release_of_a_machine_that_other_clients_keep_changing_succeeds(#[case] then: &str) {
+    let world = running(1, 3);
+    let process = world.process(1);
+    let uid = claim(&world, &process, body("job-1")).await.body["machine"]["uid"].clone();
+    let mut left = 30;
+    world.server.intercept(move |call, store| {
+        let is_write = call.is(MERGE_PATCH, "virtualmachines") || call.is(Verb::Delete, "virtualmachines");
+        if is_write && left > 0 {
+            left -= 1;
+            store.edit_machine("web-0", |machine| {
+                machine["metadata"]["labels"]["edit"] = json!(left.to_string())
+            });
+        }
+        Fault::None
+    });
+    let request = json!({ "id": "job-1", "machineUID": uid, "then": then });
+    let answer = release(&world, &process, request).await;
+    assert_eq!(answer.code.as_u16(), 200, "{}", answer.body);
+    world.server.store(|store| {
+        let is_held = store.machine("web-0").is_some_and(|machine| {
+            let metadata = &machine["metadata"];
+            metadata["annotations"][CLAIM].is_string() && metadata["deletionTimestamp"].is_null()
+        });
+        assert!(!is_held, "the claim holds after its release");
+    });
 }
 
 #[tokio::test]
