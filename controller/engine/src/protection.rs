@@ -5,11 +5,14 @@
 
 mod claim;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::fmt::temporal::Pieces;
 use serde_json::Value;
 use vmpool_api::GoDuration;
 
@@ -78,7 +81,7 @@ impl Protection {
     /// Reads the annotations of a machine; `None` if they contain nothing about protection.
     pub fn read(annotations: Option<&BTreeMap<String, String>>) -> Option<Arc<Self>> {
         let get = |key: &str| annotations?.get(key).map(String::as_str);
-        let until = get(UNTIL).map(|text| text.parse().map_or(Until::Unreadable, Until::At));
+        let until = get(UNTIL).map(|text| parse_until(text).map_or(Until::Unreadable, Until::At));
         let text = |key| get(key).map(|text| clip(text).into());
         let read = Self {
             until,
@@ -123,6 +126,33 @@ impl Protection {
     pub fn claim_of(&self, pool: &str) -> Option<&Claim> {
         self.claim.as_ref().filter(|claim| *claim.pool_uid == *pool)
     }
+}
+
+/// The digits of a fraction of a second that [`Timestamp`] holds.
+const FRACTION_DIGITS: usize = 9;
+
+/// Reads [`UNTIL`]; `None` if it is no time of RFC 3339.
+///
+/// RFC 3339 permits more than [`Timestamp`] holds. Further digits of a fraction are cut, and a time after the largest one
+/// counts as the largest one: it must not protect a machine for less time than an earlier one.
+fn parse_until(text: &str) -> Option<Timestamp> {
+    let text = cut_fraction(text);
+    if let Ok(until) = text.parse() {
+        return Some(until);
+    }
+    let pieces = Pieces::parse(&*text).ok()?;
+    let (date, _, _) = (pieces.date(), pieces.time()?, pieces.to_numeric_offset()?);
+    (date.year() == DateTime::MAX.year()).then_some(Timestamp::MAX)
+}
+
+/// The text without the digits of a fraction that [`Timestamp`] does not hold.
+fn cut_fraction(text: &str) -> Cow<'_, str> {
+    let Some((whole, fraction)) = text.split_once('.') else { return Cow::Borrowed(text) };
+    let digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
+    if digits <= FRACTION_DIGITS {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("{whole}.{}{}", &fraction[..FRACTION_DIGITS], &fraction[digits..]))
 }
 
 /// The time after `moment`, at the latest the largest one.

@@ -21,12 +21,33 @@ fn a_machine_without_these_annotations_has_no_protection() {
 #[rstest]
 #[case::utc("2026-11-24T02:00:00Z", Some("2026-11-24T02:00:00Z"))]
 #[case::an_offset("2026-11-24T03:00:00+01:00", Some("2026-11-24T02:00:00Z"))]
+#[case::more_digits_than_a_time_holds(
+    "2026-11-24T02:00:00.1234567891Z",
+    Some("2026-11-24T02:00:00.123456789Z")
+)]
+#[case::many_digits_and_an_offset("2026-11-24T03:00:00.00000000000+01:00", Some("2026-11-24T02:00:00Z"))]
+#[case::after_the_largest_time("9999-12-31T23:59:59Z", Some("9999-12-30T22:00:00.999999999Z"))]
+#[case::after_the_largest_time_with_digits(
+    "9999-12-31T23:59:59.99999999999Z",
+    Some("9999-12-30T22:00:00.999999999Z")
+)]
+#[case::a_day_that_does_not_exist("9999-12-32T00:00:00Z", None)]
+#[case::no_zone_after_the_largest_time("9999-12-31T23:59:59", None)]
+#[case::digits_without_a_zone("2026-11-24T02:00:00.1234567891", None)]
 #[case::no_time("tomorrow", None)]
 #[case::no_zone("2026-11-24T03:00:00", None)]
 #[case::empty("", None)]
 fn until_is_a_time_or_unreadable(#[case] text: &str, #[case] expected: Option<&str>) {
     let read = read(&[(UNTIL, text)]).expect("it is about protection");
     assert_eq!(read.until, Some(expected.map_or(Until::Unreadable, |text| Until::At(time(text)))));
+}
+
+#[test]
+fn a_time_after_the_largest_one_is_shortened_to_the_maximum() {
+    let read = read(&[(UNTIL, "9999-12-31T23:59:59Z")]).expect("it is about protection");
+    let now = time("2026-11-24T02:00:00Z");
+    assert!(read.protects(now));
+    assert_eq!(read.shortened(now, Duration::from_hours(24)), Some(time("2026-11-25T02:00:00Z")));
 }
 
 #[test]
