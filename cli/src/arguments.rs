@@ -101,6 +101,12 @@ pub(crate) struct PlanArguments {
     /// needs the right to patch the pool
     #[arg(short, long, value_name = "FILE", conflicts_with = "replicas")]
     pub(crate) filename: Option<PathBuf>,
+    /// Plan for server-side apply of the manifest. Without it, the plan is for the method by which the pool was applied last
+    #[arg(long, requires = "filename")]
+    pub(crate) server_side: bool,
+    /// The field manager of server-side apply
+    #[arg(long, value_name = "NAME", requires = "filename")]
+    pub(crate) field_manager: Option<String>,
     #[command(flatten)]
     pub(crate) format: OutputArguments,
 }
@@ -119,6 +125,9 @@ pub(crate) struct RemoveArguments {
     /// Wait until the machines are gone
     #[arg(long)]
     pub(crate) wait: bool,
+    /// How long --wait waits, in seconds
+    #[arg(long, default_value_t = 3600, value_name = "SECONDS", requires = "wait")]
+    pub(crate) timeout: u64,
 }
 
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@
 //!
 //! # Layers
 //!
-//! From the lowest: `connection`, `age`, `table`, `explain`; `cluster`; `candidates`, `subresource`; `arguments`; `pool` and `output`; the
+//! From the lowest: `connection`, `age`, `visible`, `table`, `explain`; `cluster`; `candidates`, `subresource`; `arguments`; `pool` and `output`; the
 //! commands; `run`.
 
 mod age;
@@ -24,5 +24,6 @@ mod pool;
 mod run;
 mod subresource;
 mod table;
+mod visible;
 
 pub use run::main;

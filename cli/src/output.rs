@@ -6,25 +6,33 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 
 use crate::arguments::Format;
+use crate::table::Tone;
+use crate::visible::visible_except_styles;
 
 /// Prints `text` for users, or `data` for programs.
 ///
 /// # Errors
 /// The output cannot be written, for example because the reader of a pipe has ended.
 pub(crate) fn print(format: Format, text: &str, data: &impl Serialize) -> Result<()> {
-    let text = match format {
-        Format::Text => text.to_owned(),
-        Format::Json => serde_json::to_string_pretty(data).context("writing JSON")? + "\n",
-        Format::Yaml => serde_yaml_ng::to_string(data).context("writing YAML")?,
-    };
-    write(&text)
+    match format {
+        Format::Text => write(text),
+        // The escapes of the text are those of JSON, too.
+        Format::Json => write(&(serde_json::to_string_pretty(data).context("writing JSON")? + "\n")),
+        // YAML has escapes in quoted text only, and the library writes them itself.
+        Format::Yaml => write_bytes(&serde_yaml_ng::to_string(data).context("writing YAML")?),
+    }
 }
 
-/// Prints a text. Without a terminal, its styles are removed.
+/// Prints a text. Without a terminal, its styles are removed. Other control characters than those of styles, line ends and
+/// tabs are shown as escapes.
 ///
 /// # Errors
 /// The output cannot be written.
 pub(crate) fn write(text: &str) -> Result<()> {
+    write_bytes(&visible_except_styles(text, &Tone::sequences()))
+}
+
+fn write_bytes(text: &str) -> Result<()> {
     let mut out = anstream::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("writing the output")
 }

@@ -16,6 +16,7 @@ use crate::connection::PlatformName;
 use crate::output::write;
 use crate::pool::StoredPool;
 use crate::table::Tone;
+use crate::visible::visible_lines;
 
 /// Runs the program.
 pub fn main() -> ExitCode {
@@ -25,7 +26,8 @@ pub fn main() -> ExitCode {
         // The reader of a pipe, for example `head`, has enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let text = format!("{} {error:#}\n", Tone::Bad.paint("error:"));
+            let why = format!("{error:#}");
+            let text = format!("{} {}\n", Tone::Bad.paint("error:"), visible_lines(&why));
             // If stderr is closed, nothing can be reported.
             let _ = anstream::stderr().write_all(text.as_bytes());
             ExitCode::FAILURE

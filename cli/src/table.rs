@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 
+use crate::visible::{visible, visible_lines};
+
 /// How important a text is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tone {
@@ -23,6 +25,16 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
+    const ALL: [Self; 6] = [Self::Plain, Self::Heading, Self::Good, Self::Notice, Self::Bad, Self::Faint];
+
+    /// The sequences that begin and end the styles of all tones.
+    pub(crate) fn sequences() -> Vec<String> {
+        let styles = Self::ALL.iter().map(|tone| tone.style());
+        let sequences =
+            styles.flat_map(|style| [style.render().to_string(), style.render_reset().to_string()]);
+        sequences.filter(|sequence| !sequence.is_empty()).collect()
+    }
+
     fn style(self) -> Style {
         let color = |color: AnsiColor| Style::new().fg_color(Some(color.into()));
         match self {
@@ -35,9 +47,9 @@ impl Tone {
         }
     }
 
-    /// The text in this tone.
+    /// The text in this tone. It may come from another program.
     pub(crate) fn paint(self, text: &str) -> String {
-        let style = self.style();
+        let (style, text) = (self.style(), visible_lines(text));
         format!("{style}{text}{style:#}")
     }
 }
@@ -51,7 +63,7 @@ pub(crate) struct Cell {
 
 impl From<String> for Cell {
     fn from(text: String) -> Self {
-        Self { text, tone: Tone::Plain }
+        Self::toned(text, Tone::Plain)
     }
 }
 
@@ -62,9 +74,9 @@ impl From<&str> for Cell {
 }
 
 impl Cell {
-    /// A cell in this tone.
+    /// A cell in this tone. The text may come from another program.
     pub(crate) fn toned(text: impl Into<String>, tone: Tone) -> Self {
-        Self { text: text.into(), tone }
+        Self { text: visible(&text.into()).into_owned(), tone }
     }
 }
 

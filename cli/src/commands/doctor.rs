@@ -12,6 +12,7 @@ use crate::arguments::DoctorArguments;
 use crate::cluster::Cluster;
 use crate::output::print;
 use crate::table::Tone;
+use crate::visible::{visible, visible_lines};
 
 /// Prints all findings.
 ///
@@ -36,9 +37,15 @@ fn text(findings: &[Finding]) -> String {
             Verdict::Warning => ("warning", Tone::Notice),
             Verdict::Failed => ("failed", Tone::Bad),
         };
-        let _ = writeln!(text, "{} {check}: {what}", tone.paint(&format!("{word:<8}")));
+        let _ = writeln!(
+            text,
+            "{} {}: {}",
+            tone.paint(&format!("{word:<8}")),
+            visible(check),
+            visible_lines(what)
+        );
         if !remedy.is_empty() {
-            let _ = writeln!(text, "         -> {remedy}");
+            let _ = writeln!(text, "         -> {}", visible_lines(remedy));
         }
     }
     text

@@ -1,22 +1,25 @@
 //! `plan`: what the controller would do, computed by the controller's own code.
 
+mod manifest;
 mod steps;
 
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, anyhow};
 use kube::api::{Patch, PatchParams};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use vmpool_controller::{Preview, preview};
 use vmpool_platforms::View;
 
 use crate::arguments::PlanArguments;
-use crate::cluster::{Cluster, FIELD_MANAGER};
+use crate::cluster::Cluster;
 use crate::explain::{explain, explain_read};
 use crate::output::print;
 use crate::pool::read;
 use crate::table::Tone;
+use crate::visible::visible;
+use manifest::{ApplyMethod, CLIENT_SIDE_MANAGER, SERVER_SIDE_MANAGER, client_side_patch, read_manifest};
 use steps::{Step, steps};
 
 /// What the controller would do.
@@ -29,6 +32,9 @@ struct Outlook {
     replicas: usize,
     /// Number of replicas that the plan is for.
     planned_replicas: usize,
+    /// How the plan assumes that the manifest is applied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    applied_by: Option<String>,
     /// The steps of the next pass.
     now: Vec<Step>,
     /// The steps that follow as the disruption budget allows.
@@ -47,64 +53,68 @@ pub(crate) async fn run<P: View>(
     stored: Value,
     arguments: &PlanArguments,
 ) -> Result<()> {
-    let planned = planned::<P>(cluster, &stored, arguments).await?;
+    let (planned, method) = planned::<P>(cluster, &stored, arguments).await?;
     let (object, _) = read::<P>(&planned)?;
     let preview = preview::<P>(&cluster.env, cluster.client.clone(), object).await;
     let preview = preview.map_err(|error| anyhow!(explain_read(&error)))?;
     let (_, before) = read::<P>(&stored)?;
-    let outlook = outlook(&preview, before.desired);
+    let mut outlook = outlook(&preview, before.desired);
+    outlook.applied_by = method.map(|method| method.description());
     print(arguments.format.output, &text(&outlook), &outlook)
 }
 
-/// The pool to plan for.
-async fn planned<P: View>(cluster: &Cluster, stored: &Value, arguments: &PlanArguments) -> Result<Value> {
+/// The pool to plan for, and how the manifest of the user is applied to it.
+async fn planned<P: View>(
+    cluster: &Cluster,
+    stored: &Value,
+    arguments: &PlanArguments,
+) -> Result<(Value, Option<ApplyMethod>)> {
     let mut pool = stored.clone();
     if let Some(replicas) = arguments.replicas {
         if pool["spec"]["replicas"] != replicas {
             pool["spec"]["replicas"] = replicas.into();
             next_generation(&mut pool);
         }
-        return Ok(pool);
+        return Ok((pool, None));
     }
-    let Some(file) = &arguments.filename else { return Ok(pool) };
+    let Some(file) = &arguments.filename else { return Ok((pool, None)) };
     let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-    let mut manifest: Value =
-        serde_yaml_ng::from_str(&text).with_context(|| format!("reading {}", file.display()))?;
-    for field in ["apiVersion", "kind"] {
-        ensure!(
-            manifest[field] == stored[field],
-            "{}: {field} is {}, and that of the stored pool is {}",
-            file.display(),
-            manifest[field],
-            stored[field]
-        );
-    }
-    let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
-    if name != arguments.pool {
-        bail!(
-            "{}: the manifest is of pool {name:?}, and the command of pool {:?}",
-            file.display(),
-            arguments.pool
-        );
-    }
-    // The fields that kubectl get shows, and that no client may set.
-    manifest["metadata"] = json!({
-        "name": name,
-        "uid": stored["metadata"]["uid"],
-        "labels": manifest["metadata"]["labels"],
-        "annotations": manifest["metadata"]["annotations"],
-    });
-    if let Some(manifest) = manifest.as_object_mut() {
-        manifest.remove("status");
-    }
-    let params = PatchParams {
+    let manifest = read_manifest(&text, stored).with_context(|| format!("reading {}", file.display()))?;
+    let manager = arguments.field_manager.as_deref();
+    let method = ApplyMethod::of_pool(stored, arguments.server_side, manager);
+    let applied = dry_run::<P>(cluster, stored, &manifest, &method).await?;
+    Ok((applied, Some(method)))
+}
+
+/// The pool after the user's client has applied the manifest. The API server validates it and stores nothing.
+async fn dry_run<P: View>(
+    cluster: &Cluster,
+    stored: &Value,
+    manifest: &Value,
+    method: &ApplyMethod,
+) -> Result<Value> {
+    let name = stored["metadata"]["name"].as_str().unwrap_or_default();
+    let api = cluster.api::<P::Pool>();
+    let params = |manager: &str, force| PatchParams {
         dry_run: true,
-        force: true,
-        field_manager: Some(FIELD_MANAGER.into()),
+        force,
+        field_manager: Some(manager.to_owned()),
         ..PatchParams::default()
     };
-    let applied = cluster.api::<P::Pool>().patch(&arguments.pool, &params, &Patch::Apply(&manifest)).await;
-    let attempt = cluster.attempt::<P::Pool>("patch", &arguments.pool);
+    let applied = match method {
+        ApplyMethod::ClientSide => {
+            let patch = client_side_patch(manifest, stored)?;
+            api.patch(name, &params(CLIENT_SIDE_MANAGER, false), &Patch::Merge(&patch)).await
+        }
+        ApplyMethod::ServerSide { manager } => {
+            let mut manifest = manifest.clone();
+            manifest["metadata"]["uid"] = stored["metadata"]["uid"].clone();
+            // kubectl reports fields of other managers as conflicts, and delivery tools overwrite them.
+            let force = manager != SERVER_SIDE_MANAGER;
+            api.patch(name, &params(manager, force), &Patch::Apply(&manifest)).await
+        }
+    };
+    let attempt = cluster.attempt::<P::Pool>("patch", name);
     let applied = applied.map_err(|error| explain(&attempt, &error))?;
     Ok(serde_json::to_value(&applied)?)
 }
@@ -134,6 +144,7 @@ fn outlook(preview: &Preview, replicas: usize) -> Outlook {
         namespace: pool.namespace.to_string(),
         replicas,
         planned_replicas: pool.desired,
+        applied_by: None,
         now,
         later,
         blocked,
@@ -141,7 +152,7 @@ fn outlook(preview: &Preview, replicas: usize) -> Outlook {
 }
 
 fn text(outlook: &Outlook) -> String {
-    let Outlook { pool, namespace, replicas, planned_replicas, now, later, blocked } = outlook;
+    let Outlook { pool, namespace, replicas, planned_replicas, applied_by, now, later, blocked } = outlook;
     let change = if replicas == planned_replicas {
         format!("{replicas} replicas")
     } else {
@@ -149,6 +160,9 @@ fn text(outlook: &Outlook) -> String {
     };
     let mut text =
         format!("{} in namespace {namespace}: {change}\n", Tone::Heading.paint(&format!("Pool {pool}")));
+    if let Some(method) = applied_by {
+        let _ = writeln!(text, "After {}:", visible(method));
+    }
     if now.is_empty() && later.is_empty() {
         text.push_str("The controller would change nothing.\n");
     }

@@ -1,11 +1,13 @@
 //! `remove`: a targeted removal through the aggregated API, with the UIDs of pool and machines.
 
+use std::time::Duration;
+
 use anyhow::{Result, anyhow, bail};
 use serde_json::{Value, json};
 use vmpool_platforms::View;
 
 use crate::arguments::RemoveArguments;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, full_name};
 use crate::explain::explain;
 use crate::output::write;
 use crate::subresource::{PAUSE, attempt, post};
@@ -52,15 +54,25 @@ pub(crate) async fn run<P: View>(
     }
     write(&format!("{names}: removal accepted, replicas lowered\n"))?;
     if arguments.wait {
-        until_gone::<P>(cluster, &machines, &uids).await?;
+        let timeout = Duration::from_secs(arguments.timeout);
+        wait_until_gone::<P>(cluster, &machines, &uids, timeout).await?;
         write(&format!("{names}: gone\n"))?;
     }
     Ok(())
 }
 
 /// Waits until no machine with these names and UIDs exists.
-async fn until_gone<P: View>(cluster: &Cluster, machines: &[String], uids: &[Value]) -> Result<()> {
-    for (name, uid) in machines.iter().zip(uids) {
+///
+/// # Errors
+/// A machine was released from the pool, or still exists after the timeout. The removal stays accepted.
+async fn wait_until_gone<P: View>(
+    cluster: &Cluster,
+    machines: &[String],
+    uids: &[Value],
+    timeout: Duration,
+) -> Result<()> {
+    let deadline = cluster.env.uptime() + timeout;
+    for (place, (name, uid)) in machines.iter().zip(uids).enumerate() {
         while let Some(machine) = cluster.get::<P::Machine>(name).await? {
             if machine["metadata"]["uid"] != *uid {
                 break;
@@ -69,6 +81,16 @@ async fn until_gone<P: View>(cluster: &Cluster, machines: &[String], uids: &[Val
                 && machine["metadata"]["ownerReferences"].is_null()
             {
                 bail!("machine {name} was released from the pool, and stays");
+            }
+            if cluster.env.uptime() >= deadline {
+                bail!(
+                    "the removal is accepted, but after {} seconds these machines still exist or were not checked: {}; \
+                     finalizers of other controllers can hold a machine: \
+                     `kubectl get {} {name} -o jsonpath='{{.metadata.finalizers}}'` shows them",
+                    timeout.as_secs(),
+                    machines[place..].join(", "),
+                    full_name::<P::Machine>()
+                );
             }
             cluster.env.sleep(PAUSE).await;
         }

@@ -137,16 +137,7 @@ pub(crate) async fn rollback<P: View>(
     let template = P::stored_template(&found.content).ok_or_else(|| {
         anyhow!("revision {} contains no machine template, so the pool was not changed", found.revision)
     })?;
-    let mut operations = vec![
-        json!({ "op": "test", "path": "/metadata/uid", "value": pool["metadata"]["uid"] }),
-        json!({ "op": "test", "path": "/metadata/resourceVersion", "value": pool["metadata"]["resourceVersion"] }),
-        json!({ "op": "replace", "path": format!("/spec/{TEMPLATE}"), "value": template }),
-    ];
-    for path in P::pins() {
-        if pool.pointer(path).is_some() {
-            operations.push(json!({ "op": "remove", "path": path }));
-        }
-    }
+    let operations = rollback_operations(&pool, &template, P::pins());
     if arguments.dry_run {
         return write(&format!(
             "pool {}: would get the template of revision {}; `kubectl vmpool diff {0} {1}` shows the change (dry run)\n",
@@ -154,11 +145,45 @@ pub(crate) async fn rollback<P: View>(
         ));
     }
     let patch = serde_json::from_value(operations.into()).context("building the patch")?;
-    cluster.patch::<P::Pool>(&arguments.pool, &Patch::Json::<()>(patch)).await?;
+    if let Err(error) = cluster.patch::<P::Pool>(&arguments.pool, &Patch::Json::<()>(patch)).await {
+        let now = cluster.get::<P::Pool>(&arguments.pool).await.ok().flatten();
+        ensure!(
+            now.is_none_or(|now| is_same_template(&pool, &now, P::pins())),
+            "the template of pool {} has changed since the command read it, so nothing was written; look at the change, and \
+             repeat the command",
+            arguments.pool
+        );
+        return Err(error);
+    }
     write(&format!(
         "pool {}: template of revision {} written; the rollout applies it to the machines\n",
         arguments.pool, found.revision
     ))
+}
+
+/// The JSON patch that writes a template. It tests what the rollback relies on, and not the version of the pool, which each
+/// write of the status changes.
+fn rollback_operations(pool: &Value, template: &Value, pins: &[&str]) -> Vec<Value> {
+    let template_path = format!("/spec/{TEMPLATE}");
+    let mut operations = vec![
+        json!({ "op": "test", "path": "/metadata/uid", "value": pool["metadata"]["uid"] }),
+        json!({ "op": "test", "path": template_path, "value": pool["spec"][TEMPLATE] }),
+        json!({ "op": "replace", "path": template_path, "value": template }),
+    ];
+    for path in pins {
+        if let Some(value) = pool.pointer(path) {
+            operations.push(json!({ "op": "test", "path": path, "value": value }));
+            operations.push(json!({ "op": "remove", "path": path }));
+        }
+    }
+    operations
+}
+
+/// Whether both reads of a pool show what a rollback relies on.
+fn is_same_template(before: &Value, after: &Value, pins: &[&str]) -> bool {
+    before["metadata"]["uid"] == after["metadata"]["uid"]
+        && before["spec"][TEMPLATE] == after["spec"][TEMPLATE]
+        && pins.iter().all(|path| before.pointer(path).is_none_or(|value| after.pointer(path) == Some(value)))
 }
 
 /// The stored revisions, oldest first.

@@ -7,6 +7,7 @@ use vmpool_engine::plan::{DeleteReason, DiskDeleteReason, Disruption};
 use vmpool_engine::{Action, Plan};
 
 use crate::table::Tone;
+use crate::visible::{visible, visible_lines};
 
 /// One write of the controller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,10 +29,10 @@ impl Step {
             "update" => Tone::Notice,
             _ => Tone::Plain,
         };
-        let mut text = format!("{} {}", tone.paint(self.verb), self.object);
+        let mut text = format!("{} {}", tone.paint(self.verb), visible(&self.object));
         if !self.why.is_empty() {
             text.push_str(": ");
-            text.push_str(&self.why);
+            text.push_str(&visible_lines(&self.why));
         }
         text
     }

@@ -8,6 +8,7 @@ fn a_plan_lists_its_steps_with_their_reasons() {
         namespace: "team-a".into(),
         replicas: 5,
         planned_replicas: 3,
+        applied_by: None,
         now: vec![step("delete", "machine web-b", "surplus, the newest first")],
         later: vec![step(
             "update",
@@ -35,6 +36,7 @@ fn a_plan_without_steps_says_so() {
         namespace: "team-a".into(),
         replicas: 3,
         planned_replicas: 3,
+        applied_by: None,
         now: vec![],
         later: vec![],
         blocked: vec![],

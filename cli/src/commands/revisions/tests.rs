@@ -38,3 +38,27 @@ fn a_difference_has_the_unified_format() {
     let plain = anstream::adapter::strip_str(&text).to_string();
     assert_eq!(plain, "--- pool web\n+++ revision a\n@@ -1,2 +1,2 @@\n cpu: 1\n-memory: 1Gi\n+memory: 2Gi\n");
 }
+
+#[test]
+fn a_rollback_relies_on_the_template_and_the_pin_and_not_on_the_status() {
+    let pool = json!({
+        "metadata": { "uid": "u", "resourceVersion": "7", "annotations": { "pin": "a" } },
+        "spec": { TEMPLATE: { "cpu": 1 }, "replicas": 2 },
+        "status": { "readyReplicas": 1 },
+    });
+    let pins = ["/metadata/annotations/pin", "/spec/rollout/revision"];
+    let operations = rollback_operations(&pool, &json!({ "cpu": 2 }), &pins);
+    let tested: Vec<&str> = operations
+        .iter()
+        .filter(|operation| operation["op"] == "test")
+        .filter_map(|operation| operation["path"].as_str())
+        .collect();
+    assert_eq!(tested, ["/metadata/uid", "/spec/virtualMachineTemplate", "/metadata/annotations/pin"]);
+    let mut after = pool.clone();
+    after["metadata"]["resourceVersion"] = json!("8");
+    after["status"]["readyReplicas"] = json!(2);
+    after["spec"]["replicas"] = json!(3);
+    assert!(is_same_template(&pool, &after, &pins));
+    after["spec"][TEMPLATE]["cpu"] = json!(3);
+    assert!(!is_same_template(&pool, &after, &pins));
+}

@@ -8,6 +8,7 @@ use vmpool_engine::condition::PAUSED;
 use super::view::{ActivityStatus, ConditionStatus, DiskStatus, MachineStatus, PoolStatus, ProtectionStatus};
 use crate::age::age;
 use crate::table::{Cell, Tone, table};
+use crate::visible::{visible, visible_lines};
 
 /// The status as text.
 pub(super) fn text(status: &PoolStatus, now: Timestamp) -> String {
@@ -25,7 +26,12 @@ pub(super) fn text(status: &PoolStatus, now: Timestamp) -> String {
     let events = status.events.iter().map(|event| {
         let since = event.time.map(|time| age(time, now)).unwrap_or_default();
         let tone = if event.warning { Tone::Bad } else { Tone::Plain };
-        format!("{} {} {}", Tone::Faint.paint(&since), tone.paint(&event.reason), event.message)
+        format!(
+            "{} {} {}",
+            Tone::Faint.paint(&since),
+            tone.paint(&event.reason),
+            visible_lines(&event.message)
+        )
     });
     section(&mut text, "Events", events);
     let activity = status.activity.iter().map(|entry| change(entry, now));
@@ -50,7 +56,7 @@ fn section(text: &mut String, heading: &str, lines: impl Iterator<Item = String>
 fn header(status: &PoolStatus) -> String {
     let PoolStatus { pool, namespace, platform, state, desired, replicas, ready, updated, .. } = status;
     let title = Tone::Heading.paint(&format!("Pool {pool}"));
-    let mut text = format!("{title} in namespace {namespace} ({platform})");
+    let mut text = format!("{title} in namespace {} ({platform})", visible(namespace));
     if !state.is_empty() {
         text.push_str(": ");
         text.push_str(&state_tone(state).paint(state));
@@ -62,7 +68,7 @@ fn header(status: &PoolStatus) -> String {
     }
     text.push('\n');
     if !status.revision.is_empty() {
-        let _ = writeln!(text, "  Revision  {}", status.revision);
+        let _ = writeln!(text, "  Revision  {}", visible(&status.revision));
     }
     if status.paused {
         let _ = writeln!(text, "  {}", Tone::Notice.paint(PAUSED));
@@ -195,18 +201,18 @@ fn bytes(size: u64) -> String {
 /// A change of the pool in one line.
 fn change(entry: &ActivityStatus, now: Timestamp) -> String {
     let ActivityStatus { time, reason, actor, from, to } = entry;
-    let mut text = format!("{} {reason}", Tone::Faint.paint(&age(*time, now)));
+    let mut text = format!("{} {}", Tone::Faint.paint(&age(*time, now)), visible(reason));
     match (from, to) {
         (Some(from), Some(to)) => {
-            let _ = write!(text, " {from} -> {to}");
+            let _ = write!(text, " {} -> {}", visible(from), visible(to));
         }
         (None, Some(to)) => {
-            let _ = write!(text, " {to}");
+            let _ = write!(text, " {}", visible(to));
         }
         _ => {}
     }
     if let Some(actor) = actor {
-        let _ = write!(text, " by {actor}");
+        let _ = write!(text, " by {}", visible(actor));
     }
     text
 }
@@ -220,7 +226,8 @@ fn condition(condition: &ConditionStatus) -> String {
         (_, "True") => Tone::Notice,
         _ => Tone::Faint,
     };
-    format!("{} {reason}: {message}", tone.paint(&format!("{kind}={status}")))
+    let name = tone.paint(&format!("{kind}={status}"));
+    format!("{name} {}: {}", visible(reason), visible_lines(message))
 }
 
 #[cfg(test)]

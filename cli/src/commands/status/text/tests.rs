@@ -90,6 +90,33 @@ fn the_status_shows_machines_with_their_disks_and_what_the_pool_waits_for() {
 }
 
 #[test]
+fn texts_of_other_programs_cannot_control_the_terminal() {
+    const FOREIGN: &str = "\u{1b}[31mX\u{1b}]0;title\u{7}";
+    let foreign = || Some(FOREIGN.to_owned());
+    let mut status = status();
+    for text in [&mut status.pool, &mut status.state, &mut status.revision, &mut status.namespace] {
+        FOREIGN.clone_into(text);
+    }
+    for machine in &mut status.machines {
+        (machine.node, machine.problem, machine.addresses) = (foreign(), foreign(), vec![FOREIGN.to_owned()]);
+        machine.protection =
+            Some(ProtectionStatus { by: foreign(), reason: foreign(), ..ProtectionStatus::default() });
+    }
+    for condition in &mut status.conditions {
+        (condition.reason, condition.message) = (FOREIGN.to_owned(), FOREIGN.to_owned());
+    }
+    for event in &mut status.events {
+        (event.reason, event.message) = (FOREIGN.to_owned(), FOREIGN.to_owned());
+    }
+    for entry in &mut status.activity {
+        (entry.actor, entry.to) = (foreign(), foreign());
+    }
+    let text = text(&status, Timestamp::from_second(4600).unwrap());
+    assert!(text.contains("\\u001b[31mX") && !text.contains("\u{1b}[31mX"), "{text:?}");
+    assert!(!text.contains("\u{1b}]"), "{text:?}");
+}
+
+#[test]
 fn a_pool_without_machines_has_no_table() {
     let empty =
         PoolStatus { platform: "DVP", pool: "web".into(), namespace: "a".into(), ..PoolStatus::default() };
