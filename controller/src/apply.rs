@@ -29,10 +29,11 @@ use vmpool_engine::limits::shorten;
 use vmpool_engine::model::Naming;
 use vmpool_engine::plan::{DeleteReason, Snapshot, Stage};
 use vmpool_engine::{Action, Memory};
-use vmpool_platforms::Platform;
+use vmpool_platforms::{DiskOf, Disks, Platform};
 
 use crate::context::Context;
 use crate::events::PoolEvent;
+use crate::object::collection;
 use crate::pool_entry::PoolEntry;
 use crate::revisions::known::Change;
 use crate::revisions::templates::Templates;
@@ -40,6 +41,10 @@ use crate::write::WriteError;
 use basis::Basis;
 use outcome::Outcome;
 use window::Window;
+
+/// The age of a plan at which no further action starts. The next pass plans with the state of that time, so slow writes delay
+/// neither a changed spec nor the status.
+const MAX_AGE: Duration = Duration::from_secs(30);
 
 /// The result of applying a plan.
 #[derive(Default)]
@@ -103,7 +108,7 @@ async fn run_stage<P: Platform>(
     memory: &mut Memory,
     applied: &mut Applied,
 ) -> bool {
-    let stop = AtomicBool::new(false);
+    let (stop, begun) = (AtomicBool::new(false), basis.begun);
     let mut complete = true;
     let mut failure: Option<(Failure, Option<Duration>)> = None;
     let mut disks_refused = false;
@@ -113,9 +118,12 @@ async fn run_stage<P: Platform>(
         let mut window = Window::new(context.settings.writes_in_flight, is_slow);
         let (mut waiting, mut running) = (batch.into_iter(), FuturesUnordered::new());
         loop {
-            for action in waiting.by_ref().take(window.free(running.len())) {
+            // Actions that would only wait for slow ones begin later, with a newer plan.
+            let room = open_slots(context, pool).max(usize::from(running.is_empty()));
+            for action in waiting.by_ref().take(window.free(running.len()).min(room)) {
                 running.push(async move {
-                    if stop.load(Ordering::Relaxed) || !is_current(context, pool) {
+                    let is_old = context.env.uptime().saturating_sub(begun) > MAX_AGE;
+                    if stop.load(Ordering::Relaxed) || is_old || !is_current(context, pool) {
                         return (action, Outcome::outdated());
                     }
                     let outcome = perform(context, pool, basis, &action).await;
@@ -162,6 +170,14 @@ async fn run_stage<P: Platform>(
         None => {}
     }
     complete
+}
+
+/// How many writes of the pool's machines and disks can start without waiting for each other.
+fn open_slots<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>) -> usize {
+    let namespace = &pool.facts.namespace;
+    let machines = context.writer.room(&collection::<P::Machine>(namespace));
+    let disks = if P::Disks::EXIST { collection::<DiskOf<P>>(namespace) } else { return machines };
+    machines.min(context.writer.room(&disks))
 }
 
 /// Whether the next plan puts objects with a rejected write of this stage last. In the other stages the planners have

@@ -8,7 +8,6 @@ use futures::FutureExt;
 use futures::future::{Either, select, select_all};
 use kube::Client;
 use parking_lot::Mutex;
-use tokio::task::yield_now;
 use tokio_util::sync::CancellationToken;
 use vmpool_engine::Uid;
 use vmpool_platforms::{Configuration, Pins, Platform};
@@ -21,7 +20,7 @@ use crate::context::Context;
 use crate::events::Events;
 use crate::images::{ImageGate, ImageSettings};
 use crate::metrics::{Live, Metrics, PassResult, WatchResource};
-use crate::passes;
+use crate::passes::{self, run_passes};
 use crate::platform_state::{PlatformStates, ShownState};
 use crate::preserved::Preserved;
 use crate::queue::Requeue;
@@ -33,8 +32,6 @@ use crate::write::Writer;
 
 /// Time until the next pass of a pool whose pass panicked.
 const AFTER_PANIC: Duration = Duration::from_secs(10);
-/// Interval of the heartbeat of an idle worker.
-const PULSE: Duration = Duration::from_secs(10);
 
 /// What a controller instance needs from outside.
 #[derive(Clone)]
@@ -147,16 +144,15 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// What the platforms share, and the task that sends their events.
-    pub(crate) fn new(dependencies: Dependencies, fence: Fence, leader_health: LeaderHealth) -> (Self, Task) {
+    pub(crate) fn new(
+        dependencies: Dependencies,
+        fence: Fence,
+        leader_health: LeaderHealth,
+        stop: CancellationToken,
+    ) -> (Self, Task) {
         let Dependencies { env, client, instance, settings, metrics, .. } = &dependencies;
-        let writer = Writer::new(
-            client.clone(),
-            env.clone(),
-            fence,
-            settings.writes_in_flight,
-            settings.request_deadline,
-            metrics.writes.clone(),
-        );
+        let writer =
+            Writer::new(client.clone(), env.clone(), fence, settings.into(), stop, metrics.writes.clone());
         let (events, send_events) = Events::new(writer.clone(), env.clone(), instance.clone());
         let sender = env.spawn("events", send_events);
         let image_gate =
@@ -264,7 +260,7 @@ pub async fn lead<P: Platform>(
     leader_health: LeaderHealth,
     stop: CancellationToken,
 ) {
-    let (shared, events) = Shared::new(dependencies, fence, leader_health);
+    let (shared, events) = Shared::new(dependencies, fence, leader_health, stop.clone());
     reconcile_platform::<P>(shared, vec![events], stop).await;
 }
 
@@ -375,27 +371,21 @@ async fn work<P: Platform>(context: Arc<Context<P>>, heartbeat: Heartbeat, stop:
             return;
         }
     }
-    loop {
-        heartbeat.beat();
-        let next = context.env.timeout(PULSE, context.queue.next());
-        let next = std::pin::pin!(next);
-        let uid: Uid = match select(next, std::pin::pin!(stop.cancelled())).await {
-            Either::Left((Ok(uid), _)) => uid,
-            Either::Left((Err(_), _)) => continue,
-            Either::Right(_) => return,
-        };
-        let (again, effort) =
-            AssertUnwindSafe(reconcile(&context, &uid)).catch_unwind().await.unwrap_or_else(|_| {
-                context.metrics.passes.ended(PassResult::Panicked);
-                tracing::error!(uid = uid.as_str(), "a pass panicked; the controller retries the pool later");
-                (Requeue::After(AFTER_PANIC), Duration::ZERO)
-            });
-        context.queue.done(&uid, again, effort);
-        if again == Requeue::Never {
-            context.queue.forget(&uid);
+    let pass = |uid: Uid| {
+        let context = context.clone();
+        async move {
+            let (again, effort) =
+                AssertUnwindSafe(reconcile(&context, &uid)).catch_unwind().await.unwrap_or_else(|_| {
+                    context.metrics.passes.ended(PassResult::Panicked);
+                    tracing::error!(
+                        uid = uid.as_str(),
+                        "a pass panicked; the controller retries the pool later"
+                    );
+                    (Requeue::After(AFTER_PANIC), Duration::ZERO)
+                });
+            (uid, again, effort)
         }
-        // Without this, passes that never wait and follow each other immediately would block the only thread: the
-        // responses of the API server, the lease, and the shutdown.
-        yield_now().await;
-    }
+        .boxed()
+    };
+    run_passes(&context.queue, &stop, Some(&heartbeat), pass).await;
 }

@@ -11,6 +11,10 @@ use vmpool_runtime::args::{ArgsError, GateArgs, InstancetypeMode, LeaseArgs, Pro
 pub use self::images::{ImageArgs, ImageArgsError};
 use crate::settings::Settings;
 
+/// The maximum of `--slow-write-deadline`. The client closes a connection without data after
+/// [`vmpool_runtime::client::READ_TIMEOUT`].
+const MAX_SLOW_WRITE_DEADLINE: Duration = Duration::from_secs(70);
+
 /// Controller for pools of identical virtual machines: creates, updates and deletes machines and their disks until each
 /// pool matches its spec.
 ///
@@ -51,15 +55,22 @@ pub struct Options {
     #[arg(long, env = "VMPOOL_WORKERS", default_value_t = 4, value_name = "COUNT")]
     pub workers: usize,
 
-    /// Maximum number of writes to the API server in flight, for all pools together.
+    /// Maximum number of writes to the API server in flight, for all pools together. As many slow writes can be in flight in
+    /// addition.
     #[arg(long, env = "VMPOOL_MAX_IN_FLIGHT_WRITES", default_value_t = 64, value_name = "COUNT")]
     pub max_in_flight_writes: usize,
 
-    /// Deadline of a request. After it, the controller determines the effect of the request with live reads. Must be
-    /// shorter than the lease duration minus two renewal intervals.
+    /// Deadline of a request. After it, the controller determines the effect of the request with live reads. A write starts
+    /// only if the lease lasts for this time. Must be shorter than the lease duration minus two renewal intervals.
     #[arg(long, env = "VMPOOL_REQUEST_DEADLINE", default_value = "8s", value_name = "DURATION",
           value_parser = vmpool_runtime::duration::parse)]
     pub request_deadline: Duration,
+
+    /// Deadline of a write, if a write of the same resource and namespace was slow in the last ten minutes. At least the time
+    /// that a request can take in the API server; at most 70s.
+    #[arg(long, env = "VMPOOL_SLOW_WRITE_DEADLINE", default_value = "60s", value_name = "DURATION",
+          value_parser = vmpool_runtime::duration::parse)]
+    pub slow_write_deadline: Duration,
 
     /// Minimum time between two passes of a pool that events cause.
     #[arg(long, env = "VMPOOL_DEBOUNCE", default_value = "100ms", value_name = "DURATION",
@@ -164,6 +175,17 @@ pub enum OptionsError {
         /// The limit.
         limit: Duration,
     },
+    /// The deadline of slow writes is outside its range.
+    #[error(
+        "--slow-write-deadline must be between --request-deadline, which is {least:?}, and {MAX_SLOW_WRITE_DEADLINE:?}, not \
+         {deadline:?}"
+    )]
+    SlowWriteDeadline {
+        /// The given deadline.
+        deadline: Duration,
+        /// The minimum.
+        least: Duration,
+    },
     /// The gate of wrappers is on without that of images.
     #[error("the feature gate MachineWrapper requires the feature gate DiskImages")]
     WrapperWithoutImages,
@@ -191,10 +213,15 @@ impl Options {
         if self.request_deadline >= limit {
             return Err(OptionsError::DeadlineBeyondLease { deadline: self.request_deadline, limit });
         }
+        if !(self.request_deadline..=MAX_SLOW_WRITE_DEADLINE).contains(&self.slow_write_deadline) {
+            let (deadline, least) = (self.slow_write_deadline, self.request_deadline);
+            return Err(OptionsError::SlowWriteDeadline { deadline, least });
+        }
         Ok(Settings {
             workers: self.workers,
             writes_in_flight: self.max_in_flight_writes,
             request_deadline: self.request_deadline,
+            slow_write_deadline: self.slow_write_deadline,
             debounce: self.debounce,
             max_pool_series: self.max_pool_series,
             copies: (self.instancetype_mode == InstancetypeMode::Standalone)

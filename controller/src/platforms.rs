@@ -31,7 +31,7 @@ pub async fn lead_all(
     stop: CancellationToken,
 ) {
     let stop = stop.child_token();
-    let (shared, events) = Shared::new(dependencies, fence, leader_health);
+    let (shared, events) = Shared::new(dependencies, fence, leader_health, stop.clone());
     let named = |name| platforms.contains(&name);
     let (is_dvp, is_kubevirt) = (named(PlatformName::Dvp), named(PlatformName::Kubevirt));
     let mut names = Vec::new();

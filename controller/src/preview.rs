@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use kube::Client;
+use tokio_util::sync::CancellationToken;
 use vmpool_engine::model::Budget;
 use vmpool_engine::{Disk, Machine, Memory, Observed, Plan, Pool, Status, plan, status};
 use vmpool_platforms::{ApiObject, AttachmentOf, DiskOf, Disks, InstanceOf, Instances, Platform};
@@ -95,8 +96,8 @@ fn read_only<P: Platform>(env: &Env, client: Client) -> Context<P> {
         client.clone(),
         env.clone(),
         Fence::ended(env.clone()),
-        settings.writes_in_flight,
-        settings.request_deadline,
+        (&settings).into(),
+        CancellationToken::new(),
         metrics.writes.clone(),
     );
     // Without its task, the sender of events drops them.

@@ -47,6 +47,11 @@ impl<K: Clone + Eq + Hash + Ord> Queue<K> {
         Self { env, debounce, state, changed: Notify::new(), metrics }
     }
 
+    /// The time source of the queue.
+    pub(crate) fn env(&self) -> &Env {
+        &self.env
+    }
+
     /// Wakes `key` because of a change.
     pub(crate) fn wake(&self, key: &K) {
         self.wake_after(key, Duration::ZERO);

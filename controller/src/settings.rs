@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use vmpool_engine::ledger::REQUEST_TIMEOUT;
 use vmpool_engine::plan::{self, COLLECTION_GRACE};
 use vmpool_engine::removal::RESERVATION_AGE;
 use vmpool_platforms::kubevirt::copies::Policy;
@@ -15,6 +16,8 @@ pub struct Settings {
     pub writes_in_flight: usize,
     /// Deadline of a request. After it, the request is unconfirmed.
     pub request_deadline: Duration,
+    /// Deadline of a write to a collection whose writes were slow in the last minutes.
+    pub slow_write_deadline: Duration,
     /// Minimum time between two passes of a pool that events cause.
     pub debounce: Duration,
     /// Age at which the controller drops a reservation that is not accepted.
@@ -49,6 +52,7 @@ impl Default for Settings {
             workers: 4,
             writes_in_flight: 64,
             request_deadline: Duration::from_secs(8),
+            slow_write_deadline: REQUEST_TIMEOUT,
             debounce: Duration::from_millis(100),
             reservation_timeout: RESERVATION_AGE,
             collection_grace: COLLECTION_GRACE,

@@ -1,21 +1,28 @@
 //! The writer: every write of the controller passes through it.
 //!
-//! A write waits for a permit among the writes in flight. It starts only if the lease outlasts the deadline of the
-//! write. The writer sends it once and never retries it: the caller decides about an unconfirmed write.
+//! A write waits for a slot among the writes in flight. It starts only if the lease lasts for another ordinary deadline, and
+//! it ends with the lease. The writer sends it once and never retries it: the caller decides about an unconfirmed write.
+//!
+//! Usually a write has the ordinary deadline. If a write of its collection was slow in the last minutes, it may take as long
+//! as a request can take in the API server: a slow admission webhook then delays machines, and does not prevent them.
 
-use std::sync::Arc;
-use std::time::Duration;
+mod error;
+mod limits;
+mod shutdown;
+mod slots;
 
+use std::pin::pin;
+
+use futures::future::{Either, select};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::Status;
 use kube::core::request::Request as Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use vmpool_engine::ObjectId;
 use vmpool_runtime::Env;
 use vmpool_runtime::lease::Fence;
@@ -23,59 +30,13 @@ use vmpool_runtime::lease::Fence;
 use crate::metrics::{WriteKind, WriteMetrics, WriteOutcome};
 use crate::response_body::ResponseBodies;
 use crate::{decode, rejection};
+pub use error::WriteError;
+pub use limits::WriteLimits;
+use shutdown::Shutdown;
+use slots::{Slot, Slots};
 
-/// Why a write failed.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    /// It was not sent, because the lease does not outlast its deadline.
-    #[error("not sent: the lease ends too soon")]
-    Fenced,
-    /// It was not sent, because the request is invalid.
-    #[error("not sent: {0}")]
-    Invalid(Box<dyn std::error::Error + Send + Sync>),
-    /// The API server rejected it. It had no effect.
-    #[error("{}", .status.message)]
-    Refused {
-        /// The status of the response.
-        status: Box<Status>,
-        /// The delay that the API server requests.
-        retry_after: Option<Duration>,
-    },
-    /// It is unconfirmed: there was no response, or the response does not show the effect. The API server may have
-    /// carried it out, or may still do so.
-    #[error("unconfirmed: {0}")]
-    Unconfirmed(String),
-}
-
-impl WriteError {
-    /// Whether an object of this name already exists. This does not include `Conflict`, which a quota can return.
-    pub fn is_already_exists(&self) -> bool {
-        matches!(self, Self::Refused { status, .. } if status.reason == "AlreadyExists")
-    }
-
-    /// Whether the object with this name or with the required UID does not exist.
-    pub fn is_gone(&self) -> bool {
-        matches!(self, Self::Refused { status, .. } if status.code == 404)
-    }
-
-    /// Whether a precondition failed.
-    pub fn is_conflict(&self) -> bool {
-        matches!(self, Self::Refused { status, .. } if status.code == 409 && status.reason == "Conflict")
-    }
-
-    /// Whether the resulting object is invalid, or a test in a JSON patch failed.
-    pub fn is_unprocessable(&self) -> bool {
-        matches!(self, Self::Refused { status, .. } if status.code == 422)
-    }
-
-    /// The delay that the API server requests.
-    pub fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Refused { retry_after, .. } => *retry_after,
-            _ => None,
-        }
-    }
-}
+/// What usually delays a request that gets no answer.
+const SLOW: &str = "an admission webhook or the API server is slow";
 
 /// Sends writes to the API server.
 #[derive(Clone)]
@@ -83,27 +44,35 @@ pub struct Writer {
     client: Client,
     env: Env,
     fence: Fence,
-    permits: Arc<Semaphore>,
-    deadline: Duration,
+    slots: Slots,
+    limits: WriteLimits,
+    shutdown: Shutdown,
     field_manager: String,
     metrics: WriteMetrics,
     bodies: ResponseBodies,
 }
 
 impl Writer {
-    /// Creates a writer with at most `in_flight` requests at a time. A request is unconfirmed after `deadline`.
+    /// Creates a writer. After `stop`, writes end within one ordinary deadline.
     pub fn new(
         client: Client,
         env: Env,
         fence: Fence,
-        in_flight: usize,
-        deadline: Duration,
+        limits: WriteLimits,
+        stop: CancellationToken,
         metrics: WriteMetrics,
     ) -> Self {
-        let permits = Arc::new(Semaphore::new(in_flight));
+        let slots = Slots::new(env.clone(), limits.in_flight);
+        let shutdown = Shutdown::new(env.clone(), stop, limits.deadline);
         let field_manager = "vmpool-controller".to_owned();
         let bodies = ResponseBodies::default();
-        Self { client, env, fence, permits, deadline, field_manager, metrics, bodies }
+        Self { client, env, fence, slots, limits, shutdown, field_manager, metrics, bodies }
+    }
+
+    /// How many writes of the collection at `path` can start without waiting for each other. There is a limit only while they
+    /// are slow.
+    pub(crate) fn room(&self, path: &str) -> usize {
+        self.slots.room(path)
     }
 
     /// The memory limit of response bodies, which reads share.
@@ -126,7 +95,8 @@ impl Writer {
         // Many writes wait at the same time. They keep the body as text, because the tree can need fifty times as much
         // memory.
         drop(object);
-        self.send(kind, Path::new(path).create(&params, body)).await
+        let request = Path::new(&*path).create(&params, body);
+        self.send(kind, &path, request).await
     }
 
     /// Patches an object, or its `subresource`.
@@ -143,13 +113,16 @@ impl Writer {
     ) -> Result<T, WriteError> {
         let params =
             PatchParams { field_manager: Some(self.field_manager.clone()), ..PatchParams::default() };
-        let path = Path::new(path);
-        let request = match subresource {
-            Some(subresource) => path.patch_subresource(subresource, name, &params, &patch),
-            None => path.patch(name, &params, &patch),
+        // Webhooks distinguish subresources.
+        let (request, lane) = match subresource {
+            Some(subresource) => (
+                Path::new(&*path).patch_subresource(subresource, name, &params, &patch),
+                format!("{path}/{subresource}"),
+            ),
+            None => (Path::new(&*path).patch(name, &params, &patch), path),
         };
         drop(patch);
-        self.send(kind, request).await
+        self.send(kind, &lane, request).await
     }
 
     /// Deletes the object with this name *and* UID with background propagation; if `version` is given, only at this
@@ -194,48 +167,77 @@ impl Writer {
             resource_version: version.map(|version| version.to_string()),
         };
         let params = params.preconditions(preconditions);
-        let request = Path::new(path).delete(&object.name, &params);
-        let left: Left = self.send(kind, request).await?;
+        let request = Path::new(&*path).delete(&object.name, &params);
+        let left: Left = self.send(kind, &path, request).await?;
         Ok(left.metadata.resource_version.parse().ok())
     }
 
     async fn send<T: DeserializeOwned>(
         &self,
         kind: WriteKind,
+        lane: &str,
         request: Result<Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, WriteError> {
-        let result = self.exchange(request).await;
+        let result = self.in_slot(kind, lane, request).await;
         self.metrics.ended(kind, outcome(&result));
         result
     }
 
-    async fn exchange<T: DeserializeOwned>(
+    /// Sends a request in a slot of its collection.
+    async fn in_slot<T: DeserializeOwned>(
         &self,
+        kind: WriteKind,
+        lane: &str,
         request: Result<Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, WriteError> {
         let request = request.map_err(|error| WriteError::Invalid(error.into()))?;
-        let _permit = self.permits.acquire().await.map_err(|error| WriteError::Invalid(error.into()))?;
-        // Checked last, because waiting for a permit takes time.
-        if !self.fence.admits(self.deadline) {
+        let slot = self.slots.acquire(lane).await;
+        // Checked last, because waiting for a slot takes time. An event changes nothing that another leader decides about.
+        let needs_lease = kind != WriteKind::Event;
+        if (needs_lease && !self.fence.admits(self.limits.deadline)) || self.shutdown.has_ended() {
             return Err(WriteError::Fenced);
         }
-        let exchange = async {
-            let response =
-                self.client.send(request.map(Into::into)).await.map_err(|error| unconfirmed(&error))?;
-            let (parts, body) = response.into_parts();
-            let mut body = std::pin::pin!(body);
-            let mut whole = self.bodies.begin();
-            while let Some(frame) = body.frame().await {
-                if let Some(data) = frame.map_err(|error| unconfirmed(&error))?.data_ref() {
-                    whole.push(data).await;
-                }
+        let bounds = select(Box::pin(self.fence.lost()), Box::pin(self.shutdown.end()));
+        match select(pin!(self.within_deadline(slot, request)), bounds).await {
+            Either::Left((result, _)) => result,
+            Either::Right(_) => {
+                Err(WriteError::Unconfirmed("no answer before the controller stopped leading".to_owned()))
             }
-            answer(&parts, whole.bytes())
-        };
-        match self.env.timeout(self.deadline, exchange).await {
-            Ok(result) => result,
-            Err(elapsed) => Err(WriteError::Unconfirmed(elapsed.to_string())),
         }
+    }
+
+    /// Sends a request, and waits for the response until the deadline of the slot.
+    async fn within_deadline<T: DeserializeOwned>(
+        &self,
+        mut slot: Slot,
+        request: Request<Vec<u8>>,
+    ) -> Result<T, WriteError> {
+        let deadline = if slot.is_slow() { self.limits.slow_deadline } else { self.limits.deadline };
+        let soon = self.limits.slow_after();
+        let mut exchange = pin!(self.exchange(request));
+        if let Ok(result) = self.env.timeout(soon, exchange.as_mut()).await {
+            return result;
+        }
+        slot.record_slow();
+        let _slow = self.metrics.slow_write();
+        match self.env.timeout(deadline.saturating_sub(soon), exchange).await {
+            Ok(result) => result,
+            Err(_) => Err(WriteError::Unconfirmed(format!("no answer within {deadline:?}: {SLOW}"))),
+        }
+    }
+
+    async fn exchange<T: DeserializeOwned>(&self, request: Request<Vec<u8>>) -> Result<T, WriteError> {
+        let response =
+            self.client.send(request.map(Into::into)).await.map_err(|error| unconfirmed(&error))?;
+        let (parts, body) = response.into_parts();
+        let mut body = pin!(body);
+        let mut whole = self.bodies.begin();
+        while let Some(frame) = body.frame().await {
+            if let Some(data) = frame.map_err(|error| unconfirmed(&error))?.data_ref() {
+                whole.push(data).await;
+            }
+        }
+        answer(&parts, whole.bytes())
     }
 }
 
@@ -273,7 +275,11 @@ fn answer<T: DeserializeOwned>(parts: &http::response::Parts, body: &[u8]) -> Re
     let status = rejection::status(parts, body);
     // The API server may have stored the object before the error.
     if parts.status.is_server_error() && parts.status != StatusCode::NOT_IMPLEMENTED {
-        return Err(WriteError::Unconfirmed(format!("{}: {}", parts.status, status.message)));
+        let mut message = format!("{}: {}", parts.status, status.message);
+        if parts.status == StatusCode::GATEWAY_TIMEOUT {
+            message = format!("{message}: {SLOW}");
+        }
+        return Err(WriteError::Unconfirmed(message));
     }
     let retry_after = rejection::retry_after(&status);
     Err(WriteError::Refused { status: Box::new(status), retry_after })

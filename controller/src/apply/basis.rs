@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::{DiskDraft, DiskSource};
@@ -32,6 +33,8 @@ pub(super) struct Basis {
     storage_conflicts: Option<Result<Conflicts, String>>,
     /// The templates that machines are created from.
     pub(super) templates: Templates,
+    /// The uptime at which the writes of the plan began.
+    pub(super) begun: Duration,
 }
 
 impl Basis {
@@ -84,7 +87,7 @@ impl Basis {
                 | Action::PruneRecord { .. } => {}
             }
         }
-        let mut basis = Self::default();
+        let mut basis = Self { begun: context.env.uptime(), ..Self::default() };
         if !machines.is_empty() {
             for planned in snapshot.machines.iter().filter(|machine| machines.contains(&machine.id.uid)) {
                 let name = &planned.id.name;

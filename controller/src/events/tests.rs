@@ -1,4 +1,5 @@
 use rstest::rstest;
+use tokio_util::sync::CancellationToken;
 use vmpool_engine::limits;
 use vmpool_platforms::DefaultWording;
 use vmpool_runtime::env::Task;
@@ -6,7 +7,9 @@ use vmpool_runtime::testing::{ManualClock, env, unfenced};
 
 use super::*;
 use crate::metrics::WriteMetrics;
+use crate::settings::Settings;
 use crate::testing::{Fate, NAMESPACE, Server, Verb};
+use crate::write::WriteLimits;
 
 fn event(reason: Reason, number: usize, note: &str) -> PoolEvent {
     PoolEvent { reason, name: format!("web-{number}"), note: note.to_owned() }
@@ -105,8 +108,8 @@ impl World {
             server.client(),
             env.clone(),
             unfenced(),
-            1,
-            Duration::from_secs(8),
+            WriteLimits { in_flight: 1, ..(&Settings::default()).into() },
+            CancellationToken::new(),
             WriteMetrics::detached(),
         );
         let (events, send) = Events::new(writer, env.clone(), "vmpool-controller-7d9".to_owned());

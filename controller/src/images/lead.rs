@@ -170,7 +170,7 @@ async fn reconcile_images(shared: Shared, settings: ImageSettings, serves: Serve
 }
 
 /// Runs the passes of a queue after the first lists.
-async fn work<K: Clone + Eq + Hash + Ord + Debug>(
+async fn work<K: Clone + Eq + Hash + Ord + Debug + Send + Sync>(
     context: Arc<Context>,
     queue: fn(&Context) -> &Queue<K>,
     pass: for<'a> fn(&'a Context, &'a K) -> BoxFuture<'a, Requeue>,

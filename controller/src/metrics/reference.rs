@@ -39,7 +39,7 @@ const SECTIONS: &[Section] = &[
     ("Disk images", &["vmpool_vmdi_", "vmpool_wrapper_"]),
     ("Instance types", &["vmpool_instancetype_"]),
     ("Passes and their queue", &["vmpool_passes_", "vmpool_pass_", "vmpool_workqueue_"]),
-    ("Requests and writes", &["vmpool_api_", "vmpool_writes_", "vmpool_failures_"]),
+    ("Requests and writes", &["vmpool_api_", "vmpool_writes_", "vmpool_failures_", "vmpool_slow_"]),
     ("Caches and the ledger", &["vmpool_cache_", "vmpool_watch_", "vmpool_ledger_"]),
     ("The process", &["vmpool_build_", "process_"]),
 ];

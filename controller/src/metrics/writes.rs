@@ -2,6 +2,7 @@
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use vmpool_engine::failure::FailureReason;
 use vmpool_runtime::metrics::Registry;
 
@@ -13,6 +14,16 @@ use super::labels::{FailureLabels, WriteLabels, each};
 pub struct WriteMetrics {
     writes: Family<WriteLabels, Counter>,
     failures: Family<FailureLabels, Counter>,
+    slow: Gauge,
+}
+
+/// A slow write in flight. It ends when this value is dropped.
+pub(crate) struct SlowWrite(Gauge);
+
+impl Drop for SlowWrite {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 impl WriteMetrics {
@@ -33,6 +44,12 @@ impl WriteMetrics {
                 "Batches of writes and reads of plans that failed, by the reason of the condition ReplicaFailure. The controller retries with a backoff of up to one minute",
                 each(Failed::ALL.into_iter().map(|reason| FailureLabels { reason })),
             ),
+            slow: registry.register(
+                "vmpool_slow_writes",
+                "writes",
+                "Writes in flight that have waited for longer than half of --request-deadline: an admission webhook or the API server is slow",
+                Gauge::default(),
+            ),
         }
     }
 
@@ -43,6 +60,11 @@ impl WriteMetrics {
 
     pub(crate) fn ended(&self, kind: WriteKind, outcome: WriteOutcome) {
         self.writes.get_or_create(&WriteLabels { kind, outcome }).inc();
+    }
+
+    pub(crate) fn slow_write(&self) -> SlowWrite {
+        self.slow.inc();
+        SlowWrite(self.slow.clone())
     }
 
     pub(crate) fn batch_failed(&self, reason: FailureReason) {

@@ -55,6 +55,7 @@ fn a_value_that_cannot_be_read_is_refused_by_name(
 #[case::workers(&["--workers=0"], "--workers must be at least 1")]
 #[case::writes(&["--max-in-flight-writes=0"], "--max-in-flight-writes must be at least 1")]
 #[case::deadline(&["--request-deadline=9s"], "--request-deadline 9s must be shorter than")]
+#[case::slow_writes(&["--slow-write-deadline=7s"], "--slow-write-deadline must be between --request-deadline, which is 8s")]
 #[case::reservations(&["--reservation-timeout=999ms"], "--reservation-timeout must be at least 1s, not 999ms")]
 #[case::short_lease(&["--lease-duration=4s", "--lease-renew-interval=1s"], "--request-deadline 8s must be")]
 fn invalid_values_are_rejected_in_one_line(#[case] arguments: &[&str], #[case] expected: &str) {
@@ -72,6 +73,7 @@ fn flags_become_settings() {
     assert_eq!(settings.debounce, Duration::from_millis(10));
     assert_eq!(settings.reservation_timeout, vmpool_engine::removal::RESERVATION_AGE);
     assert_eq!(settings.collection_grace, vmpool_engine::plan::COLLECTION_GRACE);
+    assert_eq!(settings.slow_write_deadline, Duration::from_mins(1));
     let arguments = ["--reservation-timeout=3s", "--disk-collection-grace=2s"];
     let settings = parse(&arguments).unwrap().settings().unwrap();
     assert_eq!(settings.reservation_timeout, Duration::from_secs(3));

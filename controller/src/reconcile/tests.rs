@@ -14,6 +14,7 @@ mod reads;
 mod revisions;
 mod rollouts;
 mod settings;
+mod slow_admission;
 mod targeted_removals;
 
 use std::sync::Arc;

@@ -115,6 +115,17 @@ impl Server {
         self.model.edit_now(&full_name(resource), NAMESPACE, name, change).unwrap();
     }
 
+    /// Another client changes an object of another namespace.
+    pub(crate) fn edit_in(
+        &self,
+        namespace: &str,
+        resource: &str,
+        name: &str,
+        change: impl FnOnce(&mut Value),
+    ) {
+        self.model.edit_now(&full_name(resource), namespace, name, change).unwrap();
+    }
+
     /// Another client changes an object of the cluster.
     pub(crate) fn edit_of_cluster(&self, resource: &str, name: &str, change: impl FnOnce(&mut Value)) {
         self.model.edit_now(&full_name(resource), "", name, change).unwrap();

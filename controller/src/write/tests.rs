@@ -1,3 +1,6 @@
+use std::sync::Arc;
+use std::time::Duration;
+
 use futures::FutureExt;
 use futures::future::join_all;
 use rstest::rstest;
@@ -10,18 +13,23 @@ use crate::testing::{Call, Conduct, Fate, NAMESPACE, Refusal, Server, Verb};
 const DEADLINE: Duration = Duration::from_secs(8);
 const MACHINES: &str = "/apis/virtualization.deckhouse.io/v1alpha2/namespaces/team-a/virtualmachines";
 
+/// A request that takes as long as two webhooks of ten seconds in a row.
+const SLOW_REQUEST: Duration = Duration::from_secs(20);
+const SLOW_DEADLINE: Duration = Duration::from_secs(60);
+
 struct World {
     clock: ManualClock,
     env: Env,
     server: Server,
     fence: Fence,
+    stop: CancellationToken,
 }
 
 impl World {
     fn new() -> Self {
         let clock = ManualClock::new();
         let env = env(&clock, 0);
-        Self { server: Server::new(&env), fence: unfenced(), env, clock }
+        Self { server: Server::new(&env), fence: unfenced(), stop: CancellationToken::new(), env, clock }
     }
 
     fn writer(&self, in_flight: usize) -> Writer {
@@ -29,8 +37,8 @@ impl World {
             self.server.client(),
             self.env.clone(),
             self.fence.clone(),
-            in_flight,
-            DEADLINE,
+            WriteLimits { in_flight, deadline: DEADLINE, slow_deadline: SLOW_DEADLINE },
+            self.stop.clone(),
             WriteMetrics::detached(),
         )
     }
@@ -163,6 +171,84 @@ async fn after_the_deadline_a_write_is_unconfirmed() {
     assert!(world.server.get("virtualmachines", "web-1").is_some(), "the write was nevertheless executed");
 }
 
+/// A webhook that does not answer delays each request. The API server gives up a request if its client does.
+fn slow_admission() -> Conduct {
+    Conduct { before: SLOW_REQUEST, outcome: Fate::ServeIfAwaited, after: Duration::ZERO }
+}
+
+impl World {
+    /// The result of a create while the time advances this far in half seconds.
+    async fn within(&self, writer: &Writer, name: &str, time: Duration) -> Option<Result<Value, WriteError>> {
+        let (writer, machine) = (writer.clone(), machine(name));
+        let result = Arc::new(parking_lot::Mutex::new(None));
+        let slot = result.clone();
+        let task = self.env.spawn("create", async move {
+            let created = writer.create(WriteKind::CreateMachine, MACHINES.to_owned(), machine).await;
+            *slot.lock() = Some(created);
+        });
+        let mut passed = Duration::ZERO;
+        while passed < time && !task.is_finished() {
+            self.clock.advance(Duration::from_millis(500)).await;
+            passed += Duration::from_millis(500);
+        }
+        result.lock().take()
+    }
+}
+
+#[tokio::test]
+async fn a_write_without_an_answer_names_what_is_slow() {
+    let world = World::new();
+    world.server.intercept(|_| slow_admission());
+    let error = world.within(&world.writer(1), "web-1", SLOW_REQUEST).await.unwrap().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "unconfirmed: no answer within 8s: an admission webhook or the API server is slow"
+    );
+}
+
+#[tokio::test]
+async fn the_next_write_to_a_slow_collection_outlasts_slow_webhooks() {
+    let world = World::new();
+    world.server.intercept(|_| slow_admission());
+    let writer = world.writer(4);
+    assert!(world.within(&writer, "web-1", SLOW_REQUEST).await.unwrap().is_err());
+    world.within(&writer, "web-1", SLOW_REQUEST * 2).await.unwrap().unwrap();
+    world.within(&writer, "web-2", SLOW_REQUEST * 2).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_slow_write_ends_with_the_lease() {
+    let mut world = World::new();
+    world.fence = fence_for(&world.env, Duration::from_secs(20));
+    world.server.intercept(|_| slow_admission());
+    let writer = world.writer(4);
+    assert!(world.within(&writer, "web-1", SLOW_REQUEST).await.unwrap().is_err());
+    // The request begins after 8 s, and ends with the lease after 20 s.
+    let error = world.within(&writer, "web-1", Duration::from_secs(12)).await.unwrap().unwrap_err();
+    assert!(matches!(&error, WriteError::Unconfirmed(why) if why.contains("leading")), "{error:?}");
+    assert!(matches!(world.within(&writer, "web-1", SLOW_REQUEST).await, Some(Err(WriteError::Fenced))));
+    world.clock.advance(SLOW_REQUEST).await;
+    assert!(world.server.get("virtualmachines", "web-1").is_none(), "the API server has given up, too");
+}
+
+#[tokio::test]
+async fn slow_writes_end_soon_after_the_controller_stops() {
+    let world = World::new();
+    world.server.intercept(|_| slow_admission());
+    let writer = world.writer(4);
+    assert!(world.within(&writer, "web-1", SLOW_REQUEST).await.unwrap().is_err());
+    let stop = world.stop.clone();
+    let env = world.env.clone();
+    let stopping = world.env.spawn("stop", async move {
+        env.sleep(Duration::from_secs(2)).await;
+        stop.cancel();
+    });
+    let error = world.within(&writer, "web-1", Duration::from_secs(2) + DEADLINE).await.unwrap().unwrap_err();
+    assert!(matches!(error, WriteError::Unconfirmed(_)), "{error:?}");
+    assert!(stopping.is_finished());
+    assert!(matches!(world.within(&writer, "web-1", SLOW_REQUEST).await, Some(Err(WriteError::Fenced))));
+}
+
 #[tokio::test]
 async fn behind_a_closed_fence_nothing_is_sent() {
     let world = World::new();
@@ -185,21 +271,34 @@ async fn a_write_starts_only_if_the_lease_outlives_its_deadline(
 }
 
 #[tokio::test]
-async fn the_lease_is_checked_after_the_wait_for_a_permit() {
-    let world = World::new();
-    let fence = world.fence.clone();
-    world.server.intercept(move |_| {
-        end(&fence);
-        Fate::Serve
-    });
+async fn the_lease_is_checked_after_the_wait_for_a_slot() {
+    let mut world = World::new();
+    let second = Duration::from_secs(1);
+    world.fence = fence_for(&world.env, DEADLINE + second / 2);
+    world.server.intercept(move |_| Conduct::slow(second));
     let writer = world.writer(1);
-    let (first, second) = (machine("web-1"), machine("web-2"));
-    let (first, second) = futures::join!(
-        writer.create::<Value>(WriteKind::CreateMachine, MACHINES.to_owned(), first),
-        writer.create::<Value>(WriteKind::CreateMachine, MACHINES.to_owned(), second),
-    );
+    let (first, late) = (machine("web-1"), machine("web-2"));
+    let writes = async {
+        futures::join!(
+            writer.create::<Value>(WriteKind::CreateMachine, MACHINES.to_owned(), first),
+            writer.create::<Value>(WriteKind::CreateMachine, MACHINES.to_owned(), late),
+        )
+    };
+    let mut writes = Box::pin(writes);
+    assert!(futures::poll!(&mut writes).is_pending());
+    let ((first, late), ()) = futures::join!(writes, world.clock.advance(second));
     assert!(first.is_ok());
-    assert!(matches!(second, Err(WriteError::Fenced)), "{second:?}");
+    assert!(matches!(late, Err(WriteError::Fenced)), "{late:?}");
+}
+
+#[tokio::test]
+async fn an_event_needs_no_time_of_the_lease() {
+    let mut world = World::new();
+    world.fence = fence_for(&world.env, DEADLINE);
+    let created: Result<Value, _> =
+        world.writer(1).create(WriteKind::Event, MACHINES.to_owned(), machine("web-1")).await;
+    assert!(created.is_ok());
+    assert!(matches!(world.create().await, Err(WriteError::Fenced)));
 }
 
 #[tokio::test]

@@ -1,9 +1,11 @@
 //! The connection between a client and the server.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::channel::oneshot;
 use futures::{FutureExt, StreamExt};
 use http::{Request, Response, header};
 use http_body::Frame;
@@ -23,6 +25,9 @@ use crate::watch::{Watch, WatchEnd};
 /// The body type of responses.
 type ServerBody = UnsyncBoxBody<Bytes, BoxError>;
 
+/// The response to a request, or the panic of a test while it was served.
+type Answer = Result<Result<Response<ServerBody>, BoxError>, Box<dyn Any + Send>>;
+
 impl Server {
     /// A client of this server with the name `sender` and this default namespace.
     pub fn client(&self, sender: &str, namespace: &str) -> Client {
@@ -40,7 +45,12 @@ impl Server {
         Client::new(layer.layer(Connection { server: self.clone(), sender: sender.to_owned() }), namespace)
     }
 
-    async fn serve(self, sender: String, request: Request<Body>) -> Result<Response<ServerBody>, BoxError> {
+    async fn serve(
+        self,
+        sender: String,
+        request: Request<Body>,
+        response: &oneshot::Sender<Answer>,
+    ) -> Result<Response<ServerBody>, BoxError> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let call = match Call::parse(&sender, &parts, &body) {
@@ -70,7 +80,8 @@ impl Server {
             response
         };
         let response = match handling.outcome {
-            Outcome::Serve => handle_and_log(&call).await,
+            Outcome::ServeIfAwaited if response.is_canceled() => futures::future::pending().await,
+            Outcome::Serve | Outcome::ServeIfAwaited => handle_and_log(&call).await,
             Outcome::Refuse(error) => http_response(Err(error)),
             Outcome::Respond(code, body) => http_response(Ok((code, body))),
             Outcome::ServeAndRefuse(error) => {
@@ -142,11 +153,12 @@ impl Service<Request<Body>> for Connection {
 
     /// The request is served even if its sender is dropped, like a request that a process sent before it was killed.
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (response, receiver) = futures::channel::oneshot::channel();
+        let (response, receiver) = oneshot::channel::<Answer>();
         let (server, sender) = (self.server.clone(), self.sender.clone());
         let handle_and_log = async move {
+            let served = AssertUnwindSafe(server.serve(sender, request, &response)).catch_unwind().await;
             // The receiver may be gone.
-            _ = response.send(AssertUnwindSafe(server.serve(sender, request)).catch_unwind().await);
+            _ = response.send(served);
         };
         let task = self.server.env.spawn("request", handle_and_log);
         let State { in_flight, max_in_flight, .. } = &mut *self.server.state.lock();

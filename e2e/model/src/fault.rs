@@ -48,6 +48,9 @@ pub enum Outcome {
     /// It is served.
     #[default]
     Serve,
+    /// It is served, unless its sender has given up before it arrives. The real API server cancels a request in admission if
+    /// its client closes the connection.
+    ServeIfAwaited,
     /// It is refused, without an effect.
     Refuse(ApiError),
     /// It does not arrive: a proxy on the way responds with this status code and body.

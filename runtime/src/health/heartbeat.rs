@@ -25,6 +25,11 @@ impl Heartbeat {
         *self.last.lock() = self.env.uptime();
     }
 
+    /// Records a beat of a loop whose oldest work in progress began at this uptime; `None` if there is none.
+    pub fn beat_since(&self, oldest: Option<Duration>) {
+        *self.last.lock() = oldest.unwrap_or_else(|| self.env.uptime());
+    }
+
     /// The time since the last beat.
     pub fn age(&self) -> Duration {
         self.env.uptime().saturating_sub(*self.last.lock())
