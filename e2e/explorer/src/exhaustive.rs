@@ -252,9 +252,9 @@ impl Scenario {
     fn requests(&self, before: &Verdict, plain: &Verdict) -> Named {
         let mut all = Named::new();
         for at in before.writes..plain.writes {
-            for write_fault in WriteFault::ALL {
+            for write_fault in WriteFault::ALL.into_iter().chain(WriteFault::OF_SLOW_ADMISSION) {
                 let mut schedule = Schedule { write_faults: vec![(at, write_fault)], ..self.plain() };
-                if write_fault.stalls() {
+                if write_fault.stalls() || write_fault == WriteFault::SlowCrash {
                     schedule.options.controllers = 2;
                 }
                 all.push((format!("write {at}, {write_fault:?}"), schedule));

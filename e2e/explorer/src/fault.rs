@@ -6,6 +6,8 @@ use vmpool_model::{ApiError, Outcome, Verb};
 
 /// Additional delay of a late write. Its sender has given up by then, and another controller may lead.
 pub const LATE: Duration = Duration::from_secs(25);
+/// How long admission of a slow write takes: a webhook with the longest timeout.
+pub const SLOW: Duration = Duration::from_secs(30);
 /// How long a fault pauses a process: longer than the lease duration.
 pub const PAUSE: Duration = Duration::from_secs(30);
 
@@ -53,10 +55,18 @@ pub enum WriteFault {
     Stall,
     /// The sender is paused for longer than its lease, and the write takes effect after another controller became leader.
     StallLate,
+    /// A slow webhook delays the write. It takes effect, also if its sender has given up by then.
+    Slow,
+    /// The sender exits while a slow webhook delays the write, and the write takes effect after another controller became
+    /// leader.
+    SlowCrash,
 }
 
 impl WriteFault {
-    /// All faults.
+    /// The faults of slow admission.
+    pub const OF_SLOW_ADMISSION: [Self; 2] = [Self::Slow, Self::SlowCrash];
+
+    /// The faults that random schedules inject into single writes.
     pub const ALL: [Self; 16] = [
         Self::CrashBefore,
         Self::CrashAfter,
@@ -97,13 +107,13 @@ impl WriteFault {
             }
             Self::ResponseLost => Outcome::ResponseLost,
             Self::Unreachable => Outcome::Unreachable,
-            Self::Late | Self::Stall | Self::StallLate => Outcome::Serve,
+            Self::Late | Self::Stall | Self::StallLate | Self::Slow | Self::SlowCrash => Outcome::Serve,
         }
     }
 
     /// Whether the fault kills the sender.
     pub fn kills(self) -> bool {
-        matches!(self, Self::CrashBefore | Self::CrashAfter)
+        matches!(self, Self::CrashBefore | Self::CrashAfter | Self::SlowCrash)
     }
 
     /// Whether the fault pauses the sender.
@@ -114,6 +124,11 @@ impl WriteFault {
     /// Whether the write arrives after its sender has given up.
     pub fn is_late(self) -> bool {
         matches!(self, Self::Late | Self::StallLate)
+    }
+
+    /// Whether admission delays the write.
+    pub fn is_slow(self) -> bool {
+        matches!(self, Self::Slow | Self::SlowCrash)
     }
 }
 

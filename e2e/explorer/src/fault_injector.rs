@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use vmpool_model::{Call, Handling, Outcome, Verb};
 use vmpool_runtime::client::READ_TIMEOUT;
 use vmpool_runtime::testing::SeededRandom;
 
-use crate::fault::{InjectedFaults, LATE, ReadFault, WriteFault};
+use crate::fault::{InjectedFaults, LATE, ReadFault, SLOW, WriteFault};
 use crate::instance::is_tested;
 
 /// State that the world and its referee share.
@@ -39,6 +40,10 @@ pub struct InjectorState {
     /// Writes that arrive long after their sender has given up. Their effect may contradict the spec at that moment,
     /// which is no violation.
     pub late: Vec<Call>,
+    /// How long admission of each write takes.
+    pub admission: Duration,
+    /// Writes that admission delays. Their effect may contradict the spec at the moment at which they take effect.
+    pub slow: Vec<Call>,
     /// Lines for the transcript.
     pub lines: Vec<String>,
 }
@@ -87,6 +92,9 @@ impl FaultInjector {
         }
         if write_fault.is_late() {
             injector.late.push(call.clone());
+        }
+        if write_fault.is_slow() {
+            injector.slow.push(call.clone());
         }
         Some(write_fault)
     }
@@ -146,7 +154,15 @@ impl vmpool_model::FaultInjector for FaultInjector {
             Some(write_fault) if write_fault.is_late() => {
                 Handling { before: LATE, outcome: Outcome::Serve, after }
             }
+            Some(write_fault) if write_fault.is_slow() => {
+                Handling { before: SLOW, outcome: Outcome::Serve, after }
+            }
             Some(write_fault) => Handling { outcome: write_fault.outcome(), ..served },
+            // Webhooks do not see the status.
+            None if !injector.admission.is_zero() && call.subresource != "status" => {
+                injector.slow.push(call.clone());
+                Handling { before: injector.admission, outcome: Outcome::Serve, after }
+            }
             None => served,
         }
     }

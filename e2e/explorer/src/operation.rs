@@ -1,5 +1,7 @@
 //! Operations of users and operators, and faults that do not belong to a single request.
 
+use std::time::Duration;
+
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 use vmpool_model::{PatchKind, Verb, WatchDelay, WatchEnd};
@@ -58,6 +60,9 @@ pub enum Operation {
     Resume,
     /// Sets the behavior of the webhook.
     SetWebhook(WebhookState),
+    /// Webhooks of other owners delay each write by this number of seconds. The write takes effect, also if its sender has
+    /// given up by then.
+    SlowAdmission(u64),
     /// Moves the wall clock of a controller by this number of seconds.
     StepWallClock(usize, i64),
     /// Delays the watches of all controllers on a resource by this number of events.
@@ -161,6 +166,9 @@ impl Operation {
             Self::DisconnectController(which) => world.disconnect(*which),
             Self::Resume => world.resume(),
             Self::SetWebhook(service) => *world.webhook.lock() = *service,
+            Self::SlowAdmission(seconds) => {
+                world.injector.lock().admission = Duration::from_secs(*seconds);
+            }
             Self::StepWallClock(which, seconds) => world.jump(*which, SignedDuration::from_secs(*seconds)),
             Self::DelayWatch(which, events) => pace(world, *which, WatchDelay::Behind(*events)),
             Self::HoldWatch(which) => pace(world, *which, WatchDelay::Held),

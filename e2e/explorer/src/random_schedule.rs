@@ -41,6 +41,9 @@ const WITH_IMAGES: u64 = 400;
 /// Of 1000 operations of such a schedule, this many are about images and wrappers.
 const IMAGE_OPERATIONS: u64 = 500;
 
+/// Of 1000 schedules, this many have a period with slow admission webhooks of other owners.
+const WITH_SLOW_ADMISSION: u64 = 250;
+
 /// Of 1000 schedules with images, this many have another namespace that uses them.
 const WITH_GUESTS: u64 = 500;
 
@@ -127,8 +130,22 @@ impl Schedule {
         if options.instancetypes == Some(TypeSource::Claim) {
             with_claim(seed, &mut steps);
         }
+        with_slow_admission(seed, &mut steps);
         Self { options, steps, ..Self::default() }
     }
+}
+
+/// Adds a period with slow admission. Decided apart from the other decisions, so that the other steps stay the same.
+fn with_slow_admission(seed: u64, steps: &mut Vec<(u64, Operation)>) {
+    let random = SeededRandom::new(seed ^ 0x510a);
+    if !random.per_mille(WITH_SLOW_ADMISSION) {
+        return;
+    }
+    let from = place(&random, 0, steps);
+    let until = place(&random, from, steps);
+    steps.insert(until, (random.number(0..=60_000), Operation::SlowAdmission(0)));
+    let seconds = *random.one(&[10, 20, 30]).unwrap_or(&30);
+    steps.insert(from, (0, Operation::SlowAdmission(seconds)));
 }
 
 /// Adds steps in another namespace, which a grant permits to use the images, or not. Decided apart from the other decisions, so

@@ -115,6 +115,7 @@ async fn settle(world: &mut World) -> Vec<String> {
         let injector = &mut *world.injector.lock();
         // Faults that were planned for a certain request still occur, once.
         (injector.write_faults_per_mille, injector.read_faults_per_mille) = (0, 0);
+        injector.admission = Duration::ZERO;
         injector.injected.read_faults.iter().any(|(_, read_fault)| *read_fault == ReadFault::Hang)
     };
     let begun = world.now();

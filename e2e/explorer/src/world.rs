@@ -105,6 +105,8 @@ pub struct World {
     pub(crate) clocks: BTreeMap<String, SignedDuration>,
     /// Writes that arrive long after their sender has given up.
     pub late: BTreeSet<String>,
+    /// The creates that slow admission delays, by name: their sender and the UID of the owner.
+    pub(crate) slow_creates: BTreeMap<String, (String, String)>,
     /// Processes that ran in a loop while time stood still.
     pub loops: Vec<String>,
     /// One line per event; `None` if no transcript was requested.
@@ -177,6 +179,7 @@ impl World {
             shared_machines: Vec::new(),
             clocks: BTreeMap::new(),
             late: BTreeSet::new(),
+            slow_creates: BTreeMap::new(),
             loops: Vec::new(),
             transcript: telling.then(Vec::new),
             webhook,

@@ -221,7 +221,7 @@ impl World {
     }
 
     /// The holder of the lease.
-    fn leader(&self) -> Option<String> {
+    pub(super) fn leader(&self) -> Option<String> {
         let lease = self.server.get("leases.coordination.k8s.io", SYSTEM, LEASE)?;
         lease["spec"]["holderIdentity"].as_str().filter(|holder| !holder.is_empty()).map(str::to_owned)
     }

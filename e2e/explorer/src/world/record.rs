@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use vmpool_invariants::image_references::ImageChange;
 use vmpool_invariants::object::{Kind, Object};
 use vmpool_invariants::recorder;
-use vmpool_model::{Change, ChangeKind, Verb};
+use vmpool_model::{Call, Change, ChangeKind, Verb};
 
 use super::World;
 use crate::attempt::{Attempt, Holding, Release, Target};
@@ -13,9 +13,10 @@ use crate::transcript::description_of;
 impl World {
     /// Collects the notes of the referee and the outcomes of the clients.
     pub(super) fn collect_reports(&mut self) {
-        let (lines, late) = {
+        let (lines, late, slow) = {
             let injector = &mut *self.injector.lock();
-            (std::mem::take(&mut injector.lines), std::mem::take(&mut injector.late))
+            let late = (std::mem::take(&mut injector.late), std::mem::take(&mut injector.slow));
+            (std::mem::take(&mut injector.lines), late.0, late.1)
         };
         for line in lines {
             self.log(|| line);
@@ -31,6 +32,7 @@ impl World {
                 self.user_actions.deleted.insert(uid.to_owned());
             }
         }
+        self.record_slow(&slow);
         let attempts = std::mem::take(&mut *self.attempts.lock());
         for attempt in attempts {
             self.log(|| format!("a client: {attempt:?}"));
@@ -55,6 +57,35 @@ impl World {
             }
         }
         self.callers.retain(|caller| !caller.is_finished());
+    }
+
+    /// Records writes that slow admission delays. A create counts as a request that a former leader had in flight only if its
+    /// sender does not lead when it takes effect.
+    fn record_slow(&mut self, slow: &[Call]) {
+        self.late.extend(slow.iter().map(ToString::to_string));
+        for call in slow.iter().filter(|call| call.resource == "virtualmachines") {
+            if let (Verb::Create, Some(owner)) =
+                (call.verb, call.body["metadata"]["ownerReferences"][0]["uid"].as_str())
+            {
+                self.user_actions.late_creates.insert(call.name.clone());
+                self.slow_creates.insert(call.name.clone(), (call.sender.clone(), owner.to_owned()));
+            }
+            if let (Verb::Delete, Some(uid)) = (call.verb, call.body["preconditions"]["uid"].as_str()) {
+                self.user_actions.deleted.insert(uid.to_owned());
+            }
+        }
+    }
+
+    /// Counts a slow create of a former leader that takes effect now.
+    fn record_slow_create(&mut self, change: &Change) {
+        if change.kind != ChangeKind::Added || !change.key.resource.starts_with("virtualmachines.") {
+            return;
+        }
+        if let Some((sender, owner)) = self.slow_creates.get(&*change.key.name)
+            && self.leader().as_ref() != Some(sender)
+        {
+            *self.user_actions.in_flight.entry(owner.clone()).or_default() += 1;
+        }
     }
 
     /// Records what a caller holds, and checks that no other caller holds it.
@@ -112,6 +143,7 @@ impl World {
             if let Some(kind) = kind {
                 self.history.push(recorded(&change, kind, now));
             }
+            self.record_slow_create(&change);
             if self.options.images {
                 self.check_images(&change);
             }
