@@ -30,15 +30,15 @@ use crate::audit::AuditInfo;
 use crate::cluster::Cluster;
 use crate::error::Error;
 use crate::metrics::{ClaimOutcome, Metrics};
-use crate::removal::{DEADLINE, PoolName, Remover};
+use crate::removal::{PoolName, Remover};
 use model::Job;
 use queue::Queue;
 use take::Writer;
 
 pub(crate) use body::{claim as read_claim, release as read_release};
-pub(crate) use model::{ClaimRequest, Claimed, ReleaseRequest, Released};
+pub(crate) use model::{ClaimRequest, Claimed, DEADLINE, ReleaseRequest, Released};
 
-/// How long writes are retried, from the arrival of a request.
+/// How long attempts of writes start, from the arrival of a request.
 const WRITES: Duration = Duration::from_secs(26);
 
 /// Gives machines to callers and takes them back.

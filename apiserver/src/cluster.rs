@@ -137,6 +137,25 @@ const FIELD_MANAGER: &str = "vmpool-apiserver";
 /// Requests a response with metadata only, if the server supports it.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
+/// How long a write of a machine may take in kube-apiserver: at most 34 s, with slow admission webhooks.
+const SLOW_WRITE: Duration = Duration::from_secs(40);
+
+/// How long a write of a machine waits for its response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// The deadline of each request.
+    Ordinary,
+    /// As long as the write may take in kube-apiserver: an attempt with the ordinary deadline had no response.
+    Slow,
+}
+
+impl Patience {
+    /// The patience of the attempt after an unconfirmed one, or of the first one.
+    pub(crate) fn after(unconfirmed: bool) -> Self {
+        if unconfirmed { Self::Slow } else { Self::Ordinary }
+    }
+}
+
 /// A client of kube-apiserver. Clones share its limit of requests in flight.
 #[derive(Clone)]
 pub(crate) struct Cluster {
@@ -263,10 +282,11 @@ impl Cluster {
         namespace: &str,
         name: &str,
         patch: &Value,
+        patience: Patience,
     ) -> Result<Box<RawValue>, CallError> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let path = Path::new(path(&stored.machines, namespace));
-        self.send(path.patch(name, &params, &Patch::Merge(patch))).await
+        self.send_within(self.deadline(patience), path.patch(name, &params, &Patch::Merge(patch))).await
     }
 
     /// Creates an event in a namespace.
@@ -296,13 +316,14 @@ impl Cluster {
         machine: &ObjectId,
         version: Option<&str>,
         propagation: PropagationPolicy,
+        patience: Patience,
     ) -> Result<(), CallError> {
         let uid = Some(machine.uid.as_str().to_owned());
         let resource_version = version.map(str::to_owned);
         let params = DeleteParams { propagation_policy: Some(propagation), ..DeleteParams::default() }
             .preconditions(Preconditions { uid, resource_version });
         let request = Path::new(path(&stored.machines, namespace)).delete(&machine.name, &params);
-        self.send::<IgnoredAny>(request).await.map(|_| ())
+        self.send_within::<IgnoredAny>(self.deadline(patience), request).await.map(|_| ())
     }
 
     /// Creates a SubjectAccessReview and returns the decision of the API server's authorizers.
@@ -366,8 +387,23 @@ impl Cluster {
         }
     }
 
+    fn deadline(&self, patience: Patience) -> Duration {
+        match patience {
+            Patience::Ordinary => self.timeout,
+            Patience::Slow => SLOW_WRITE,
+        }
+    }
+
     async fn send<T: DeserializeOwned>(
         &self,
+        request: Result<Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<T, CallError> {
+        self.send_within(self.timeout, request).await
+    }
+
+    async fn send_within<T: DeserializeOwned>(
+        &self,
+        deadline: Duration,
         request: Result<Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, CallError> {
         let request = request.map_err(|error| unconfirmed(&error))?;
@@ -379,9 +415,11 @@ impl Cluster {
             let bytes = body.collect().await.map_err(|error| unconfirmed(&error))?.to_bytes();
             decode(parts.status, &bytes)
         };
-        match self.env.timeout(self.timeout, exchange).await {
+        match self.env.timeout(deadline, exchange).await {
             Ok(result) => result,
-            Err(elapsed) => Err(CallError::Unconfirmed(elapsed.to_string())),
+            Err(_) => Err(CallError::Unconfirmed(format!(
+                "no answer within {deadline:?}: an admission webhook or the API server is slow"
+            ))),
         }
     }
 }

@@ -14,6 +14,7 @@ use vmpool_runtime::serving::{Program, ServeError, Service};
 use vmpool_runtime::tls::ClientCas;
 
 use crate::body;
+use crate::claims;
 use crate::metrics::Metrics;
 use crate::options::{Options, OptionsError};
 use crate::removal;
@@ -40,7 +41,7 @@ fn limits() -> Limits {
         // limit, the aggregation layer sees a broken stream, and clients receive a 503.
         header_bytes: 256 << 10,
         // Longer than the deadline of the handler, so that the handler responds first.
-        request_deadline: removal::DEADLINE + Duration::from_secs(2),
+        request_deadline: claims::DEADLINE.max(removal::DEADLINE) + Duration::from_secs(2),
         ..Limits::default()
     }
 }

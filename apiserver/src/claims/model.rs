@@ -9,6 +9,9 @@ use vmpool_engine::ObjectId;
 
 use crate::error::Error;
 
+/// How long a claim or a release may take. kube-apiserver ends a request after 60 s.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(55);
+
 /// A claim, as the request describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClaimRequest {

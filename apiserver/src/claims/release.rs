@@ -8,13 +8,14 @@ use serde_json::json;
 use vmpool_engine::protection::{BY, CLAIM, REASON, UNTIL};
 use vmpool_platforms::removal::StoredMachine;
 
-use super::model::{ReleaseRequest, Released, Then};
+use super::model::{DEADLINE, ReleaseRequest, Released, Then};
 use super::observe;
 use super::take::Writer;
 use crate::audit::AuditInfo;
 use crate::body::{RemovalRequest, RequestedTarget};
+use crate::cluster::Patience;
 use crate::error::Error;
-use crate::removal::{DEADLINE, Remover};
+use crate::removal::Remover;
 
 /// Releases a machine that the caller has claimed.
 ///
@@ -106,7 +107,10 @@ async fn replace(writer: &Writer<'_>, machine: &StoredMachine, deadline: Duratio
     let mut unconfirmed = false;
     loop {
         let version = Some(machine.version.as_str());
-        match writer.cluster.delete_machine(stored, namespace, id, version, propagation.clone()).await {
+        let patience = Patience::after(unconfirmed);
+        let deleted =
+            writer.cluster.delete_machine(stored, namespace, id, version, propagation.clone(), patience);
+        match deleted.await {
             Ok(()) => return Ok(true),
             Err(error) if error.is_not_found() => return Ok(true),
             Err(error) if error.is_conflict() && unconfirmed => {

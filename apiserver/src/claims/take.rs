@@ -16,12 +16,12 @@ use vmpool_platforms::removal::StoredMachine;
 use vmpool_runtime::Env;
 
 use super::choose::targets;
-use super::model::{ClaimRequest, Claimed, Job};
+use super::model::{ClaimRequest, Claimed, DEADLINE, Job};
 use super::observe;
-use crate::cluster::{CallError, Cluster};
+use crate::cluster::{CallError, Cluster, Patience};
 use crate::error::Error;
 use crate::metrics::Metrics;
-use crate::removal::{DEADLINE, PoolName};
+use crate::removal::PoolName;
 
 /// The maximum pause before a write is repeated.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -175,7 +175,8 @@ impl Writer<'_> {
         let (stored, namespace) = (self.pool.stored, &*self.pool.namespace);
         let mut unconfirmed = false;
         loop {
-            let result = self.cluster.patch_machine(stored, namespace, &id.name, &patch).await;
+            let patience = Patience::after(unconfirmed);
+            let result = self.cluster.patch_machine(stored, namespace, &id.name, &patch, patience).await;
             match result.and_then(|body| observe::read(self.pool, &body)) {
                 Ok(written) => return Ok(Some(written)),
                 Err(error) if error.is_not_found() || error.is_conflict() => {

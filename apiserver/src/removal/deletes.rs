@@ -8,7 +8,7 @@ use vmpool_engine::ObjectId;
 use vmpool_runtime::Env;
 
 use super::model::{PoolName, Target};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Patience};
 use crate::error::Error;
 
 /// Delete requests that one removal has in flight.
@@ -58,7 +58,15 @@ async fn delete_one(
 ) -> Result<(), String> {
     loop {
         match cluster
-            .delete_machine(pool.stored, &pool.namespace, machine, None, PropagationPolicy::Background)
+            .delete_machine(
+                pool.stored,
+                &pool.namespace,
+                machine,
+                None,
+                PropagationPolicy::Background,
+                // The controller waits for longer.
+                Patience::Ordinary,
+            )
             .await
         {
             Ok(()) => return Ok(()),

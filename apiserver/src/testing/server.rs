@@ -26,6 +26,8 @@ pub(crate) enum Fault {
     Unreachable,
     /// The connection breaks, and the request arrives later by this duration.
     Late(Duration),
+    /// Admission takes this long. The server then handles the request if the client still waits.
+    Slow(Duration),
     /// The client is killed before the request arrives.
     KilledBefore,
     /// The client is killed after the server has handled the request, before the response.
@@ -169,6 +171,7 @@ impl FaultInjector for Server {
                 self.then(delay, async move { drop(model.handle(&call).await) });
                 Outcome::Unreachable
             }
+            Fault::Slow(_) => Outcome::ServeIfAwaited,
             Fault::KilledBefore => {
                 self.kill();
                 Outcome::Hang
@@ -178,7 +181,8 @@ impl FaultInjector for Server {
                 Outcome::ServeAndHang
             }
         };
-        Handling { before: ROUND_TRIP / 2, outcome, after: ROUND_TRIP / 2 }
+        let admission = if let Fault::Slow(admission) = fault { admission } else { Duration::ZERO };
+        Handling { before: ROUND_TRIP / 2 + admission, outcome, after: ROUND_TRIP / 2 }
     }
 }
 

@@ -27,6 +27,21 @@ async fn a_lost_response_does_not_take_a_second_machine() {
     }
 }
 
+/// Webhooks of other owners that do not answer: two of ten seconds in a row, and one of thirty.
+#[tokio::test]
+async fn a_claim_outlasts_slow_webhooks() {
+    for seconds in [20, 30] {
+        let world = running(1, 3);
+        world.server.intercept(move |call, _| {
+            let is_claim = call.is(MERGE_PATCH, "virtualmachines");
+            if is_claim { Fault::Slow(Duration::from_secs(seconds)) } else { Fault::None }
+        });
+        let answer = claim(&world, &world.process(1), body("job-1")).await;
+        assert_eq!((answer.code.as_u16(), machine(&answer)), (201, "web-0".to_owned()));
+        assert_eq!(claimed(&world), ["web-0"]);
+    }
+}
+
 #[tokio::test]
 async fn a_machine_that_changes_is_left_to_the_other_client() {
     let world = running(1, 3);
