@@ -17,6 +17,7 @@ mod removal;
 mod rollout;
 mod scale_down;
 mod side_by_side;
+mod slow_webhooks;
 mod unusual_values;
 
 use tokio::sync::RwLock;
