@@ -74,6 +74,18 @@ impl StartFailures {
         (*last + delay).saturating_sub(uptime)
     }
 
+    /// How often the controller replaced the machine with this name because it did not start.
+    pub(super) fn replacements(&self, name: &str) -> u32 {
+        self.replacements.get(name).map_or(0, |replacements| replacements.count)
+    }
+
+    /// The time since the last replacement of the machine with this name.
+    pub(super) fn since_replaced(&self, name: &str, uptime: Duration) -> Duration {
+        self.replacements
+            .get(name)
+            .map_or(Duration::MAX, |replacements| uptime.saturating_sub(replacements.last))
+    }
+
     /// The number of names whose machines were replaced and have not run since.
     pub(super) fn replaced_count(&self) -> usize {
         self.replacements.values().filter(|replacements| replacements.running.is_none()).count()
