@@ -27,9 +27,6 @@ pub(crate) enum CallError {
     /// The API server refused the request. The request had no effect.
     #[error("{}", .0.message)]
     Refused(Refusal),
-    /// The API server could not call an admission webhook. The request had no effect.
-    #[error("{0}")]
-    WebhookUnavailable(String),
     /// The response was lost or does not show the effect: a write may be applied, or may be applied later.
     #[error("the request is unconfirmed: {0}")]
     Unconfirmed(String),
@@ -69,8 +66,7 @@ impl CallError {
 
     /// Whether a retry of the same request may succeed.
     pub(crate) fn is_transient(&self) -> bool {
-        matches!(self, Self::Unconfirmed(_) | Self::WebhookUnavailable(_))
-            || self.has(StatusCode::TOO_MANY_REQUESTS)
+        matches!(self, Self::Unconfirmed(_)) || self.has(StatusCode::TOO_MANY_REQUESTS)
     }
 }
 
@@ -119,10 +115,6 @@ impl Meta {
         self.owner_references.iter().find(|owner| owner.controller).map(|owner| &*owner.uid)
     }
 }
-
-/// The text in the message of the API server if it cannot call an admission webhook. It calls webhooks before it stores
-/// anything.
-const WEBHOOK_FAILURE: &str = "failed calling webhook";
 
 /// The maximum number of attempts of a read.
 const READ_ATTEMPTS: u32 = 3;
@@ -450,9 +442,6 @@ fn decode<T: DeserializeOwned>(code: StatusCode, body: &[u8]) -> Result<T, CallE
         ..Status::default()
     });
     let (reason, message) = (status.reason.unwrap_or_default(), status.message.unwrap_or_default());
-    if code == StatusCode::INTERNAL_SERVER_ERROR && message.contains(WEBHOOK_FAILURE) {
-        return Err(CallError::WebhookUnavailable(message));
-    }
     // A server may report an internal error after it has stored the object.
     if code.is_server_error() && code != StatusCode::NOT_IMPLEMENTED {
         return Err(CallError::Unconfirmed(format!("{code}: {message}")));

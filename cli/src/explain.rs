@@ -40,10 +40,11 @@ pub(crate) fn is_unserved(error: &kube::Error) -> bool {
 /// The error for the user.
 pub(crate) fn explain(attempt: &Attempt, error: &kube::Error) -> anyhow::Error {
     match error {
-        // A webhook or an admission policy also answers 403.
-        kube::Error::Api(status) if status.code == 403 && status.message.contains("cannot ") => anyhow!(
-            "you may not {attempt}: {}\nask an administrator for a role with the verb {:?} on {}; `kubectl vmpool doctor` lists \
-             your rights",
+        // The refusal of a webhook does not name the resource, in contrast to that of the API server. An admission policy or a
+        // quota does, so the advice has a condition.
+        kube::Error::Api(status) if status.code == 403 && status.details.is_some() => anyhow!(
+            "you may not {attempt}: {}\nif you lack the right, ask an administrator for a role with the verb {:?} on {}; \
+             `kubectl vmpool doctor` lists your rights",
             status.message,
             attempt.verb,
             attempt.resource
@@ -119,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_refusal_of_admission_is_no_missing_right() {
-        let error = refusal(403, "admission webhook \"v\" denied the request: replicas", "web");
+        let error = refusal(403, "admission webhook \"v\" denied the request: replicas", "");
         let text = explain(&attempt(), &error).to_string();
         assert!(text.starts_with("cannot patch pools.example.com web"), "{text}");
         assert!(!text.contains("role"), "{text}");

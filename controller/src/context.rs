@@ -64,6 +64,8 @@ impl PoolMemory {
         let conflict = self.status_conflict.remaining(uptime).filter(|_| self.status_conflict.is_active());
         [
             memory.remaining_backoff(uptime),
+            memory.machine_losses.next_kept(uptime),
+            memory.disk_losses.next_kept(uptime),
             conflict,
             memory.machines.due_in(uptime),
             memory.disks.due_in(uptime),

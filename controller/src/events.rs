@@ -42,6 +42,10 @@ pub enum Reason {
     FailedCreate,
     /// The controller deleted a machine, or the target of a targeted removal is gone.
     SuccessfulDelete,
+    /// A machine that the controller created does not belong to the pool.
+    MachineLost,
+    /// A disk that the controller created does not have its owner.
+    DiskLost,
     /// Deleting a machine failed.
     FailedDelete,
     /// A missing disk of a machine was created.
@@ -94,6 +98,8 @@ impl Reason {
             Self::SuccessfulCreate => "SuccessfulCreate",
             Self::FailedCreate => "FailedCreate",
             Self::SuccessfulDelete => "SuccessfulDelete",
+            Self::MachineLost => "MachineLost",
+            Self::DiskLost => "DiskLost",
             Self::FailedDelete => "FailedDelete",
             Self::DiskCreated => "DiskCreated",
             Self::DiskReused => "DiskReused",
@@ -120,7 +126,7 @@ impl Reason {
 
     fn action(self) -> &'static str {
         match self {
-            Self::SuccessfulCreate | Self::FailedCreate => "Create",
+            Self::SuccessfulCreate | Self::FailedCreate | Self::MachineLost => "Create",
             Self::SuccessfulDelete | Self::FailedDelete => "Delete",
             Self::DiskCreated
             | Self::DiskReused
@@ -128,6 +134,7 @@ impl Reason {
             | Self::DiskDetachedByHand
             | Self::DiskDeleted
             | Self::DiskResized
+            | Self::DiskLost
             | Self::FailedDisk => "Disk",
             Self::FailedRepair
             | Self::FailedRevisionPruning
@@ -146,6 +153,8 @@ impl Reason {
         matches!(
             self,
             Self::FailedCreate
+                | Self::MachineLost
+                | Self::DiskLost
                 | Self::FailedDelete
                 | Self::FailedDisk
                 | Self::DiskDetachedByHand

@@ -40,6 +40,7 @@ mod images;
 mod lead;
 mod list;
 mod live;
+mod losses;
 pub mod metrics;
 mod object;
 mod observe;

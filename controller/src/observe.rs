@@ -22,7 +22,14 @@ pub(crate) const MOST_SETTLED: usize = 32;
 /// Removes ledger entries that the caches show by now, and overlays the other entries on the caches.
 pub(crate) fn snapshot<P: Platform>(context: &Context<P>, pool: &Pool, memory: &mut Memory) -> Snapshot {
     let namespace = &*pool.namespace;
+    let unconfirmed = memory.machines.unconfirmed_creates();
     memory.machines.settle(&context.machines.of(namespace));
+    for create in unconfirmed {
+        // What the lost response would have shown.
+        if let Some(seen) = context.machines.get(namespace, &create.name) {
+            memory.machine_losses.watch(&seen.facts.id, context.env.uptime());
+        }
+    }
     memory.disks.settle(&context.disks.of(namespace));
     let mut machines = context.machines.by_key(&Key::Pool(pool.id.uid.clone()));
     if pool.finalizer != Finalizer::Unused {

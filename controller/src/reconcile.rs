@@ -2,6 +2,7 @@
 
 mod decision;
 mod ended;
+mod lost;
 mod orphans;
 mod unread;
 
@@ -80,7 +81,7 @@ async fn pass<P: Platform>(
             return without_plan(context, &pool, event, state, timer).await;
         }
     };
-    let Decision { pool, mut snapshot, plan, templates } = decision;
+    let Decision { pool, mut snapshot, plan, templates, events } = decision;
     if pool.facts.deleting && plan.actions.is_empty() {
         let (machines, terminating) = machine_counts(&snapshot, &pool.facts);
         let disks = disk_counts(&snapshot, &pool.facts);
@@ -98,6 +99,7 @@ async fn pass<P: Platform>(
 
     let acted = !actions.is_empty();
     let mut applied = apply(context, &pool, &snapshot, (actions, templates), &mut state.memory).await;
+    applied.events.extend(events);
     if let Some(revisions) = &mut state.revisions {
         let uptime = context.env.uptime();
         applied.revisions.drain(..).for_each(|change| revisions.record(change, uptime));

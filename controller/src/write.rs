@@ -80,6 +80,11 @@ impl Writer {
         &self.bodies
     }
 
+    /// The field manager of all writes.
+    pub(crate) fn field_manager(&self) -> &str {
+        &self.field_manager
+    }
+
     /// Creates an object below `path`.
     ///
     /// # Errors
@@ -90,7 +95,31 @@ impl Writer {
         path: String,
         object: Value,
     ) -> Result<T, WriteError> {
-        let params = PostParams { field_manager: Some(self.field_manager.clone()), ..PostParams::default() };
+        self.post(kind, path, object, false).await
+    }
+
+    /// Sends the create of an object as a dry run, which has no effect. The response shows the object that the API server
+    /// would store.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub(crate) async fn rehearse_create<T: DeserializeOwned>(
+        &self,
+        kind: WriteKind,
+        path: String,
+        object: Value,
+    ) -> Result<T, WriteError> {
+        self.post(kind, path, object, true).await
+    }
+
+    async fn post<T: DeserializeOwned>(
+        &self,
+        kind: WriteKind,
+        path: String,
+        object: Value,
+        dry_run: bool,
+    ) -> Result<T, WriteError> {
+        let params = PostParams { field_manager: Some(self.field_manager.clone()), dry_run };
         let body = serde_json::to_vec(&object).map_err(|error| WriteError::Invalid(error.into()))?;
         // Many writes wait at the same time. They keep the body as text, because the tree can need fifty times as much
         // memory.
@@ -247,7 +276,7 @@ fn outcome<T>(result: &Result<T, WriteError>) -> WriteOutcome {
         Err(WriteError::Refused { .. }) => WriteOutcome::Refused,
         Err(WriteError::Unconfirmed(_)) => WriteOutcome::Unconfirmed,
         Err(WriteError::Fenced) => WriteOutcome::Fenced,
-        Err(WriteError::Invalid(_)) => WriteOutcome::Invalid,
+        Err(WriteError::Invalid(_) | WriteError::NotKept(_)) => WriteOutcome::Invalid,
     }
 }
 

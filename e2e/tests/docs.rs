@@ -131,7 +131,7 @@ fn every_condition_and_reason_is_documented() {
 
     let (failures, others): (BTreeSet<_>, BTreeSet<_>) =
         rows.into_iter().partition(|(kind, _)| kind == condition::REPLICA_FAILURE);
-    let words = all!(FailureReason: FailedCreate, FailedDelete, DiskFailure, FailedRepair, FailedRevisionPruning, FailedTemplateUpdate,
+    let words = all!(FailureReason: FailedCreate, MachineLost, DiskLost, FailedDelete, DiskFailure, FailedRepair, FailedRevisionPruning, FailedTemplateUpdate,
         FailedRead, StatusDisputed);
     let words = words.map(|reason| reason.as_str().to_owned());
     same(POOLS, failures.into_iter().map(|(_, reason)| reason), words);
@@ -147,7 +147,7 @@ fn every_condition_and_reason_is_documented() {
 #[test]
 fn every_event_is_documented_with_its_type() {
     let documented = table(POOLS, "Reason").into_iter().map(|row| (code(&row[0]).concat(), row[1].clone()));
-    let reasons = all!(Reason: RestartRequested, SuccessfulCreate, FailedCreate, SuccessfulDelete, FailedDelete, DiskCreated, DiskReused,
+    let reasons = all!(Reason: RestartRequested, SuccessfulCreate, FailedCreate, MachineLost, DiskLost, SuccessfulDelete, FailedDelete, DiskCreated, DiskReused,
         DiskDetached, DiskDetachedByHand, DiskDeleted, DiskResized, FailedDisk, FailedRepair, FailedRevisionPruning, ReservationExpired, TemplateApplied,
         FailedTemplateUpdate, InvalidSettings, FailedRead, MachineNotStarted, OtherControllerActive, PinRepaired, ProtectionShortened;
         Reason::TemplateUnresolved(_));

@@ -4,6 +4,7 @@
 //! the same build as the tests. The tests come last, so that their output is the last one if all checks pass.
 
 mod dependencies;
+mod foreign_text;
 mod hygiene;
 mod junit;
 mod layers;
@@ -26,8 +27,8 @@ use self::report::Report;
 use self::steps::STEPS;
 use crate::workspace::Workspace;
 
-/// Looks for problems that the compiler accepts: tests that never run, forbidden dependencies, import cycles, and words
-/// that hide the actor.
+/// Looks for problems that the compiler accepts: tests that never run, forbidden dependencies, import cycles, branches on
+/// sentences of other programs, and words that hide the actor.
 ///
 /// # Errors
 /// The first kind of problem that was found, after all problems of that kind were listed.
@@ -35,6 +36,7 @@ pub(crate) fn hygiene(workspace: &Workspace) -> Result<()> {
     hygiene::check(workspace)?;
     walls::check(workspace)?;
     layers::check(workspace)?;
+    foreign_text::check(workspace)?;
     prose::check(workspace)
 }
 

@@ -222,10 +222,13 @@ impl Batch<'_> {
             }
             pool = match self.writer.reread(&pool, attempts).await {
                 Ok(pool) => pool,
-                Err(error) => {
-                    self.withdraw(&pool, &reservations).await;
-                    return give_up(reservations, &error);
+                Err(error) if self.withdraw(&pool, &reservations).await => {
+                    for reservation in reservations {
+                        reservation.refuse(error.clone());
+                    }
+                    return Retry::NONE;
                 }
+                Err(error) => return give_up(reservations, &error),
             };
         }
     }
@@ -268,8 +271,11 @@ impl Batch<'_> {
         give_up(reservations, &refused(error, self.writer.pool))
     }
 
-    async fn withdraw(&self, pool: &Pool, reservations: &[Reservation]) {
-        self.writer.withdraw(pool, reservations.iter().map(|reservation| &*reservation.id)).await;
+    /// Withdraws the reservations. Returns whether none of them was accepted before, so that the removals have no effect.
+    async fn withdraw(&self, pool: &Pool, reservations: &[Reservation]) -> bool {
+        let ids = reservations.iter().map(|reservation| &*reservation.id);
+        let before = self.writer.withdraw(pool, ids).await;
+        before.is_some_and(|record| reservations.iter().all(|reservation| reservation.is_stored(&record)))
     }
 }
 

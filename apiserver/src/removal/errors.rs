@@ -54,7 +54,6 @@ pub(super) fn refused(error: CallError, pool: &PoolName) -> Error {
         CallError::Refused(refusal) => {
             Error::Forwarded { code: refusal.code, reason: refusal.reason, message: refusal.message }
         }
-        CallError::WebhookUnavailable(why) => unavailable(pool, &why),
         CallError::Unconfirmed(why) => Error::Internal(format!("writing pool \"{}\": {why}", pool.name)),
     }
 }

@@ -83,16 +83,26 @@ impl PoolWriter<'_> {
     }
 
     /// Withdraws reservations, with one attempt. If it fails, the controller drops them after `--reservation-timeout`.
-    pub(super) async fn withdraw(&self, pool: &Pool, reservations: impl Iterator<Item = &str>) {
+    ///
+    /// Returns the record before the withdrawal, if that succeeded. An earlier write that is still under way then has no effect
+    /// any more, because it requires an older version of the pool.
+    pub(super) async fn withdraw(
+        &self,
+        pool: &Pool,
+        reservations: impl Iterator<Item = &str>,
+    ) -> Option<RemovalRecord> {
         let current = read_pool(self.cluster, self.pool).await;
-        let Ok(pool) = current.and_then(|current| self.same_pool(pool, current)) else { return };
-        let Ok(mut record) = self.record(&pool) else { return };
+        let pool = current.and_then(|current| self.same_pool(pool, current)).ok()?;
+        let before = self.record(&pool).ok()?;
+        let mut record = before.clone();
         for id in reservations {
             record.withdraw(id);
         }
         if let Err(error) = self.write(&pool, &record, None).await {
             tracing::debug!(pool = self.pool.name, %error, "withdrawing reservations failed; the controller will drop them");
+            return None;
         }
+        Some(before)
     }
 
     /// Reads the pool again after a pause.

@@ -29,6 +29,11 @@ impl Failure {
 pub enum FailureReason {
     /// Creating a machine.
     FailedCreate,
+    /// None. Machines that the pool created do not belong to it, because another client or an admission policy changed
+    /// them.
+    MachineLost,
+    /// None. The same for disks.
+    DiskLost,
     /// Deleting a machine.
     FailedDelete,
     /// Creating a disk, or changing the disk that a machine refers to.
@@ -50,6 +55,8 @@ impl FailureReason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::FailedCreate => "FailedCreate",
+            Self::MachineLost => "MachineLost",
+            Self::DiskLost => "DiskLost",
             Self::FailedDelete => "FailedDelete",
             Self::DiskFailure => "DiskFailure",
             Self::FailedRepair => "FailedRepair",

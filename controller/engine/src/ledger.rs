@@ -143,10 +143,14 @@ impl<T: Fact> Ledger<T> {
     ///
     /// Do not call this for a create that was rejected for another reason, such as a quota. The API server may still
     /// commit the earlier create when that reason no longer applies.
-    pub fn name_taken(&mut self, name: &str) {
-        if let Some((Entry::Unknown { .. }, _)) = self.entries.get(name) {
+    ///
+    /// Returns whether there was such a create. The object may then be the one that it created, without its owner.
+    pub fn name_taken(&mut self, name: &str) -> bool {
+        let was_unconfirmed = matches!(self.entries.get(name), Some((Entry::Unknown { .. }, _)));
+        if was_unconfirmed {
             self.entries.remove(name);
         }
+        was_unconfirmed
     }
 
     /// Records a confirmed or unconfirmed deletion. While the machine may be terminating, the controller deletes no

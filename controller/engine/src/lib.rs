@@ -20,7 +20,7 @@
 //!
 //! 1. `ids`: names and UIDs of objects;
 //! 2. [`activity`], [`revision`], [`condition`], [`names`], [`removal`] (the removal record), [`failure`], [`backoff`], [`limits`],
-//!    [`selector`], [`protection`], [`admission`] (which no other part uses);
+//!    [`losses`], [`selector`], [`protection`], [`admission`] (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts;
 //! 4. [`ledger`], and in [`mod@plan`] the modules `action`, `blocker` and `attempts` (results of updates);
 //! 5. [`memory`];
@@ -57,6 +57,7 @@ pub mod failure;
 mod ids;
 pub mod ledger;
 pub mod limits;
+pub mod losses;
 pub mod memory;
 pub mod model;
 pub mod names;

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backoff::Backoff;
-use crate::failure::Failure;
+use crate::condition::{Condition, REPLICA_FAILURE, STALLED};
+use crate::failure::{Failure, FailureReason};
 use crate::ids::{ObjectId, Uid};
 use crate::ledger::{Ledger, REQUEST_TIMEOUT};
+use crate::losses::Losses;
 use crate::model::{Disk, Machine, Pool};
 use crate::plan::action::{Stage, Wants};
 use crate::plan::attempts::RolloutAttempts;
@@ -17,8 +19,8 @@ use crate::plan::requested_restarts::RequestedRestarts;
 use crate::plan::start_failures::StartFailures;
 use crate::revision::RevisionId;
 
-/// Number of consecutive rejections of a machine after which the controller tries another disk, if the platform reports
-/// that a disk is the reason but not which disk.
+/// Number of consecutive rejections of machines with a disk after which the controller finds out whether the machine is
+/// accepted with another disk.
 pub const SUSPICIONS: u32 = 3;
 
 /// How long the controller creates no machine whose storage would be that of another machine.
@@ -75,6 +77,10 @@ pub struct Memory {
     healed_machines: u64,
     /// Machines that do not start.
     pub start_failures: StartFailures,
+    /// Machines that the pool created and that did not stay in it.
+    pub machine_losses: Losses,
+    /// The same for disks.
+    pub disk_losses: Losses,
     /// Requested restarts of instances.
     pub restarts: RequestedRestarts,
     /// The generation of the pool that the backoffs belong to.
@@ -92,7 +98,7 @@ pub struct Memory {
     awaited: BTreeMap<Arc<str>, Duration>,
     /// Disks that were the reason for a rejected machine, and when.
     refused_disks: BTreeMap<Arc<str>, Duration>,
-    /// Number of consecutive rejections of machines with this disk in which the platform named no disk.
+    /// Number of consecutive rejections of machines with this disk.
     suspected_disks: BTreeMap<Arc<str>, u32>,
     /// Machines that the platform reports a problem of, and since when.
     problems: BTreeMap<Uid, Duration>,
@@ -121,6 +127,7 @@ impl Memory {
             self.updating.reset();
             self.restarting.reset();
         }
+        let is_new = self.generation == 0;
         if self.generation != pool.generation {
             self.generation = pool.generation;
             self.creating.reset();
@@ -135,6 +142,32 @@ impl Memory {
             self.expanding_disks.reset();
             self.refused.clear();
             self.storage_conflicts.clear();
+            self.machine_losses.retry();
+            self.disk_losses.retry();
+        }
+        if is_new {
+            self.restore_losses(pool, uptime);
+        }
+    }
+
+    /// A new leader continues where the former one stopped, as the conditions of the pool show it for the present spec.
+    /// Otherwise each leader would lose the first objects again.
+    fn restore_losses(&mut self, pool: &Pool, uptime: Duration) {
+        let published = |kind: &str| {
+            let of_kind = |condition: &&Condition| condition.kind == kind && condition.status == "True";
+            let mut conditions = pool.published.conditions.iter();
+            let found = conditions.find(of_kind)?;
+            found.observed_generation.is_none_or(|known| known == pool.generation).then_some(found)
+        };
+        let Some(failure) = published(REPLICA_FAILURE) else { return };
+        let is_stopped = published(STALLED).is_some();
+        for (losses, reason, limit) in [
+            (&mut self.machine_losses, FailureReason::MachineLost, pool.machine_loss_limit()),
+            (&mut self.disk_losses, FailureReason::DiskLost, pool.disk_loss_limit()),
+        ] {
+            if failure.reason == reason.as_str() {
+                losses.restore(is_stopped, limit, &failure.message, uptime);
+            }
         }
     }
 
@@ -355,30 +388,27 @@ impl Memory {
     pub fn refuse_disk(&mut self, disk: &Arc<str>, uptime: Duration) {
         self.refused_disks.retain(|_, since| uptime.saturating_sub(*since) < REFUSAL_AGE);
         self.refused_disks.insert(disk.clone(), uptime);
+        self.suspected_disks.remove(disk);
     }
 
-    /// Records that a machine was rejected because of one of these disks, and that the platform did not name it. After
-    /// [`SUSPICIONS`] consecutive rejections the controller does not allocate them for [`REFUSAL_AGE`]. Returns the
-    /// disks for which this begins now.
-    pub fn suspect_disks<'d>(
-        &mut self,
-        disks: impl IntoIterator<Item = &'d Arc<str>>,
-        uptime: Duration,
-    ) -> Vec<Arc<str>> {
-        let mut refused = Vec::new();
+    /// Records that a machine with these disks was rejected. The platform does not say in a form for programs whether a
+    /// disk was the reason.
+    pub fn suspect_disks<'d>(&mut self, disks: impl IntoIterator<Item = &'d Arc<str>>) {
         for disk in disks {
             let times = self.suspected_disks.entry(disk.clone()).or_default();
-            *times += 1;
-            if *times >= SUSPICIONS {
-                self.suspected_disks.remove(disk);
-                self.refuse_disk(disk, uptime);
-                refused.push(disk.clone());
-            }
+            *times = times.saturating_add(1);
         }
-        refused
     }
 
-    /// Records that the API server accepted a machine with these disks.
+    /// The disks whose next rejection is one of [`SUSPICIONS`] in a row, or a further one. The controller then finds out
+    /// whether the machine is accepted with other disks.
+    pub fn suspected_disks(&self) -> impl Iterator<Item = &Arc<str>> {
+        let is_suspected = |(_, times): &(&Arc<str>, &u32)| **times + 1 >= SUSPICIONS;
+        self.suspected_disks.iter().filter(is_suspected).map(|(disk, _)| disk)
+    }
+
+    /// Records that these disks are no reason for a rejection: the API server accepted a machine with them, or rejected it
+    /// without them as well.
     pub fn accept_disks<'d>(&mut self, disks: impl IntoIterator<Item = &'d Arc<str>>) {
         if self.suspected_disks.is_empty() {
             return;

@@ -2,6 +2,7 @@
 
 mod disk;
 mod draft;
+mod exclusion;
 mod machine;
 mod pool;
 
@@ -9,6 +10,7 @@ pub use crate::ids::{ObjectId, Uid};
 pub use crate::revision::TemplateParts;
 pub use disk::{Disk, DiskAnnotations, DiskState, StoredTime};
 pub use draft::{DiskDraft, DiskSource, Draft};
+pub use exclusion::Exclusion;
 pub use machine::{Activity, DetachedDisk, DiskRef, Instance, Machine, References, Selectable, StartHealth};
 pub(crate) use pool::Transition;
 pub use pool::{

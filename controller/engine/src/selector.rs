@@ -1,6 +1,7 @@
 //! Selectors: conditions on the labels of a machine, as Kubernetes defines them for label selectors and node selectors.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Labels, or any other map of names to values.
 pub type Labels = BTreeMap<String, String>;
@@ -49,6 +50,20 @@ impl Requirement {
             Operator::DoesNotExist => value.is_none(),
             Operator::Gt => compared(i64::gt),
             Operator::Lt => compared(i64::lt),
+        }
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values = || self.values.iter().map(|value| format!("{value:?}")).collect::<Vec<_>>().join(" or ");
+        match self.operator {
+            Operator::In => write!(f, "{}", values()),
+            Operator::NotIn => write!(f, "neither {}", values()),
+            Operator::Exists => f.write_str("any value"),
+            Operator::DoesNotExist => f.write_str("no value"),
+            Operator::Gt => write!(f, "a value greater than {}", values()),
+            Operator::Lt => write!(f, "a value less than {}", values()),
         }
     }
 }

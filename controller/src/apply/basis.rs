@@ -31,6 +31,8 @@ pub(super) struct Basis {
     users: Option<Result<Users, String>>,
     /// Machines that must not be created or updated; `Err` if a live read failed.
     storage_conflicts: Option<Result<Conflicts, String>>,
+    /// The disks with several rejected machines in a row.
+    suspected: HashSet<Arc<str>>,
     /// The templates that machines are created from.
     pub(super) templates: Templates,
     /// The uptime at which the writes of the plan began.
@@ -87,7 +89,8 @@ impl Basis {
                 | Action::PruneRecord { .. } => {}
             }
         }
-        let mut basis = Self { begun: context.env.uptime(), ..Self::default() };
+        let suspected = memory.suspected_disks().cloned().collect();
+        let mut basis = Self { suspected, begun: context.env.uptime(), ..Self::default() };
         if !machines.is_empty() {
             for planned in snapshot.machines.iter().filter(|machine| machines.contains(&machine.id.uid)) {
                 let name = &planned.id.name;
@@ -205,6 +208,13 @@ impl Basis {
             Some(Err(error)) => Err(error.clone()),
             None => Err("its users were not read".to_owned()),
         }
+    }
+}
+
+impl Basis {
+    /// Whether one of the existing disks among `disks` has several rejected machines in a row.
+    pub(super) fn suspects(&self, disks: &[DiskDraft]) -> bool {
+        disks.iter().any(|disk| disk.source != DiskSource::New && self.suspected.contains(&disk.name))
     }
 }
 

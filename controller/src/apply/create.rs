@@ -3,6 +3,7 @@
 
 use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::Seen;
+use vmpool_engine::losses::{LossKind, Rehearsal};
 use vmpool_engine::model::{DiskDraft, DiskSource, Draft, Lifetime};
 use vmpool_engine::{Disk, Machine, ObjectId, Uid};
 use vmpool_platforms::{DiskOf, Disks, Platform, Wording};
@@ -10,8 +11,10 @@ use vmpool_platforms::{DiskOf, Disks, Platform, Wording};
 use super::basis::Basis;
 use super::disk;
 use super::outcome::{Effect, Outcome, Written};
+use super::rejected_disks::judge_disks;
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
+use crate::losses;
 use crate::metrics::WriteKind;
 use crate::object::{collection, seen};
 use crate::pool_entry::PoolEntry;
@@ -31,6 +34,9 @@ pub(super) async fn unit<P: Platform>(
             let error = WriteError::Unconfirmed(error);
             return Outcome::failed(machine_failure(draft, &error), error);
         }
+    }
+    if let Err(outcome) = rehearse(context, pool, basis, draft).await {
+        return outcome;
     }
     let (claimed, stop) = disk::claim(context, pool, basis, &draft.disks, &draft.name).await;
     let outcome = match stop {
@@ -69,7 +75,7 @@ async fn with_disks<P: Platform>(
     let mut outcome = Outcome::done()
         .with(Effect::NumberUsed(draft.number))
         .with(Effect::Machine(machine))
-        .with(Effect::MachineCreated)
+        .with(Effect::MachineCreated(id.clone()))
         .with(Effect::DisksAccepted(draft.disks.clone()))
         .reporting([created])
         .reporting(disk::reused(&context.metrics, &draft.disks, &id));
@@ -82,14 +88,18 @@ async fn with_disks<P: Platform>(
     let new = draft.disks.iter().filter(|disk| disk.source == DiskSource::New);
     for wanted in new.filter(refers) {
         match disk(context, pool, &id, wanted).await {
-            Ok(disk) => {
+            Ok(created) => {
+                let is_lost = created.lost.is_some();
                 // The machine cannot use a foreign disk. The next plan chooses another name.
                 let owner = owner(pool, &id, wanted);
-                if disk.facts.owner.as_ref().is_none_or(|found| found.uid != owner) {
+                if created.disk.facts.owner.as_ref().is_none_or(|found| found.uid != owner) {
                     outcome.done = false;
                     outcome.outdated = true;
                 }
-                outcome.effects.push(Effect::Disk(disk));
+                created.report(&mut outcome);
+                if is_lost {
+                    break;
+                }
             }
             // A later pass creates the rest as repairs, with their backoff.
             Err(error) => {
@@ -116,17 +126,17 @@ async fn machine<P: Platform>(
     // A rejected create had no effect, so its number can be used again. Any other number is used up.
     let used = || Outcome::outdated().with(Effect::NumberUsed(draft.number));
     let error = match context.writer.create::<P::Machine>(WriteKind::CreateMachine, path, body).await {
-        Ok(machine) => return Ok(seen(&machine, P::read_machine)),
+        Ok(machine) => return kept(context, pool, draft, seen(&machine, P::read_machine)).await,
         Err(error) if error.is_already_exists() => {
             match context.get_live::<P::Machine>(namespace, &draft.name).await {
                 Ok(Some(machine)) => {
                     let machine = seen(&machine, P::read_machine);
-                    if machine.facts.owner.as_ref() == Some(&pool.facts.id.uid) {
+                    if pool.facts.includes(&machine.facts) {
                         return Ok(machine);
                     }
                     // Another object has the name, which also resolves an earlier unconfirmed create. It may have
                     // belonged to the pool when it was created. Then it uses disks of the pool, which are not free.
-                    let taken = used().with(Effect::NameTaken(draft.name.clone()));
+                    let taken = used().with(Effect::NameTaken(machine.facts.id.clone()));
                     return Err(taken.with(Effect::Machine(machine)));
                 }
                 // Another object had the name and was just deleted. The API server may still carry out an earlier
@@ -140,9 +150,88 @@ async fn machine<P: Platform>(
     let effects = if matches!(error, WriteError::Unconfirmed(_)) {
         vec![Effect::NumberUsed(draft.number), Effect::CreateUnconfirmed(draft.name.clone(), draft.number)]
     } else {
-        vec![Effect::DisksFailed(draft.disks.clone())]
+        vec![judge_disks(context, pool, basis, draft, &error).await]
     };
     Err(Outcome { effects, ..Outcome::failed(machine_failure(draft, &error), error) })
+}
+
+/// The created machine, if it belongs to the pool. Otherwise an admission policy changed it, and the next one as well.
+async fn kept<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    draft: &Draft,
+    machine: Seen<Machine>,
+) -> Written {
+    let Some(exclusion) = pool.facts.exclusion_of(&machine.facts) else { return Ok(machine) };
+    let message = losses::machine_lost(context, pool, &machine.facts.id, &exclusion, LossKind::AtBirth).await;
+    let used = [Effect::NumberUsed(draft.number), Effect::Machine(machine)];
+    let effects = used.into_iter().chain([Effect::MachineLost(message.clone())]).collect();
+    let event =
+        PoolEvent { reason: Reason::MachineLost, name: draft.name.to_string(), note: message.clone() };
+    let reason = Some(FailureReason::MachineLost);
+    Err(Outcome { effects, reason, ..Outcome::failed(event, WriteError::NotKept(message)) })
+}
+
+/// Sends the create as a dry run, if the draft requires it: the machine must belong to the pool.
+async fn rehearse<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    basis: &Basis,
+    draft: &Draft,
+) -> Result<(), Outcome> {
+    if draft.rehearsal == Rehearsal::None {
+        return Ok(());
+    }
+    let body = P::machine(&pool.object, &basis.templates.wanted.value(), draft);
+    let path = collection::<P::Machine>(&pool.facts.namespace);
+    let rehearsed = context.writer.rehearse_create::<P::Machine>(WriteKind::RehearseMachine, path, body);
+    match rehearsed.await {
+        Ok(machine) => {
+            let machine = P::read_machine(&machine);
+            let Some(exclusion) = pool.facts.exclusion_of(&machine) else { return Ok(()) };
+            let message = losses::rehearsal_lost(&exclusion);
+            let event = losses::event(Reason::MachineLost, &draft.name, &message);
+            let reason = Some(FailureReason::MachineLost);
+            let effects = vec![Effect::RehearsalLost(message.clone())];
+            Err(Outcome { effects, reason, ..Outcome::failed(event, WriteError::NotKept(message)) })
+        }
+        // An admission webhook with side effects supports no dry run.
+        Err(WriteError::Refused { status, .. })
+            if status.code == 400 && draft.rehearsal == Rehearsal::IfSupported =>
+        {
+            Ok(())
+        }
+        // The name is taken, and the create finds out by which object.
+        Err(error) if error.is_already_exists() => Ok(()),
+        Err(error) => Err(Outcome::failed(machine_failure(draft, &error), error)),
+    }
+}
+
+/// A disk that exists after a create.
+pub(super) struct CreatedDisk {
+    pub(super) disk: Seen<Disk>,
+    /// Whether it existed before.
+    existed: bool,
+    /// Why the created disk does not belong to the machine or the pool.
+    lost: Option<String>,
+}
+
+impl CreatedDisk {
+    /// Adds the disk to an outcome, which fails if the disk is lost.
+    pub(super) fn report(self, outcome: &mut Outcome) {
+        let id = self.disk.facts.id.clone();
+        outcome.effects.push(Effect::Disk(self.disk));
+        match self.lost {
+            Some(message) => {
+                outcome.effects.push(Effect::DiskLost(message.clone()));
+                let event = losses::event(Reason::DiskLost, &id.name, &message);
+                outcome.fail(event, WriteError::NotKept(message));
+                outcome.reason = Some(FailureReason::DiskLost);
+            }
+            None if self.existed => {}
+            None => outcome.effects.push(Effect::DiskCreated(id)),
+        }
+    }
 }
 
 /// Creates a disk of `machine`. If the disk already exists, returns it with any owner; the next plan decides about it.
@@ -151,17 +240,29 @@ pub(super) async fn disk<P: Platform>(
     pool: &PoolEntry<P>,
     machine: &ObjectId,
     draft: &DiskDraft,
-) -> Result<Seen<Disk>, WriteError> {
+) -> Result<CreatedDisk, WriteError> {
     let namespace = &*pool.facts.namespace;
     let Some(body) = P::Disks::object(&pool.object, machine, draft) else {
         return Err(WriteError::Invalid(format!("the pool has no disk template {}", draft.template).into()));
     };
     let path = collection::<DiskOf<P>>(namespace);
     match context.writer.create::<DiskOf<P>>(WriteKind::CreateDisk, path, body).await {
-        Ok(disk) => Ok(seen(&disk, P::Disks::read)),
+        Ok(disk) => {
+            let disk = seen(&disk, P::Disks::read);
+            let wanted = owner(pool, machine, draft);
+            let is_kept = disk.facts.owner.as_ref().is_some_and(|found| found.uid == wanted);
+            let lost = if is_kept {
+                None
+            } else {
+                Some(losses::disk_lost(context, pool, &disk.facts, LossKind::AtBirth).await)
+            };
+            Ok(CreatedDisk { disk, existed: false, lost })
+        }
         Err(error) if error.is_already_exists() => {
             match context.get_live::<DiskOf<P>>(namespace, &draft.name).await {
-                Ok(Some(disk)) => Ok(seen(&disk, P::Disks::read)),
+                Ok(Some(disk)) => {
+                    Ok(CreatedDisk { disk: seen(&disk, P::Disks::read), existed: true, lost: None })
+                }
                 Ok(None) => {
                     Err(WriteError::Unconfirmed("a disk with that name existed and is gone".to_owned()))
                 }

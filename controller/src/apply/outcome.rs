@@ -36,12 +36,20 @@ pub(super) enum Effect {
     Machine(Seen<Machine>),
     /// The create request of a machine with the number was not rejected, so that the number is used up.
     NumberUsed(u64),
-    /// A machine was created.
-    MachineCreated,
+    /// A machine was created, and belongs to the pool.
+    MachineCreated(ObjectId),
+    /// A machine was created, and does not belong to the pool.
+    MachineLost(String),
+    /// The dry run of a create shows a machine that would not belong to the pool.
+    RehearsalLost(String),
+    /// A disk was created, and has its owner.
+    DiskCreated(ObjectId),
+    /// A disk was created, and has another owner.
+    DiskLost(String),
     /// The create of a machine with the name and the number is unconfirmed.
     CreateUnconfirmed(Arc<str>, u64),
     /// Another object has the name of a machine whose create was unconfirmed.
-    NameTaken(Arc<str>),
+    NameTaken(ObjectId),
     /// Storage of another machine has the name of the storage of this machine. The text is the reason.
     StorageConflict(Arc<str>, String),
     /// A machine is being deleted, or is gone.
@@ -62,10 +70,12 @@ pub(super) enum Effect {
     DiskUnconfirmed(Arc<str>),
     /// A disk is being deleted, or is gone.
     DiskDeleted(Arc<Disk>),
-    /// The API server accepted a machine with these disks.
+    /// These disks are no reason for a rejection.
     DisksAccepted(Vec<DiskDraft>),
     /// A write of a machine with these disks failed.
     DisksFailed(Vec<DiskDraft>),
+    /// The API server rejects a machine with these disks, and accepts it with others.
+    DisksRejected(Vec<DiskDraft>),
     /// The stored revisions changed.
     Revision(Change),
 }

@@ -1,10 +1,11 @@
 //! The effects of actions on the memory.
 
 use vmpool_engine::Memory;
+use vmpool_engine::losses::{Loss, LossKind};
 use vmpool_platforms::Platform;
 
 use super::outcome::Effect;
-use super::rejected_disks::record_rejected_disks;
+use super::rejected_disks::{record_failed_disks, record_rejected_disks};
 use crate::context::Context;
 use crate::pool_entry::PoolEntry;
 use crate::revisions::known::Change;
@@ -24,11 +25,24 @@ pub(super) fn record<P: Platform>(
         match effect {
             Effect::Machine(seen) => memory.machines.written(seen, uptime),
             Effect::NumberUsed(number) => memory.next_number = memory.next_number.max(number + 1),
-            Effect::MachineCreated => memory.machine_created(uptime),
+            Effect::MachineCreated(id) => {
+                memory.machine_created(uptime);
+                memory.machine_losses.created(&id, pool.facts.machine_loss_limit(), uptime);
+            }
+            Effect::MachineLost(message) => memory.machine_losses.lost(at_birth(message), uptime),
+            Effect::RehearsalLost(message) => memory.machine_losses.rehearsal_lost(message, uptime),
+            Effect::DiskCreated(id) => {
+                memory.disk_losses.created(&id, pool.facts.disk_loss_limit(), uptime);
+            }
+            Effect::DiskLost(message) => memory.disk_losses.lost(at_birth(message), uptime),
             Effect::CreateUnconfirmed(name, number) => {
                 memory.machines.create_unconfirmed(&name, number, uptime);
             }
-            Effect::NameTaken(name) => memory.machines.name_taken(&name),
+            Effect::NameTaken(id) => {
+                if memory.machines.name_taken(&id.name) {
+                    memory.machine_losses.watch(&id, uptime);
+                }
+            }
             Effect::StorageConflict(name, why) => memory.record_storage_conflict(&name, why, uptime),
             Effect::MachineDeleted(id) => {
                 if let Some(known) = context.known_machine(&pool.facts, memory, &id) {
@@ -50,10 +64,15 @@ pub(super) fn record<P: Platform>(
             Effect::DisksAccepted(disks) => memory.accept_disks(disks.iter().map(|disk| &disk.name)),
             Effect::DisksFailed(disks) => {
                 if let Some(error) = error {
-                    record_rejected_disks(memory, &disks, error, uptime);
+                    record_failed_disks(memory, &disks, error);
                 }
             }
+            Effect::DisksRejected(disks) => record_rejected_disks(memory, &disks, uptime),
             Effect::Revision(change) => revisions.push(change),
         }
     }
+}
+
+fn at_birth(message: String) -> Loss {
+    Loss { kind: LossKind::AtBirth, message }
 }

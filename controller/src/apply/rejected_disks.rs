@@ -1,56 +1,89 @@
-//! Disks because of which the API server rejected a machine.
+//! Disks because of which the API server rejects a machine.
+//!
+//! The text of a rejection is for people, and every platform and every webhook writes its own. The controller therefore
+//! finds out by a trial: after a few rejections of the same disks it sends the create again, as a dry run and with disks that do
+//! not exist yet. If the API server accepts that, the disks are the reason, and the next plan uses others.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use vmpool_engine::Memory;
-use vmpool_engine::model::{DiskDraft, DiskSource};
+use vmpool_engine::memory::SUSPICIONS;
+use vmpool_engine::model::{DiskDraft, DiskSource, Draft};
+use vmpool_platforms::Platform;
 
+use super::basis::Basis;
+use super::outcome::Effect;
+use crate::context::Context;
+use crate::metrics::WriteKind;
+use crate::object::collection;
+use crate::pool_entry::PoolEntry;
 use crate::write::WriteError;
 
-/// Records which of `disks` were the reason for a rejected machine. If the message of the API server names a disk, the
-/// next plan uses another one. If it only mentions disks in general, plans use other disks after a few rejections.
-pub(super) fn record_rejected_disks(
-    memory: &mut Memory,
-    disks: &[DiskDraft],
+/// What a rejected create says about the disks of its draft.
+pub(super) async fn judge_disks<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    basis: &Basis,
+    draft: &Draft,
     error: &WriteError,
-    uptime: Duration,
-) {
-    let WriteError::Refused { status, .. } = error else { return };
-    let existing = || disks.iter().filter(|draft| draft.source != DiskSource::New).map(|draft| &draft.name);
-    let mut refused: Vec<_> = existing().filter(|disk| names(&status.message, disk)).cloned().collect();
-    for disk in &refused {
+) -> Effect {
+    let disks = draft.disks.clone();
+    if !(is_verdict(error) && basis.suspects(&disks)) {
+        return Effect::DisksFailed(disks);
+    }
+    let others = draft.disks.iter().map(|disk| match disk.source {
+        DiskSource::New => disk.clone(),
+        DiskSource::Free(_) | DiskSource::Existing(_) => {
+            let name: Arc<str> = format!("{}-{}", draft.name, disk.template).into();
+            DiskDraft::new(name, disk.template.clone())
+        }
+    });
+    let trial = Draft { disks: others.collect(), ..draft.clone() };
+    let body = P::machine(&pool.object, &basis.templates.wanted.value(), &trial);
+    let path = collection::<P::Machine>(&pool.facts.namespace);
+    let rehearsed = context.writer.rehearse_create::<P::Machine>(WriteKind::RehearseMachine, path, body);
+    match rehearsed.await {
+        Ok(_) => Effect::DisksRejected(disks),
+        // A webhook with side effects supports no dry run, so other disks must be tried.
+        Err(WriteError::Refused { status, .. }) if status.code == 400 => Effect::DisksRejected(disks),
+        Err(error) if is_verdict(&error) => Effect::DisksAccepted(disks),
+        Err(_) => Effect::DisksFailed(disks),
+    }
+}
+
+/// What a rejected patch of a machine says about the disks that it adds. The controller creates a disk only for a machine
+/// that refers to it, so the attempt with another disk costs none.
+pub(super) fn judge_patched_disks(basis: &Basis, disks: Vec<DiskDraft>, error: &WriteError) -> Effect {
+    let is_rejected = is_verdict(error) && basis.suspects(&disks);
+    if is_rejected { Effect::DisksRejected(disks) } else { Effect::DisksFailed(disks) }
+}
+
+/// Records a rejected write of a machine with these disks.
+pub(super) fn record_failed_disks(memory: &mut Memory, disks: &[DiskDraft], error: &WriteError) {
+    if is_verdict(error) {
+        memory.suspect_disks(existing(disks));
+    }
+}
+
+/// Records that the disks are the reason for rejections.
+pub(super) fn record_rejected_disks(memory: &mut Memory, disks: &[DiskDraft], uptime: std::time::Duration) {
+    for disk in existing(disks) {
+        tracing::warn!(
+            disk = &**disk,
+            rejections = SUSPICIONS,
+            "machines are rejected because of a disk: the controller uses another disk"
+        );
         memory.refuse_disk(disk, uptime);
     }
-    if refused.is_empty() && blames_a_disk(status.code, &status.message) {
-        refused = memory.suspect_disks(existing(), uptime);
-    }
-    for disk in refused {
-        tracing::warn!(
-            disk = &*disk,
-            "a machine was rejected because of a disk: the controller uses another disk"
-        );
-    }
 }
 
-/// Whether a rejection is about a disk of the machine without naming it. A busy server and an exceeded quota are not
-/// about a disk, because they would also reject the machine with another disk.
-fn blames_a_disk(code: u16, message: &str) -> bool {
-    /// Words that the platform and its storage use for disks.
-    const WORDS: [&str; 6] = ["disk", "disks", "volume", "volumes", "device", "devices"];
-    let message = message.to_ascii_lowercase();
-    let is_verdict = !matches!(code, 401 | 404 | 409 | 429) && !message.contains("exceeded quota");
-    is_verdict && WORDS.iter().any(|word| names(&message, word))
+/// The disks that existed before the write.
+fn existing(disks: &[DiskDraft]) -> impl Iterator<Item = &Arc<str>> {
+    disks.iter().filter(|draft| draft.source != DiskSource::New).map(|draft| &draft.name)
 }
 
-/// Whether `text` contains `name` as a whole word. Names of disks consist of letters, digits, dashes and dots.
-fn names(text: &str, name: &str) -> bool {
-    let in_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
-    text.match_indices(name).any(|(at, _)| {
-        let before = text[..at].chars().next_back();
-        let after = text[at + name.len()..].chars().next();
-        !before.is_some_and(in_name) && !after.is_some_and(in_name)
-    })
+/// Whether the API server judged the machine. It does not if the client may not write, if the namespace is gone, if the object
+/// has changed, or if the server is busy.
+fn is_verdict(error: &WriteError) -> bool {
+    matches!(error, WriteError::Refused { status, .. } if !matches!(status.code, 401 | 404 | 409 | 429))
 }
-
-#[cfg(test)]
-mod tests;

@@ -12,7 +12,8 @@ use vmpool_engine::{Machine, ObjectId, Pool};
 use vmpool_platforms::{Disks, Finalizers, PatchBody, Pins, Platform};
 
 use super::basis::Basis;
-use super::outcome::{Effect, Outcome, Written, of_machine, of_machine_with};
+use super::outcome::{Outcome, Written, of_machine, of_machine_with};
+use super::rejected_disks::judge_patched_disks;
 use super::{create, disk, pin};
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
@@ -198,8 +199,9 @@ pub(super) async fn repoint<P: Platform>(
         events.extend(disk::reused(&context.metrics, drafts, machine));
         events
     });
-    if outcome.error.is_some() {
-        outcome = outcome.with(Effect::DisksFailed(drafts.to_vec()));
+    if let Some(error) = &outcome.error {
+        let effect = judge_patched_disks(basis, drafts.to_vec(), error);
+        outcome = outcome.with(effect);
     }
     outcome.after(claimed)
 }
@@ -280,15 +282,17 @@ pub(super) async fn disk<P: Platform>(
         return outcome;
     }
     match create::disk(context, pool, machine, draft).await {
-        Ok(disk) => {
+        Ok(created) => {
             let owner = create::owner(pool, machine, draft);
-            let ours = disk.facts.owner.as_ref().is_some_and(|found| found.uid == owner);
+            let ours = created.disk.facts.owner.as_ref().is_some_and(|found| found.uid == owner);
             let event = ours.then(|| PoolEvent {
                 reason: Reason::DiskCreated,
                 name: draft.name.to_string(),
                 note: format!("created missing disk {} of machine {machine}", draft.name),
             });
-            Outcome::done().with(Effect::Disk(disk)).reporting(event)
+            let mut outcome = Outcome::done().reporting(event);
+            created.report(&mut outcome);
+            outcome
         }
         Err(error) => {
             let unconfirmed = create::unconfirmed_disk(pool, machine, draft, &error);

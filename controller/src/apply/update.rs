@@ -18,6 +18,7 @@ use vmpool_platforms::{Platform, Text, Wording};
 use super::basis::Basis;
 use super::disk;
 use super::outcome::{Effect, Outcome, Written, of_machine};
+use super::rejected_disks::judge_patched_disks;
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
@@ -146,8 +147,8 @@ async fn write<P: Platform>(
         Patched::Outdated => Outcome::outdated(),
         Patched::Failed(error, before) => {
             let verdict = verdict(&error);
-            let outcome = Outcome::failed(failure(machine, to, &error), error)
-                .with(Effect::DisksFailed(added(disks, &before)));
+            let effect = judge_patched_disks(basis, added(disks, &before), &error);
+            let outcome = Outcome::failed(failure(machine, to, &error), error).with(effect);
             match verdict {
                 Some(verdict) => outcome.with(attempt(verdict)),
                 None => outcome,

@@ -20,6 +20,7 @@ use super::types::{TypeKey, key_of as type_key};
 use crate::metrics::WriteKind;
 use crate::object::{collection, version};
 use crate::queue::Requeue;
+use crate::rejection;
 use crate::write::WriteError;
 
 /// The wait for the end of a leadership.
@@ -141,9 +142,11 @@ async fn apply(context: &Context, key: &Key, machine: &Machine, plan: Plan) -> R
     if let Some(patch) = plan.spec {
         let patch = Patch::Json::<()>(operations(patch)?);
         let (kind, path) = (WriteKind::ExpandMachine, collection::<Machine>(namespace));
-        match context.writer.patch::<Value, _>(kind, path, name, None, patch).await {
+        match context.writer.patch::<Value, _>(kind, path.clone(), name, None, patch).await {
             Ok(_) => {}
-            Err(WriteError::Refused { status, retry_after: None }) if is_rejection(&status) => {
+            Err(WriteError::Refused { status, retry_after: None })
+                if is_rejection(&status) && is_unchanged(context, &path, machine).await =>
+            {
                 let message = &status.message;
                 return Err(Stopped::Refused(
                     FAILED_UPDATE,
@@ -171,14 +174,19 @@ async fn apply(context: &Context, key: &Key, machine: &Machine, plan: Plan) -> R
     Ok(())
 }
 
-/// Whether the API server rejects a patch until a user changes something. It also rejects a patch if the object has changed.
+/// Whether the API server rejects a patch until a user changes something, if the object has not changed.
 fn is_rejection(status: &Status) -> bool {
-    let is_outdated = match status.code {
-        404 | 409 | 429 => true,
-        422 => status.message.starts_with("the server rejected our request due to an error in our request"),
-        code => code >= 500,
-    };
-    !is_outdated
+    !matches!(status.code, 404 | 409 | 429 | 500..)
+}
+
+/// Whether a machine still has the version that the plan used. A JSON patch is rejected in the same way if one of its tests
+/// fails and if its result is invalid.
+async fn is_unchanged(context: &Context, path: &str, machine: &Machine) -> bool {
+    let meta = machine.meta();
+    let live =
+        rejection::get::<Machine>(&context.client, path.to_owned(), meta.name.as_deref().unwrap_or_default());
+    let live = context.env.timeout(context.deadline, live).await;
+    matches!(live, Ok(Ok(Some(live))) if live.meta().resource_version == meta.resource_version)
 }
 
 fn operations(patch: Value) -> Result<json_patch::Patch, WriteError> {

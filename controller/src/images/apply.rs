@@ -39,7 +39,9 @@ impl From<WriteError> for Applied {
             _ if error.is_conflict() => Self::Outdated,
             WriteError::Fenced | WriteError::Unconfirmed(_) => Self::Unknown(error),
             WriteError::Refused { status, .. } if status.code == 429 => Self::Unknown(error),
-            WriteError::Refused { .. } | WriteError::Invalid(_) => Self::Failed(error),
+            WriteError::Refused { .. } | WriteError::Invalid(_) | WriteError::NotKept(_) => {
+                Self::Failed(error)
+            }
         }
     }
 }

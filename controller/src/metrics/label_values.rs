@@ -99,6 +99,8 @@ words!(
     pub WriteKind {
         /// Create a machine.
         CreateMachine => "create_machine",
+        /// Send the create of a machine as a dry run.
+        RehearseMachine => "rehearse_machine",
         /// Create a disk.
         CreateDisk => "create_disk",
         /// Delete a retained disk.
@@ -371,8 +373,10 @@ words!(
 pub(super) struct Failed(pub(super) FailureReason);
 
 impl Failed {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 10] = [
         Self(FailureReason::FailedCreate),
+        Self(FailureReason::MachineLost),
+        Self(FailureReason::DiskLost),
         Self(FailureReason::FailedDelete),
         Self(FailureReason::DiskFailure),
         Self(FailureReason::FailedRepair),
@@ -396,6 +400,12 @@ impl Word for Failed {
                 .iter()
                 .map(|failed| match failed.0 {
                     reason @ FailureReason::FailedCreate => (reason.as_str(), "Creating a machine."),
+                    reason @ FailureReason::MachineLost => {
+                        (reason.as_str(), "A created machine does not belong to its pool.")
+                    }
+                    reason @ FailureReason::DiskLost => {
+                        (reason.as_str(), "A created disk does not have its owner.")
+                    }
                     reason @ FailureReason::FailedDelete => (reason.as_str(), "Deleting a machine."),
                     reason @ FailureReason::DiskFailure => {
                         (reason.as_str(), "Creating a disk, or changing the disk that a machine refers to.")

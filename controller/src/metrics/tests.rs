@@ -97,6 +97,8 @@ fn the_failure_labels_are_the_reasons_of_the_condition() {
     let words: BTreeSet<&str> = Failed::ALL.iter().map(|failed| failed.0.as_str()).collect();
     for reason in [
         R::FailedCreate,
+        R::MachineLost,
+        R::DiskLost,
         R::FailedDelete,
         R::DiskFailure,
         R::FailedRepair,
@@ -107,6 +109,8 @@ fn the_failure_labels_are_the_reasons_of_the_condition() {
     ] {
         match reason {
             R::FailedCreate
+            | R::MachineLost
+            | R::DiskLost
             | R::FailedDelete
             | R::DiskFailure
             | R::FailedRepair

@@ -12,9 +12,11 @@ use vmpool_engine::{Action, Machine, Observed, Plan, Pool, Uid, plan};
 use vmpool_platforms::{Platform, controller_of};
 
 use super::ended::{Ended, after_outdated};
+use super::lost::observe_losses;
 use super::unread::{NoPlan, at_shown_revision, may_read, unread};
 use crate::apply::jitter;
 use crate::context::{Context, Names, PoolMemory};
+use crate::events::PoolEvent;
 use crate::live::{MetadataOnly, ReadError};
 use crate::metrics::{PassResult, PassStep, PassTimer};
 use crate::object::version;
@@ -38,6 +40,8 @@ pub(super) struct Decision<P: Platform> {
     pub(super) plan: Plan,
     /// The stored templates that the writes need.
     pub(super) templates: Templates,
+    /// The events about what was observed.
+    pub(super) events: Vec<PoolEvent>,
 }
 
 /// Reads the cached state and plans. If the plan depends on the live pool, or on the live number of machines, reads that
@@ -77,6 +81,9 @@ pub(super) async fn observe_and_plan<P: Platform>(
     state.memory.forget_healed(snapshot.machines.iter());
     state.effort += timer.record(&context.env, PassStep::Observe);
 
+    let events = observe_losses(context, &pool, &mut state.memory).await;
+    timer.record(&context.env, PassStep::Observe);
+
     let mut is_live = is_behind;
     let mut is_counted = false;
     loop {
@@ -107,7 +114,7 @@ pub(super) async fn observe_and_plan<P: Platform>(
             let templates = templates(context, &pool, state, &plan.actions).await?;
             state.memory.reading.reset();
             withhold_unresolved(context, &pool, state, &mut plan, &templates);
-            return Ok(Decision { pool, snapshot, plan, templates });
+            return Ok(Decision { pool, snapshot, plan, templates, events });
         }
     }
 }

@@ -15,6 +15,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::task::JoinSet;
 use vmpool_controller::platform::{DiskOf, Disks, Finalizers, Platform};
 use vmpool_engine::ObjectId;
+use vmpool_engine::losses::Rehearsal;
 use vmpool_engine::model::{DiskDraft, Draft, Naming};
 use vmpool_engine::names::Namer;
 use vmpool_installation::programs::{CONTROLLER_ACCOUNT, SYSTEM_NAMESPACE};
@@ -129,7 +130,7 @@ impl<P: Platform> Inner<P> {
             let disk =
                 |template: &Arc<str>| DiskDraft::new(format!("{name}-{template}").into(), template.clone());
             let disks = pool.disks.iter().map(|template| disk(&template.name)).collect();
-            Draft { name, number, revision: revision.clone(), disks }
+            Draft { name, number, revision: revision.clone(), disks, rehearsal: Rehearsal::None }
         };
         (first..first + count).map(|number| draft(number as u64)).collect()
     }

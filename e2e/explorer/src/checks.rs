@@ -74,6 +74,7 @@ fn writes_of_former_leaders(world: &World, served: &[HandledRequest]) -> Vec<Str
 /// machine, because the new leader starts the open block of names again.
 fn actions_of_users(world: &World) -> UserActions {
     let mut actions = world.user_actions.clone();
+    actions.leaders = changes_of_leaders(world);
     let mut had: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let machines = world.history().changes().iter().filter(|change| change.kind == Kind::Machine);
     for machine in machines.map(|change| &change.object) {
@@ -86,6 +87,21 @@ fn actions_of_users(world: &World) -> UserActions {
         actions.completed_removals.remove(uid);
     }
     actions
+}
+
+/// How often a process took the lease. A process that was killed starts again with the same name and with an empty memory.
+fn changes_of_leaders(world: &World) -> usize {
+    let served = world.server.handled_since(0);
+    let takes = served.iter().filter(|served| {
+        let call = &served.call;
+        call.resource == "leases"
+            && call.sender.starts_with(CONTROLLER)
+            && served.code < 300
+            && !call.body["spec"]["acquireTime"].is_null()
+    });
+    let acquired: BTreeSet<String> =
+        takes.map(|served| served.call.body["spec"]["acquireTime"].to_string()).collect();
+    acquired.len()
 }
 
 /// Whether the checks consider this request.
@@ -170,7 +186,11 @@ fn entry(served: &HandledRequest) -> AuditEntry {
         resource: call.resource.clone(),
         subresource: call.subresource.clone(),
         namespace: call.namespace.clone(),
-        name: call.name.clone(),
+        // The API server records the name of a created object, too.
+        name: match call.verb {
+            Verb::Create => call.body["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+            _ => call.name.clone(),
+        },
         code: served.code,
         dry_run: call.is_dry(),
         body: if call.resource == "virtualmachinepools" || call.verb == Verb::Delete {

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 use vmpool_invariants::platform::PlatformName;
 
+use crate::admission_policy::AdmissionPolicy;
 use crate::claim_client::Claim;
 use crate::fault::{ReadFault, WriteFault};
 use crate::manifest::resources;
@@ -392,6 +393,10 @@ fn concurrent_operations(watched: usize, users: Vec<Operation>) -> Vec<Vec<(u64,
             (20_000, Operation::Resume),
         ],
     ]);
+    all.extend(
+        [AdmissionPolicy::StripsOwners, AdmissionPolicy::ReplacesLabels, AdmissionPolicy::StripsDisks]
+            .map(|policy| vec![(0, Operation::SetPolicy(policy))]),
+    );
     let jumps = [-3600, -5, 5, 3600].map(|seconds| Operation::StepWallClock(0, seconds));
     all.extend(jumps.map(|op| vec![(0, op)]));
     all.extend(users.into_iter().map(|op| vec![(0, op)]));
@@ -416,6 +421,7 @@ fn users() -> Vec<Operation> {
         Operation::DeleteDisk(0),
         Operation::RemoveLabels(0),
         Operation::RemoveOwner(0),
+        Operation::TakeMachines,
         Operation::RemoveTargets(named(vec![0])),
         Operation::RemoveTargets(named(vec![1, 2])),
         Operation::DeletePool("Background"),

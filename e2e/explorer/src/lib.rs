@@ -25,6 +25,7 @@
 //! and the router of the webhook. Each process has its own wall clock and randomness. It can be killed, paused or cut off
 //! between any two steps.
 
+pub mod admission_policy;
 pub mod aggregation;
 pub mod attempt;
 pub mod checks;

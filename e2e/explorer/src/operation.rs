@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use vmpool_model::{PatchKind, Verb, WatchDelay, WatchEnd};
 
+use crate::admission_policy::{self, AdmissionPolicy};
 use crate::attempt::Target;
 use crate::edits;
 use crate::instance::Program;
@@ -40,6 +41,10 @@ pub enum Operation {
     RemoveLabels(usize),
     /// A user removes a machine's owner reference.
     RemoveOwner(usize),
+    /// A client takes all machines away from the pool.
+    TakeMachines,
+    /// An administrator creates an admission policy, or deletes it.
+    SetPolicy(AdmissionPolicy),
     /// A client requests a targeted removal.
     RemoveTargets(Removal),
     /// Deletes the pool with this propagation policy.
@@ -146,10 +151,14 @@ impl Operation {
                 world.deleted_disks.extend(choose(world, disks, *which).map(|(name, _)| name));
                 delete(world, disks, *which).await;
             }
+            Self::TakeMachines => admission_policy::take_machines(world).await,
+            Self::SetPolicy(policy) => admission_policy::set_policy(world, *policy),
             Self::RemoveLabels(which) => {
+                world.user_actions.taken += 1;
                 patch_machine(world, *which, edits::without_labels(world.platform())).await;
             }
             Self::RemoveOwner(which) => {
+                world.user_actions.taken += 1;
                 patch_machine(world, *which, json!({ "metadata": { "ownerReferences": null } })).await;
             }
             Self::DeletePool(policy) => {

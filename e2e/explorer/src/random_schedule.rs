@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use vmpool_invariants::platform::PlatformName;
 use vmpool_runtime::testing::SeededRandom;
 
+use crate::admission_policy::AdmissionPolicy;
 use crate::claim_client::Claim;
 use crate::manifest_kubevirt::TypeSource;
 use crate::operation::{Operation, Removal};
@@ -35,6 +36,9 @@ const KUBEVIRT_OPERATIONS: u64 = 250;
 
 /// Of 1000 operations, this many are about protection and claims.
 const PROTECTION_OPERATIONS: u64 = 250;
+
+/// Of 1000 schedules, this many have policies and clients that take objects away from the pool.
+const WITH_TAKEN_OBJECTS: u64 = 200;
 
 /// Of 1000 schedules of KubeVirt, this many have disk images.
 const WITH_IMAGES: u64 = 400;
@@ -118,6 +122,7 @@ impl Schedule {
             with_failed_transfers(seed, &mut steps);
             with_removed_finalizers(seed, &mut steps);
         }
+        with_taken_objects(platform, seed, &mut steps);
         if platform == PlatformName::KubeVirt {
             with_lost_preference(seed, &mut steps);
         }
@@ -146,6 +151,28 @@ fn with_slow_admission(seed: u64, steps: &mut Vec<(u64, Operation)>) {
     steps.insert(until, (random.number(0..=60_000), Operation::SlowAdmission(0)));
     let seconds = *random.one(&[10, 20, 30]).unwrap_or(&30);
     steps.insert(from, (0, Operation::SlowAdmission(seconds)));
+}
+
+/// Adds admission policies and clients that take machines and disks away from the pool. Decided apart from the other decisions,
+/// so that the other steps stay the same.
+fn with_taken_objects(platform: PlatformName, seed: u64, steps: &mut Vec<(u64, Operation)>) {
+    let random = SeededRandom::new(seed ^ 0x7a6e);
+    if !random.per_mille(WITH_TAKEN_OBJECTS) {
+        return;
+    }
+    let policies: &[AdmissionPolicy] = match platform {
+        PlatformName::Dvp => &[AdmissionPolicy::StripsOwners, AdmissionPolicy::StripsDisks],
+        PlatformName::KubeVirt => &[AdmissionPolicy::StripsOwners, AdmissionPolicy::ReplacesLabels],
+    };
+    for _ in 0..random.number(1..=5) {
+        let at = place(&random, 0, steps);
+        let operation = match random.number(0..=9) {
+            0..=5 => Operation::SetPolicy(random.one(policies).copied().unwrap_or_default()),
+            6..=7 => Operation::SetPolicy(AdmissionPolicy::None),
+            _ => Operation::TakeMachines,
+        };
+        steps.insert(at, (random.number(0..=40_000), operation));
+    }
 }
 
 /// Adds steps in another namespace, which a grant permits to use the images, or not. Decided apart from the other decisions, so

@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use vmpool_runtime::client::READ_TIMEOUT;
 use vmpool_runtime::testing::Idle;
 
+use crate::admission_policy::{AdmissionPolicy, set_policy};
 use crate::checks::{SETTLED_AFTER, invariant_violations, settled_violations};
 use crate::checks_images::without_evidence;
 use crate::fault::{InjectedFaults, ReadFault, WriteFault};
@@ -111,6 +112,7 @@ async fn settle(world: &mut World) -> Vec<String> {
     world.resume();
     world.server.release();
     *world.webhook.lock() = WebhookState::Works;
+    set_policy(world, AdmissionPolicy::None);
     let hanging = {
         let injector = &mut *world.injector.lock();
         // Faults that were planned for a certain request still occur, once.

@@ -340,6 +340,15 @@ impl World {
             return self.now();
         }
         let pool = self.server.get(self.resources().pools, NAMESPACE, POOL);
+        // The controller tries again after a while.
+        let is_stopped = |condition: &Value| {
+            matches!(condition["reason"].as_str(), Some("MachineLost" | "DiskLost"))
+                && condition["status"] == "True"
+        };
+        let conditions = pool.as_deref().and_then(|pool| pool["status"]["conditions"].as_array());
+        if conditions.into_iter().flatten().any(is_stopped) {
+            return self.now();
+        }
         // The controller changes no machine of a paused pool, and shortens no protection.
         let pool =
             pool.map(Object::from).filter(|pool| !pool.is_kubevirt() || pool.at("/spec/paused") != true);

@@ -16,6 +16,7 @@
 //! | I10 expired free disks are deleted, except those that are kept | [`disk_collection`] | state |
 //! | I11 an image that is referenced is never deleted | [`image_references`] | history |
 //! | I12 a protected machine is not removed by count | [`protection`] | history |
+//! | I15 the objects that a pool creates and does not keep are bounded | [`unkept_objects`] | history, audit log |
 
 pub mod disk_collection;
 pub mod finalizers;
@@ -33,6 +34,7 @@ pub mod replica_writes;
 pub mod settled;
 pub mod shared_disks;
 pub mod targeted_removal;
+pub mod unkept_objects;
 
 mod removal_record;
 mod replacement;
@@ -65,5 +67,6 @@ pub fn violations(
     found.extend(foreign_objects::violations(history, actions, audit, controller_user));
     found.extend(replica_writes::violations(history, audit, controller_user));
     found.extend(preserved_storage::violations(history, actions));
+    found.extend(unkept_objects::violations(history, actions, audit, controller_user));
     found
 }

@@ -725,3 +725,28 @@ fn preserved_storage_is_not_deleted(
     let of_storage: Vec<_> = found.into_iter().filter(|invariant| *invariant == "I4").collect();
     assert_eq!(of_storage, expected);
 }
+
+#[rstest]
+#[case::as_many_as_a_row_and_the_pool(5, 0, false)]
+#[case::one_more(6, 0, true)]
+#[case::one_more_of_those_that_users_took(6, 1, false)]
+fn the_machines_that_a_pool_does_not_keep_are_bounded(
+    #[case] lost: usize,
+    #[case] taken: usize,
+    #[case] is_found: bool,
+) {
+    let mut history = TestHistory::new().pool(2, "NewestFirst").machine("kept");
+    let mut audit = vec![request("create", Kind::Machine, "", "kept", Value::Null)];
+    for number in 0..lost {
+        let name = format!("lost-{number}");
+        let mut object = machine(&name);
+        object["metadata"].as_object_mut().unwrap().remove("ownerReferences");
+        history = history.write(Kind::Machine, object, false);
+        audit.push(request("create", Kind::Machine, "", &name, Value::Null));
+    }
+    let actions = UserActions { taken, ..UserActions::default() };
+    let expected: &[&str] = if is_found { &["I15"] } else { &[] };
+    assert_eq!(history.found(&actions, &audit), expected);
+    // A pool that was deleted may have orphaned them.
+    assert_eq!(history.pool_removed().found(&actions, &audit), [""; 0]);
+}

@@ -23,6 +23,12 @@ pub struct UserActions {
     pub in_flight: BTreeMap<String, usize>,
     /// Names of the machines in such requests: they may be created whenever the request arrives.
     pub late_creates: BTreeSet<String>,
+    /// Number of leaders after the first one.
+    pub leaders: usize,
+    /// Number of changes of admission policies that take created objects away from their pool.
+    pub policies: usize,
+    /// Number of machines that users took away from their pool.
+    pub taken: usize,
     /// How far the clock of a controller was ahead of the API server's at most.
     pub clocks_ahead: SignedDuration,
     /// Foreign objects by UID, as the scenario last wrote them.

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use crate::call::Call;
 use crate::fault::{Admission, FaultInjector, HandledRequest};
 use crate::garbage_collector;
 use crate::server::{Server, State};
@@ -26,6 +27,11 @@ impl Server {
     /// Calls `admission` before every create, update, scale and delete from now on.
     pub fn set_admission(&self, admission: impl Admission + 'static) {
         self.state.lock().admission = Some(Arc::new(admission));
+    }
+
+    /// Changes every object that is created from now on before admission; `None` ends that.
+    pub fn set_mutation(&self, mutation: Option<impl Fn(&Call, &mut Value) + Send + Sync + 'static>) {
+        self.state.lock().mutation = mutation.map(|mutation| Arc::new(mutation) as _);
     }
 
     /// Sets the delay of the watches of `sender` on `resource` (with its group).

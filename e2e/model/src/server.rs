@@ -22,6 +22,9 @@ use crate::write;
 /// How often a patch is retried if the object changed meanwhile, as in the real API server.
 const ATTEMPTS: usize = 5;
 
+/// A change of each created object, as a mutating admission policy makes it.
+pub(crate) type Mutation = Arc<dyn Fn(&Call, &mut Value) + Send + Sync>;
+
 /// An API server in memory. Clones share the state.
 #[derive(Clone)]
 pub struct Server {
@@ -39,6 +42,7 @@ pub(crate) struct State {
     pub(crate) delays: BTreeMap<(String, String), WatchDelay>,
     pub(crate) fault_injector: Option<Arc<Mutex<dyn FaultInjector>>>,
     pub(crate) admission: Option<Arc<dyn Admission>>,
+    pub(crate) mutation: Option<Mutation>,
     /// Requests that have not ended.
     pub(crate) in_flight: Vec<Task>,
     pub(crate) max_in_flight: usize,
@@ -89,7 +93,7 @@ impl Server {
         let scaling = call.subresource == "scale";
         for _ in 0..ATTEMPTS {
             let now = self.env.now();
-            let (prepared, scales) = {
+            let (mut prepared, scales) = {
                 let store = &mut self.state.lock().store;
                 if scaling {
                     let key = write::key(resource, &call.namespace, &call.name);
@@ -101,6 +105,10 @@ impl Server {
                     (write::prepare(store, resource, call, now, random)?, None)
                 }
             };
+            let mutation = self.state.lock().mutation.clone();
+            if let Some(mutate) = mutation.filter(|_| prepared.old.is_none()) {
+                mutate(call, &mut prepared.new);
+            }
             let objects = || (prepared.old.as_deref().cloned().unwrap_or_default(), prepared.new.clone());
             self.admit(call, || scales.unwrap_or_else(objects)).await?;
             let state = &mut *self.state.lock();

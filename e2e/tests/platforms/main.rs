@@ -18,6 +18,7 @@ mod rollout;
 mod scale_down;
 mod side_by_side;
 mod slow_webhooks;
+mod taken;
 mod unusual_values;
 
 use tokio::sync::RwLock;

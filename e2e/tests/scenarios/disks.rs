@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use rstest::rstest;
 use serde_json::json;
 use vmpool_api::{annotations, labels};
 use vmpool_e2e::scenario::scenario;
@@ -244,15 +245,16 @@ fn a_failed_disk_is_replaced_when_its_machine_does_not_run() {
     });
 }
 
-#[test]
-fn a_free_disk_refused_without_its_name_in_the_message_is_kept() {
+#[rstest]
+#[case::in_words("a disk of the virtual machine is on node n1, which cannot run it")]
+#[case::in_a_code("zone mismatch (code 17)")]
+fn a_free_disk_refused_without_its_name_in_the_message_is_kept(#[case] message: &'static str) {
     scenario("a free disk refused without its name is kept").run(async |world| {
         // Given a free disk, and a platform that cannot start a machine with it,
         let pool = world.pool("web").replicas(1).disk("root").retained("cache", 0, "10m").ready().await?;
         pool.scale(0).await?;
         pool.until(members(0).and(stamped("cache", 1))).await?;
         let cache = disks_of(&pool, "cache").await?.remove(0);
-        let message = "a disk of the virtual machine is on node n1, which cannot run it";
         let refusal = world.refuse_machines_on(cache.name(), message).await?;
         // when the pool is scaled up, then the machine gets a new disk after some refusals,
         pool.scale(1).await?;

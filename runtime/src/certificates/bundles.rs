@@ -110,12 +110,15 @@ impl Bundles {
         };
         match result {
             Ok(()) => Ok(true),
-            // 409: the object changed while the API server applied the patch. 422 with these texts: it changed before that.
-            Err(RequestError::Kube(kube::Error::Api(status)))
-                if matches!(status.code, 404 | 409)
-                    || (status.code == 422 && status.message.contains("test failed"))
-                    || (status.code == 422 && status.message.contains("testing value")) =>
-            {
+            // The object changed while the API server applied the patch.
+            Err(RequestError::Kube(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => {
+                Ok(false)
+            }
+            // A test in the patch failed because the object changed before that, or the result is invalid.
+            Err(RequestError::Kube(kube::Error::Api(status))) if status.code == 422 => {
+                if self.read(object).await?.version() == version.as_str() {
+                    return Err(RequestError::Kube(kube::Error::Api(status)));
+                }
                 Ok(false)
             }
             Err(error) => Err(error),

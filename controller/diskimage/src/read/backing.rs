@@ -21,7 +21,7 @@ use crate::objects::{self, Labels, PREPOPULATED};
 use crate::wrapper::DiskName;
 
 /// Reason of the condition `Bound` of a DataVolume whose claim a quota refuses.
-const OVER_QUOTA: &str = "ErrExceededQuota";
+pub(super) const OVER_QUOTA: &str = "ErrExceededQuota";
 
 /// An object, and whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use vmpool_api::diskimage::virtual_machine::VirtualMachineVmDiskImageTemplate;
 use vmpool_api::diskimage::{VirtualMachine, VmDiskImage};
 use vmpool_api::kubevirt::{self, values::RunStrategy};
 
+use super::backing::OVER_QUOTA;
 use super::{controller, image, key};
 use crate::grants::Proposed;
 use crate::model::{Found, Key};
@@ -166,14 +167,14 @@ pub fn disk(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<StoredDisk>
     let owner = controller(metadata)?;
     let phase = stored.status.as_ref().and_then(|status| status.phase.as_deref());
     let waits = matches!(phase, Some("Pending" | "CloneScheduled" | "Unknown"));
-    let lacks_source = lacks_source(stored, now).filter(|_| waits);
+    let waits_since = if waits { waits_since(stored, now) } else { None };
     let disk = SeenDisk {
         uid: metadata.uid.clone().unwrap_or_default(),
         deleting: metadata.deletion_timestamp.is_some(),
         populated: matches!(phase, Some("Succeeded" | "WaitForFirstConsumer" | "PendingPopulation")),
         failed: phase == Some("Failed"),
         // The clock of CDI can be ahead.
-        stuck_since: lacks_source.map(|since| since.min(now)),
+        stuck_since: waits_since.map(|since| since.min(now)),
         claim: None,
     };
     Some(StoredDisk {
@@ -183,21 +184,25 @@ pub fn disk(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<StoredDisk>
     })
 }
 
-/// Since when a condition says that CDI does not find the source, if one does; `now` if it has no time.
+/// Since when CDI reports the same about a disk that does not begin; `now` if no condition has a time. `None` if a condition
+/// says that a quota is the cause, because another disk would need the same quota.
 ///
-/// CDI sets `lastHeartbeatTime` when status, reason or message change, and `lastTransitionTime` with the status only. With the
-/// time of CDI, another leader does not begin to wait anew. If the clock of CDI differs, the controller only waits longer or
-/// shorter before it deletes the disk: how often, and how far apart, its own clock says.
-fn lacks_source(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<Timestamp> {
-    let conditions = stored.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let condition =
-        conditions.into_iter().filter(|condition| condition.status != "True").find(|condition| {
-            let text = condition.message.as_deref().unwrap_or_default().to_ascii_lowercase();
-            let missing = ["not found", "does not exist", "doesn't exist"];
-            text.contains("source") && missing.iter().any(|words| text.contains(words))
-        })?;
-    let changed = condition.unknown_fields.get("lastHeartbeatTime").and_then(Value::as_str);
-    Some(changed.and_then(|text| text.parse().ok()).unwrap_or(now))
+/// The messages of conditions are for people, so they do not decide. CDI sets `lastHeartbeatTime` when status, reason or
+/// message change, and `lastTransitionTime` with the status only. With the time of CDI, another leader does not begin to
+/// wait anew. If the clock of CDI differs, the controller only waits longer or shorter before it deletes the disk: how often,
+/// and how far apart, its own clock says.
+fn waits_since(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<Timestamp> {
+    let conditions = || {
+        let conditions = stored.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        conditions.filter(|condition| condition.status != "True")
+    };
+    if conditions().any(|condition| condition.reason.as_deref() == Some(OVER_QUOTA)) {
+        return None;
+    }
+    let changed = conditions().filter_map(|condition| {
+        condition.unknown_fields.get("lastHeartbeatTime").and_then(Value::as_str)?.parse().ok()
+    });
+    Some(changed.max().unwrap_or(now))
 }
 
 impl StoredDisk {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::ids::ObjectId;
+use crate::losses::Rehearsal;
 use crate::revision::RevisionId;
 
 /// A disk of a machine that the plan creates or changes.
@@ -45,4 +46,6 @@ pub struct Draft {
     pub revision: RevisionId,
     /// Its disks, in the order of the pool's disk templates.
     pub disks: Vec<DiskDraft>,
+    /// Whether its create is rehearsed first.
+    pub rehearsal: Rehearsal,
 }

@@ -8,6 +8,7 @@ use crate::activity::{Entry, Writers};
 use crate::condition::Condition;
 use crate::failure::{Failure, FailureReason, summarize};
 use crate::ids::ObjectId;
+use crate::model::exclusion::Exclusion;
 use crate::model::machine::{Machine, Selectable};
 use crate::names::{NameBlock, ordinal_name, ordinal_of};
 use crate::protection;
@@ -499,6 +500,35 @@ impl<R> Pool<R> {
                     machine.selectable.labels.as_ref().is_none_or(|labels| selector.matches(labels))
                 }
             }
+    }
+
+    /// Number of consecutive machines that other clients may take away, before the controller stops to create machines. A
+    /// user may release all machines once.
+    pub fn machine_loss_limit(&self) -> usize {
+        self.desired
+    }
+
+    /// The same for disks.
+    pub fn disk_loss_limit(&self) -> usize {
+        self.desired.saturating_mul(self.disks.len())
+    }
+
+    /// Why a machine does not belong to the pool; `None` if it does.
+    pub fn exclusion_of(&self, machine: &Machine) -> Option<Exclusion> {
+        if self.includes(machine) {
+            return None;
+        }
+        if machine.owner.as_ref() != Some(&self.id.uid) {
+            let found = machine.owner.as_ref().map(ToString::to_string);
+            return Some(Exclusion::Owner { found });
+        }
+        let (Membership::Selector(selector), Some(labels)) = (&self.membership, &machine.selectable.labels)
+        else {
+            return Some(Exclusion::Owner { found: None });
+        };
+        let failed = selector.0.iter().find(|requirement| !requirement.matches(labels))?;
+        let (key, found) = (failed.key.clone(), labels.get(&failed.key).cloned());
+        Some(Exclusion::Label { wanted: failed.to_string(), key, found })
     }
 
     /// Names of the storage that the platform creates for a machine with this name.

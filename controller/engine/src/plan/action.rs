@@ -307,6 +307,14 @@ impl Action {
         }
     }
 
+    /// Whether it deletes a machine that the controller creates again.
+    pub(super) fn is_recreation(&self) -> bool {
+        matches!(
+            self,
+            Self::Delete { reason: DeleteReason::StorageChanged { .. } | DeleteReason::Unhealthy, .. }
+        )
+    }
+
     /// Name of the object that it writes; empty for the pool.
     pub fn object(&self) -> &Arc<str> {
         static POOL: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| Arc::from(""));

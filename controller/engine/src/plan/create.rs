@@ -8,12 +8,14 @@ use super::action::{Action, Stage};
 use super::allocation::{FreeDisks, Recipient};
 use super::blocker::Blocker;
 use super::disk_names::disk_name;
+use super::loss_limits;
 use super::observed::Observed;
 use super::reservations;
 use super::result::{Plan, Repairs};
 use crate::backoff::MAX_BATCH;
 use crate::failure::FailureReason;
 use crate::ledger::{REQUEST_TIMEOUT, UnconfirmedCreate};
+use crate::losses::Rehearsal;
 use crate::model::{DiskDraft, DiskTemplate, Draft, Lifetime, Naming};
 use crate::names::{MIN_BLOCK, NameBlock, Namer, ordinal_name};
 
@@ -42,8 +44,9 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, disk
         Repairs::Truncated => return,
         Repairs::Paused(left) => return plan.back_off(Stage::Create, left),
     }
+    let Some((limit, rehearsal)) = loss_limits::limit_machines(observed, plan) else { return };
     let width = match observed.memory.creating.batch_size(observed.uptime) {
-        Ok(width) => width,
+        Ok(width) => width.min(limit),
         Err(left) => return plan.back_off(Stage::Create, left),
     };
     let fresh = missing.min(width.saturating_sub(repeated.len()));
@@ -54,11 +57,11 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, disk
     let others = plan.actions.len();
     for unconfirmed in repeated.iter().take(width) {
         let disks = repeated_disks(observed, free_disks, unconfirmed);
-        plan.actions.push(create(observed, unconfirmed.name.clone(), unconfirmed.number, disks));
+        plan.actions.push(create(observed, (unconfirmed.name.clone(), unconfirmed.number), disks, rehearsal));
     }
     for (name, number) in numbers {
         match disks_for(observed, free_disks, Recipient { name: &name, number }) {
-            Ok(disks) => plan.actions.push(create(observed, name, number, disks)),
+            Ok(disks) => plan.actions.push(create(observed, (name, number), disks, rehearsal)),
             Err(blocker) => plan.blockers.push(blocker),
         }
     }
@@ -69,8 +72,14 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, disk
     }
 }
 
-fn create(observed: &Observed<'_>, name: Arc<str>, number: u64, disks: Vec<DiskDraft>) -> Action {
-    Action::Create { draft: Draft { name, number, revision: observed.pool.revision.id.clone(), disks } }
+fn create(
+    observed: &Observed<'_>,
+    (name, number): (Arc<str>, u64),
+    disks: Vec<DiskDraft>,
+    rehearsal: Rehearsal,
+) -> Action {
+    let revision = observed.pool.revision.id.clone();
+    Action::Create { draft: Draft { name, number, revision, disks, rehearsal } }
 }
 
 /// The unconfirmed creates that the plan repeats, and those that the pool no longer needs.

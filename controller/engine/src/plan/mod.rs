@@ -17,6 +17,7 @@ mod disks;
 mod expand;
 mod finalizers;
 mod heal;
+mod loss_limits;
 mod membership;
 pub(crate) mod observed;
 mod order;
@@ -70,6 +71,8 @@ pub fn plan(observed: &Observed<'_>) -> Plan {
     create::plan(observed, &mut free_disks, repairs, &mut plan);
     rollout::plan(observed, &mut free_disks, &mut plan);
     restart::plan(observed, &mut plan);
+    loss_limits::keep_irreplaceable(observed, &mut plan);
+    loss_limits::limit_disks(observed, &mut plan);
     disk_collection::plan(observed, &free_disks, &mut plan);
     expand::plan(observed, &free_disks, growth, &mut plan);
     revisions::plan(observed, &mut plan);

@@ -93,15 +93,8 @@ impl Plan {
     /// what it copies is being deleted.
     pub fn withhold_template(&mut self, keeps_copies: bool) {
         self.actions.retain(|action| {
-            !matches!(
-                action,
-                Action::Create { .. }
-                    | Action::Update { .. }
-                    | Action::Delete {
-                        reason: DeleteReason::StorageChanged { .. } | DeleteReason::Unhealthy,
-                        ..
-                    }
-            ) && (keeps_copies || !matches!(action, Action::StoreRevision { .. }))
+            !(matches!(action, Action::Create { .. } | Action::Update { .. }) || action.is_recreation())
+                && (keeps_copies || !matches!(action, Action::StoreRevision { .. }))
         });
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::backoff::MAX_BATCH;
+use crate::losses::Rehearsal;
 use crate::model::ObjectId;
 use crate::model::{
     Activity, DiskAnnotations, DiskDraft, DiskTemplate, Draft, Lifetime, Naming, ScaleDownPolicy, Uid,
@@ -72,7 +73,15 @@ fn a_plan_knows_whether_it_rests_on_the_count(#[case] world: World, #[case] expe
 #[case(Action::ExpandDisk { disk: id(), to: 1 }, Stage::ExpandDisks, "DiskFailure")]
 #[case(Action::PruneRecord { gone: vec![id()], expired: vec![] }, Stage::CleanUp, "FailedRepair")]
 #[case(
-    Action::Create { draft: Draft { name: "a".into(), number: 0, revision: "r".into(), disks: vec![] } },
+    Action::Create {
+        draft: Draft {
+            name: "a".into(),
+            number: 0,
+            revision: "r".into(),
+            disks: vec![],
+            rehearsal: Rehearsal::None,
+        },
+    },
     Stage::Create, "FailedCreate"
 )]
 fn every_action_has_a_stage_and_a_word_for_its_failure(

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::admission_policy::{AdmissionPolicy, Taken};
 use super::instances::Storage;
 use super::retained_disks::RetainedDisks;
 use super::revisions::Revisions;
@@ -29,6 +30,8 @@ pub(super) enum Refusal {
     NotFound,
     QuotaExceeded,
     Invalid,
+    /// No refusal: the object was stored, and does not belong to the pool.
+    Lost,
 }
 
 /// The state that a request is based on: what its sender had seen and planned with.
@@ -139,6 +142,10 @@ pub(super) struct Api {
     pub(super) strays: Vec<usize>,
     /// The machines that these creates produced.
     pub(super) stray_uids: BTreeSet<Uid>,
+    /// What an admission policy does to created objects.
+    pub(super) policy: AdmissionPolicy,
+    /// Objects that a policy or a client took away from the pool.
+    pub(super) taken: Taken,
     /// Positions at which a machine stopped being a live machine of the pool without a plan of the current leader.
     pub(super) others_removals: Vec<usize>,
 }
@@ -160,6 +167,8 @@ impl Api {
             machines_ever: BTreeSet::new(),
             strays: Vec::new(),
             stray_uids: BTreeSet::new(),
+            policy: AdmissionPolicy::default(),
+            taken: Taken::default(),
             others_removals: Vec::new(),
             pool,
         }
@@ -246,6 +255,7 @@ impl Api {
             ..Machine::blank(ObjectId::new(&draft.name, &uid))
         };
         self.machines_ever.insert(machine.id.uid.clone());
+        let machine = self.admit_machine(machine)?;
         let seen = self.machines.put(machine, version);
         self.record_machine_count();
         if self.has_instances() {
@@ -332,7 +342,8 @@ impl Api {
         if self.retained_template(&draft.template).is_some() {
             return self.create_retained(draft, late).map(Ok);
         }
-        Ok(Ok(self.put_disk(&draft.name, Some(machine.clone()))))
+        let owner = self.admit_disk(machine.clone())?;
+        Ok(Ok(self.put_disk(&draft.name, owner)))
     }
 
     pub(super) fn put_disk(&mut self, name: &str, owner: Option<ObjectId>) -> Seen<Disk> {

@@ -10,6 +10,7 @@ use super::revisions::Written;
 use super::watch_cache::{Names, WatchCache};
 use crate::failure::Failure;
 use crate::ledger::Cache;
+use crate::losses::{Fate as ObjectFate, Loss, LossKind, Rehearsal};
 use crate::model::{Disk, DiskAnnotations, DiskSource, Draft, Finalizer, Machine, ObjectId};
 use crate::plan::{DeleteReason, Disruption, NamesInUse, Observed, Settings, Snapshot, Stage, UpdateOutcome};
 use crate::{Action, Memory, Plan, Status};
@@ -75,7 +76,12 @@ impl Controller {
         for name in disks.overdue(api.now) {
             disks.resolve(&name, api.disks.objects.get(&name).cloned(), api.now);
         }
+        let unconfirmed = machines.unconfirmed_creates();
         machines.settle(&self.machines);
+        for seen in unconfirmed.iter().filter_map(|create| self.machines.get(&create.name)) {
+            self.memory.machine_losses.watch(&seen.facts.id, api.now);
+        }
+        let Memory { machines, disks, .. } = &mut self.memory;
         disks.settle(&self.disks);
         let (mut machine_snapshot, mut disk_snapshot) = (self.machines.snapshot(), self.disks.snapshot());
         machines.overlay(&mut machine_snapshot);
@@ -111,6 +117,7 @@ impl Controller {
         }
         let own = machines.iter().filter(|machine| machine.owner.as_ref() == Some(uid));
         self.memory.observe_machines(own, api.now);
+        self.observe_losses(api);
         let mut snapshot = Snapshot {
             now: api.timestamp(),
             uptime: api.now,
@@ -282,9 +289,14 @@ impl Controller {
             Action::Detach { machine, position, disk } => {
                 api.detach(machine, *position, disk).map(|seen| machines.written(seen, now))
             }
-            Action::CreateDisk { machine, disk } => {
-                api.create_disk(machine, disk, false)?.map(|seen| disks.written(seen, now))
-            }
+            Action::CreateDisk { machine, disk } => match api.create_disk(machine, disk, false)? {
+                Ok(seen) => {
+                    let (id, is_lost) = (seen.facts.id.clone(), seen.facts.owner.is_none());
+                    disks.written(seen, now);
+                    self.disk_created(api, &id, is_lost)
+                }
+                Err(refusal) => Err(refusal),
+            },
             Action::AnnotateDisk { disk, annotations, .. } => {
                 let version = self.versions.get(&disk.name).copied().unwrap_or_default();
                 api.annotate_disk(disk, version, annotations)?.map(|seen| disks.written(seen, now))
@@ -335,13 +347,16 @@ impl Controller {
                 self.basis.pool = api.history.len() - 1;
                 settled
             }
+            Action::Create { draft } if draft.rehearsal != Rehearsal::None && api.policy.machines => {
+                self.memory.machine_losses.rehearsal_lost("a policy".into(), now);
+                Err(Refusal::Lost)
+            }
             Action::Create { draft } => match api.create(draft, basis)? {
                 Ok(seen) => {
                     *next_number = (draft.number + 1).max(*next_number);
-                    let machine = seen.facts.id.clone();
+                    let (id, is_kept) = (seen.facts.id.clone(), api.pool.includes(&seen.facts));
                     machines.written(seen, now);
-                    self.queue_disks(&machine, draft);
-                    Ok(())
+                    self.machine_created(api, &id, is_kept, draft)
                 }
                 Err(refusal) => Err(refusal),
             },
@@ -405,6 +420,58 @@ impl Controller {
         Ok(answer)
     }
 
+    /// Records a created machine. Disks are created only for one that belongs to the pool.
+    fn machine_created(
+        &mut self,
+        api: &Api,
+        machine: &ObjectId,
+        is_kept: bool,
+        draft: &Draft,
+    ) -> Result<(), Refusal> {
+        if is_kept {
+            self.memory.machine_losses.created(machine, api.pool.machine_loss_limit(), api.now);
+            self.queue_disks(machine, draft);
+            return Ok(());
+        }
+        self.memory.machine_losses.lost(at_birth(), api.now);
+        Err(Refusal::Lost)
+    }
+
+    fn disk_created(&mut self, api: &Api, disk: &ObjectId, is_lost: bool) -> Result<(), Refusal> {
+        if is_lost {
+            self.memory.disk_losses.lost(at_birth(), api.now);
+            return Err(Refusal::Lost);
+        }
+        self.memory.disk_losses.created(disk, api.pool.disk_loss_limit(), api.now);
+        Ok(())
+    }
+
+    /// Records which of the lately created objects do not belong to the pool any more.
+    fn observe_losses(&mut self, api: &Api) {
+        let Self { memory, machines, disks, .. } = self;
+        let later = || Loss { kind: LossKind::Later, message: "a client".into() };
+        let lost = memory.machine_losses.observe(
+            |name, uid| match machines.get(name) {
+                None => ObjectFate::Unknown,
+                Some(seen) if seen.facts.id.uid != *uid || seen.facts.terminating => ObjectFate::Gone,
+                Some(seen) if api.pool.includes(&seen.facts) => ObjectFate::Kept,
+                Some(_) => ObjectFate::Lost,
+            },
+            api.now,
+        );
+        lost.iter().for_each(|_| memory.machine_losses.lost(later(), api.now));
+        let lost = memory.disk_losses.observe(
+            |name, uid| match disks.get(name) {
+                None => ObjectFate::Unknown,
+                Some(seen) if seen.facts.id.uid != *uid || seen.facts.terminating => ObjectFate::Gone,
+                Some(seen) if seen.facts.owner.is_some() => ObjectFate::Kept,
+                Some(_) => ObjectFate::Lost,
+            },
+            api.now,
+        );
+        lost.iter().for_each(|_| memory.disk_losses.lost(later(), api.now));
+    }
+
     /// The version that a deletion requires: a target is deleted in any state.
     fn planned(&self, machine: &ObjectId, reason: DeleteReason) -> Option<u64> {
         let version = || self.machine_versions.get(&machine.name).copied().unwrap_or_default();
@@ -440,7 +507,9 @@ impl Controller {
                     self.memory.machines.written(live.clone(), now);
                     return "was there already";
                 }
-                self.memory.machines.name_taken(&draft.name);
+                if self.memory.machines.name_taken(&draft.name) {
+                    self.memory.machine_losses.watch(&live.facts.id, now);
+                }
                 // It may have belonged to the pool when it was created, and then uses disks of the pool.
                 self.memory.machines.written(live.clone(), now);
                 "the object of this name is not the pool's"
@@ -453,6 +522,10 @@ impl Controller {
             (Action::Delete { machine, .. } | Action::RemoveFinalizer { machine, .. }, Refusal::NotFound) => {
                 self.deleted(&machine.name, now);
                 "was gone already"
+            }
+            (_, Refusal::Lost) => {
+                self.fail(action, "the object does not belong to the pool", now);
+                "lost"
             }
             (Action::ExpandDisk { disk, .. }, Refusal::Invalid) => {
                 self.memory.record_result(&disk.name, true);
@@ -517,4 +590,8 @@ impl Controller {
         }
         self.fail(action, "no answer", now);
     }
+}
+
+fn at_birth() -> Loss {
+    Loss { kind: LossKind::AtBirth, message: "a policy".into() }
 }

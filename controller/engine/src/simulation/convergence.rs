@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::admission_policy::AdmissionPolicy;
 use super::api::{Broken, check};
 use super::controller::Fate;
 use super::disk_steps::DiskStep;
@@ -16,6 +17,7 @@ impl World {
     pub(super) fn settle(&mut self) -> Result<(), Broken> {
         self.tell(format_args!("from here on nothing fails"));
         self.api.quota = None;
+        self.api.policy = AdmissionPolicy::default();
         if self.api.retains_disks() {
             self.disk_step(DiskStep::Detach);
             self.disk_step(DiskStep::Refuse(false));

@@ -74,6 +74,7 @@ pub(super) fn commit(
     version: Option<u64>,
     late: bool,
 ) -> Result<bool, Broken> {
+    api.taken.responses_lost += 1;
     // A write of a machine includes a live read, so only a late request can be outdated.
     let read = version.filter(|_| late);
     let version_of_disk = version.unwrap_or_default();

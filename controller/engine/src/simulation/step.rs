@@ -38,6 +38,10 @@ pub(super) enum Step {
     /// A user protects a machine, or takes the protection off.
     Protect(usize),
     Wait(usize),
+    /// An administrator creates or deletes policies that take the owner from created objects.
+    Policies(usize),
+    /// A client takes the owner from all machines of the pool.
+    TakeAll,
     /// A step on retained disks.
     Disk(DiskStep),
 }
@@ -85,6 +89,8 @@ impl Step {
             98..=112 => Self::RemovalClient(argument),
             113 => Self::RemovalClientExits(argument),
             114 => Self::Protect(argument),
+            115 if argument.is_multiple_of(4) => Self::Policies(argument / 4),
+            116 if argument.is_multiple_of(8) => Self::TakeAll,
             _ => Self::Wait(argument % 40),
         }
     }

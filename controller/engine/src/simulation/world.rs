@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::admission_policy::AdmissionPolicy;
 use super::api::{Api, Broken};
 use super::controller::{Controller, Fate, Sent};
 use super::instances::can_finish;
@@ -181,6 +182,7 @@ impl World {
             request.basis.current = false;
         }
         self.shell = Controller::start(&self.api);
+        self.api.taken.leaders += 1;
         self.hangs = false;
         self.tell(format_args!("the leader dies with {} requests on their way", self.in_flight.len()));
     }
@@ -259,6 +261,21 @@ impl World {
             Step::Unlabel(which) => self.machine(which, "loses its label", |api, id| {
                 api.edit_machine(id, |machine| machine.pool_uid_label = None);
             }),
+            Step::Policies(which) => {
+                self.api.taken.policies += 1;
+                self.api.policy = AdmissionPolicy { machines: which % 3 == 1, disks: which % 3 == 2 };
+                let AdmissionPolicy { machines, disks } = self.api.policy;
+                self.tell(format_args!("policies strip the owners: machines {machines}, disks {disks}"));
+            }
+            Step::TakeAll => {
+                let live = self.api.pool_machines().filter(|machine| !machine.terminating);
+                let ids: Vec<ObjectId> = live.map(|machine| machine.id.clone()).collect();
+                self.tell(format_args!("{} machines lose their owner", ids.len()));
+                for id in ids {
+                    self.api.remove_by_hand(&id, |machine| machine.owner = None);
+                    self.api.retained.excused += 1;
+                }
+            }
             Step::Protect(which) => self.machine(which, "is protected, or no longer", |api, id| {
                 // An hour exceeds the maximum of the pool, so the controller shortens it.
                 let seconds = [None, Some(5), Some(20), Some(45), Some(3600)][which % 5];

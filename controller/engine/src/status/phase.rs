@@ -62,7 +62,8 @@ pub(super) fn conditions(
     let pool = observed.pool;
     let outdated = outdated(observed);
     let blocked = blocked(observed, counts, failure);
-    let failing = failing(observed, counts, failure);
+    let mut failing = failing(observed, counts, failure);
+    failing.retain(|message| !blocked.contains(message));
     let has_all = counts.total == pool.desired || keeps_surplus(pool) && counts.total > pool.desired;
     let is_complete = has_all && counts.ready >= pool.desired;
     let phase = match () {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use vmpool_engine::failure::Failure;
+use vmpool_engine::losses::Rehearsal;
 use vmpool_engine::model::{CurrentRevision, DiskDraft, Draft, Lifetime, Membership};
 use vmpool_engine::plan::{NamesInUse, Observed, Settings, Snapshot};
 use vmpool_engine::{Memory, Pool, Status};
@@ -49,7 +50,7 @@ impl<P: Platform> Sample<P> {
         let disks = own
             .map(|template| DiskDraft::new(format!("{name}-{}", template.name).into(), template.name.clone()))
             .collect();
-        Draft { name, number, revision: self.facts.revision.id.clone(), disks }
+        Draft { name, number, revision: self.facts.revision.id.clone(), disks, rehearsal: Rehearsal::None }
     }
 
     pub(super) fn template(&self) -> Value {

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use rstest::rstest;
 use serde_json::json;
 use vmpool_api::crds::POOL_CRD;
+use vmpool_engine::losses::Rehearsal;
 use vmpool_engine::model::{Activity, DiskTemplate, Lifetime, ScaleDownPolicy};
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::status::Summary;
@@ -71,6 +72,7 @@ fn draft() -> Draft {
         number: 5,
         revision: "0123456789abcdef".into(),
         disks: vec![disk("boot"), disk("layers")],
+        rehearsal: Rehearsal::None,
     }
 }
 

@@ -89,6 +89,8 @@ pub(super) fn failed_step(failure: &str) -> &'static str {
         "FailedCreate" => "FailedScaleOut",
         "FailedDelete" => "FailedScaleIn",
         FAILED_REVISION_PRUNING => FAILED_REVISION_PRUNING,
+        // KubeVirt has no word for it, and the next leader recognizes it by its reason.
+        "MachineLost" => "MachineLost",
         _ => "FailedUpdate",
     }
 }

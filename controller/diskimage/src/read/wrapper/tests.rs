@@ -76,7 +76,7 @@ fn volume(phase: &str, message: &str) -> kubevirt::DataVolume {
 #[case::failed("Failed", "", (false, true, false))]
 #[case::cloning("CloneInProgress", "the source is not found", (false, false, false))]
 #[case::without_its_source("CloneScheduled", "Source snapshot debian not found", (false, false, true))]
-#[case::another_problem("Pending", "the StorageClass is not found", (false, false, false))]
+#[case::in_another_language("Pending", "die Quelle fehlt (code 17)", (false, false, true))]
 fn the_phase_of_a_disk_is_read(
     #[case] phase: &str,
     #[case] message: &str,
@@ -90,7 +90,7 @@ fn the_phase_of_a_disk_is_read(
 #[case::earlier(Some(at(2)), at(2))]
 #[case::in_the_future(Some(at(9)), at(5))]
 #[case::unknown(None, at(5))]
-fn a_disk_lacks_its_source_since_cdi_says_so(#[case] heartbeat: Option<Timestamp>, #[case] since: Timestamp) {
+fn a_disk_waits_since_cdi_reports_the_same(#[case] heartbeat: Option<Timestamp>, #[case] since: Timestamp) {
     let mut stored = volume("CloneScheduled", "Source snapshot debian not found");
     let status = stored.status.as_mut().unwrap();
     let condition = &mut status.conditions.as_mut().unwrap()[0];
@@ -100,7 +100,15 @@ fn a_disk_lacks_its_source_since_cdi_says_so(#[case] heartbeat: Option<Timestamp
 }
 
 #[test]
-fn a_disk_that_still_lacks_its_source_keeps_its_time() {
+fn a_disk_that_waits_for_a_quota_is_not_stuck() {
+    let mut stored = volume("Pending", "exceeded quota");
+    let status = stored.status.as_mut().unwrap();
+    status.conditions.as_mut().unwrap()[0].reason = Some("ErrExceededQuota".to_owned());
+    assert_eq!(disk(&stored, at(5)).unwrap().disk.stuck_since, None);
+}
+
+#[test]
+fn a_disk_that_still_waits_keeps_its_time() {
     let stuck = || volume("Pending", "source not found");
     let former = disk(&stuck(), at(5)).unwrap();
     let mut now = disk(&stuck(), at(50)).unwrap();

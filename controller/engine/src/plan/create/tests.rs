@@ -65,6 +65,7 @@ fn a_draft_carries_every_choice() {
                     number: 0,
                     revision: "r1".into(),
                     disks: vec![disk("root"), disk("data")],
+                    rehearsal: Rehearsal::None,
                 }
             },
         ]

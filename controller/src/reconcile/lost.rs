@@ -1,0 +1,84 @@
+//! Created objects that other clients took away from the pool.
+
+use std::sync::Arc;
+
+use vmpool_engine::ledger::Cache;
+use vmpool_engine::losses::{Fate, Loss, LossKind};
+use vmpool_engine::{Disk, Memory, Pool, Uid};
+use vmpool_platforms::Platform;
+
+use crate::context::Context;
+use crate::events::{PoolEvent, Reason};
+use crate::losses;
+use crate::pool_entry::PoolEntry;
+
+/// Records which of the lately created objects do not belong to the pool any more. Returns the events about them.
+///
+/// The managed fields of one lost object are read live, because the caches do not contain them.
+pub(super) async fn observe_losses<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    memory: &mut Memory,
+) -> Vec<PoolEvent> {
+    let facts = &pool.facts;
+    let uptime = context.env.uptime();
+    let machines = memory.machine_losses.observe(|name, uid| machine_fate(context, facts, name, uid), uptime);
+    let disks = memory.disk_losses.observe(|name, uid| disk_fate(context, facts, name, uid), uptime);
+    let mut events = Vec::new();
+    let cached = |name: &Arc<str>| Some(context.machines.get(&facts.namespace, name)?.facts);
+    let excluded = machines.iter().find_map(|id| {
+        let machine = cached(&id.name)?;
+        Some((id, facts.exclusion_of(&machine)?))
+    });
+    if let Some((machine, exclusion)) = excluded {
+        let message = losses::machine_lost(context, pool, machine, &exclusion, LossKind::Later).await;
+        events.push(losses::event(Reason::MachineLost, &machine.name, &message));
+        for _ in &machines {
+            memory.machine_losses.lost(Loss { kind: LossKind::Later, message: message.clone() }, uptime);
+        }
+    }
+    let cached = |name: &Arc<str>| Some(context.disks.get(&facts.namespace, name)?.facts);
+    if let Some(disk) = disks.iter().find_map(|id| cached(&id.name)) {
+        let message = losses::disk_lost(context, pool, &disk, LossKind::Later).await;
+        events.push(losses::event(Reason::DiskLost, &disk.id.name, &message));
+        for _ in &disks {
+            memory.disk_losses.lost(Loss { kind: LossKind::Later, message: message.clone() }, uptime);
+        }
+    }
+    events
+}
+
+fn machine_fate<P: Platform>(context: &Context<P>, pool: &Pool, name: &str, uid: &Uid) -> Fate {
+    match context.machines.get(&pool.namespace, name) {
+        None => unseen(context.machines.of(&pool.namespace).saw_deleted(uid)),
+        Some(seen) => match &*seen.facts {
+            machine if machine.id.uid != *uid || machine.terminating => Fate::Gone,
+            machine if pool.includes(machine) => Fate::Kept,
+            _ => Fate::Lost,
+        },
+    }
+}
+
+/// A disk is lost if it has no owner, or one that neither is the pool nor a machine. The controller itself makes a released
+/// machine the owner of its disks.
+fn disk_fate<P: Platform>(context: &Context<P>, pool: &Pool, name: &str, uid: &Uid) -> Fate {
+    let is_machine = |disk: &Disk| {
+        disk.owner.as_ref().is_some_and(|owner| {
+            let machine = context.machines.get(&pool.namespace, &owner.name);
+            machine.is_none_or(|machine| machine.facts.id.uid == owner.uid)
+        })
+    };
+    match context.disks.get(&pool.namespace, name) {
+        None => unseen(context.disks.of(&pool.namespace).saw_deleted(uid)),
+        Some(seen) => match &*seen.facts {
+            disk if disk.id.uid != *uid || disk.terminating => Fate::Gone,
+            disk if disk.owner.as_ref().is_some_and(|owner| owner.uid == pool.id.uid) => Fate::Kept,
+            disk if is_machine(disk) => Fate::Kept,
+            _ => Fate::Lost,
+        },
+    }
+}
+
+fn unseen(saw_deleted: bool) -> Fate {
+    if saw_deleted { Fate::Gone } else { Fate::Unknown }
+}
