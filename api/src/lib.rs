@@ -6,7 +6,7 @@
 //! - [`instancetype`] contains their instance types and preferences, `instancetype.kubevirt.io/v1beta1`.
 //! - [`diskimage`] contains the kinds of disk images, `vmpool.dev/v1alpha1`.
 //! - The rest is handwritten: keys of labels and annotations ([`labels`], [`annotations`]), [`conditions`], [`GoDuration`],
-//!   [`Quantity`], the enumerated values of a pool ([`enums`]), the forms of object names ([`names`]), and a builder for
+//!   [`Quantity`], the identity of owners ([`OwnerIdentity`]), the enumerated values of a pool ([`enums`]), the forms of object names ([`names`]), and a builder for
 //!   pools ([`VirtualMachinePool::builder`]).
 //!
 //! The crate has no client and no runtime. Enumerated values are strings in the types, so that an object of a newer
@@ -14,7 +14,7 @@
 //!
 //! The layers, lowest first. A module imports only from lower layers:
 //!
-//! 1. `keys`, [`names`], [`enums`], [`crds`], [`conditions`], `duration`, `quantity`, `share`: values and constants
+//! 1. `keys`, [`names`], [`enums`], [`crds`], [`conditions`], `duration`, `owner`, `quantity`, `share`: values and constants
 //! 2. `generated`: the types, generated from the CRDs
 //! 3. [`v1alpha2`]: short names of the types
 //! 4. `accessors`, `builder`: methods of the types
@@ -49,6 +49,7 @@ pub use ext::{
     enums,
     keys::{PREFIX, annotations, is_reserved, labels},
     names,
+    owner::OwnerIdentity,
     quantity::{Quantity, QuantityError},
     share::{IntOrPercent, Share, ShareError},
 };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use k8s_openapi::api::authorization::v1::{SubjectAccessReview, SubjectAccessReviewStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Status};
 use kube::Client;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::core::request::Request as Path;
@@ -99,21 +99,8 @@ pub(crate) struct Meta {
     pub(crate) resource_version: String,
     pub(crate) deletion_timestamp: Option<String>,
     pub(crate) annotations: BTreeMap<String, String>,
-    owner_references: Vec<Owner>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Owner {
-    uid: String,
-    controller: bool,
-}
-
-impl Meta {
-    /// The UID of the controller owner.
-    pub(crate) fn controller(&self) -> Option<&str> {
-        self.owner_references.iter().find(|owner| owner.controller).map(|owner| &*owner.uid)
-    }
+    /// The owners. Each can be any object of the namespace.
+    pub(crate) owner_references: Vec<OwnerReference>,
 }
 
 /// The maximum number of attempts of a read.

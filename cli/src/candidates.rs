@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use clap_complete::CompletionCandidate;
+use serde_json::Value;
+use vmpool_engine::ObjectId;
 use vmpool_platforms::{Dvp, KubeVirt, View};
 use vmpool_runtime::Env;
 
@@ -72,11 +74,13 @@ async fn machine_names<P: View>(cluster: &Cluster) -> Vec<String> {
     let words: Vec<String> = std::env::args().collect();
     let pools = cluster.list::<P::Pool>(None).await.unwrap_or_default();
     let named = pools.iter().filter(|pool| words.iter().any(|word| pool["metadata"]["name"] == **word));
-    let uids: Vec<&str> = named.filter_map(|pool| pool["metadata"]["uid"].as_str()).collect();
+    let text = |pool: &Value, field: &str| pool["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let pools: Vec<ObjectId> =
+        named.map(|pool| ObjectId::new(&text(pool, "name"), &text(pool, "uid"))).collect();
     let machines = cluster.list::<P::Machine>(None).await.unwrap_or_default();
     let read = machines.into_iter().filter_map(|machine| serde_json::from_value(machine).ok());
     read.map(|machine| P::read_machine(&machine))
-        .filter(|machine| machine.owner.as_ref().is_some_and(|owner| uids.contains(&owner.as_str())))
+        .filter(|machine| pools.iter().any(|pool| machine.belongs_to(pool)))
         .map(|machine| machine.id.name.to_string())
         .collect()
 }

@@ -89,7 +89,7 @@ impl<T: Cached> Cache<T> {
         let mut inner = self.inner.write();
         let Some((began, fresh)) = inner.listing.take() else { return Vec::new() };
         inner.listed = Some(began);
-        inner.progress.listed(began);
+        inner.progress.listed();
         let gone: Vec<_> = inner
             .objects
             .iter()
@@ -139,7 +139,8 @@ impl<T: Cached> Cache<T> {
         self.inner.write().progress.wrote(version, sent);
     }
 
-    /// The uptime up to which the cache is known to contain all changes.
+    /// The uptime up to which the cache is known to contain all changes, because the watch has shown a write
+    /// of the controller. A list alone proves nothing.
     pub(crate) fn proven(&self) -> Option<Duration> {
         self.inner.read().progress.proven()
     }
@@ -185,10 +186,14 @@ impl<T: Cached> Cache<T> {
         Some(Seen { facts: seen.facts.clone(), version: seen.version })
     }
 
-    /// The UIDs of all objects.
-    pub(crate) fn uids(&self) -> Vec<Uid> {
+    /// The namespaces and UIDs of all objects.
+    pub(crate) fn identities(&self) -> Vec<(Arc<str>, Uid)> {
         let inner = self.inner.read();
-        inner.objects.values().flat_map(HashMap::values).map(|seen| seen.facts.uid().clone()).collect()
+        let of_namespace = |(namespace, objects): (&Arc<str>, &HashMap<_, Seen<T>>)| {
+            let identity = |seen: &Seen<T>| (namespace.clone(), seen.facts.uid().clone());
+            objects.values().map(identity).collect::<Vec<_>>()
+        };
+        inner.objects.iter().flat_map(of_namespace).collect()
     }
 
     /// Visits all objects of a namespace.

@@ -18,6 +18,7 @@ use crate::events::Events;
 use crate::images::ImageGate;
 use crate::metrics::{Metrics, PoolCounts};
 use crate::pool_entry::CachedPool;
+use crate::pool_key::PoolKey;
 use crate::queue::Queue;
 use crate::revisions::known::Revisions;
 use crate::revisions::stored::RevisionFacts;
@@ -90,7 +91,7 @@ pub(crate) struct Context<P: Platform> {
     pub(crate) client: Client,
     pub(crate) writer: Writer,
     pub(crate) events: Events,
-    pub(crate) queue: Queue<Uid>,
+    pub(crate) queue: Queue<PoolKey>,
     /// Namespaces and names of former pools that machines with the finalizer and without an owner name, and that do not exist.
     pub(crate) former_pools: Queue<(Arc<str>, Arc<str>)>,
     pub(crate) pools: Arc<Cache<CachedPool<P>>>,
@@ -99,7 +100,7 @@ pub(crate) struct Context<P: Platform> {
     pub(crate) attachments: Arc<Cache<Attachment>>,
     pub(crate) revisions: Arc<Cache<RevisionFacts>>,
     pub(crate) instances: Arc<Cache<Instance>>,
-    pub(crate) states: Mutex<HashMap<Uid, PoolMemory>>,
+    pub(crate) states: Mutex<HashMap<PoolKey, PoolMemory>>,
     pub(crate) settings: Settings,
     /// Whether the API server removes the fields of vmpool from statuses.
     pub(crate) status_is_pruned: AtomicBool,
@@ -152,9 +153,9 @@ impl<P: Platform> Context<P> {
         self.configuration.lock().clone()
     }
 
-    /// The pool with this UID in the cache.
-    pub(crate) fn pool(&self, uid: &Uid) -> Option<Arc<CachedPool<P>>> {
-        self.pools.by_key(&Key::Pool(uid.clone())).pop()
+    /// The pool with this namespace and UID in the cache.
+    pub(crate) fn pool(&self, pool: &PoolKey) -> Option<Arc<CachedPool<P>>> {
+        self.pools.by_key(&Key::Pool(pool.clone())).pop()
     }
 
     /// The newest known facts of a machine.

@@ -9,7 +9,6 @@ use futures::future::{Either, select, select_all};
 use kube::Client;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use vmpool_engine::Uid;
 use vmpool_platforms::{Configuration, Pins, Platform};
 use vmpool_runtime::Env;
 use vmpool_runtime::env::Task;
@@ -22,6 +21,7 @@ use crate::images::{ImageGate, ImageSettings};
 use crate::metrics::{Live, Metrics, PassResult, WatchResource};
 use crate::passes::{self, run_passes};
 use crate::platform_state::{PlatformStates, ShownState};
+use crate::pool_key::PoolKey;
 use crate::preserved::Preserved;
 use crate::queue::Requeue;
 use crate::reconcile::{reconcile, release_former};
@@ -371,19 +371,16 @@ async fn work<P: Platform>(context: Arc<Context<P>>, heartbeat: Heartbeat, stop:
             return;
         }
     }
-    let pass = |uid: Uid| {
+    let pass = |pool: PoolKey| {
         let context = context.clone();
         async move {
             let (again, effort) =
-                AssertUnwindSafe(reconcile(&context, &uid)).catch_unwind().await.unwrap_or_else(|_| {
+                AssertUnwindSafe(reconcile(&context, &pool)).catch_unwind().await.unwrap_or_else(|_| {
                     context.metrics.passes.ended(PassResult::Panicked);
-                    tracing::error!(
-                        uid = uid.as_str(),
-                        "a pass panicked; the controller retries the pool later"
-                    );
+                    tracing::error!(%pool, "a pass panicked; the controller retries the pool later");
                     (Requeue::After(AFTER_PANIC), Duration::ZERO)
                 });
-            (uid, again, effort)
+            (pool, again, effort)
         }
         .boxed()
     };

@@ -50,6 +50,7 @@ mod passes;
 mod platform_state;
 mod platforms;
 mod pool_entry;
+mod pool_key;
 mod preserved;
 mod preserved_watches;
 mod preview;

@@ -15,6 +15,7 @@ use crate::live::ReadError;
 use crate::metrics::{DiskCounts, LedgerResource};
 use crate::object::version;
 use crate::pool_entry::PoolEntry;
+use crate::pool_key::PoolKey;
 
 /// Maximum number of entries of one ledger that a pass resolves with live reads, so that the pass stays short.
 pub(crate) const MOST_SETTLED: usize = 32;
@@ -31,7 +32,7 @@ pub(crate) fn snapshot<P: Platform>(context: &Context<P>, pool: &Pool, memory: &
         }
     }
     memory.disks.settle(&context.disks.of(namespace));
-    let mut machines = context.machines.by_key(&Key::Pool(pool.id.uid.clone()));
+    let mut machines = context.machines.by_key(&Key::Pool(PoolKey::of(pool)));
     if pool.finalizer != Finalizer::Unused {
         let released = Key::PoolName(pool.namespace.clone(), pool.id.name.clone());
         machines.extend(context.machines.by_key(&released));
@@ -69,14 +70,14 @@ pub(crate) fn snapshot<P: Platform>(context: &Context<P>, pool: &Pool, memory: &
 pub(crate) fn disk_counts(snapshot: &Snapshot, pool: &Pool) -> DiskCounts {
     let holders = snapshot.machines.iter().flat_map(|machine| machine.held_disks());
     let used: HashSet<&Arc<str>> = holders.chain(snapshot.other_users.keys()).collect();
-    let owned = |disk: &&Arc<Disk>| disk.owner.as_ref().is_some_and(|owner| owner.uid == pool.id.uid);
+    let owned = |disk: &&Arc<Disk>| disk.belongs_to(&pool.id);
     let disks = snapshot.pool_disks.iter().filter(owned);
     DiskCounts::of(pool, disks.map(|disk| (&**disk, used.contains(&disk.id.name))))
 }
 
 /// The number of the pool's machines, and how many of them are terminating.
 pub(crate) fn machine_counts(snapshot: &Snapshot, pool: &Pool) -> (usize, usize) {
-    let machines = snapshot.machines.iter().filter(|machine| machine.owner.as_ref() == Some(&pool.id.uid));
+    let machines = snapshot.machines.iter().filter(|machine| machine.belongs_to(&pool.id));
     machines
         .fold((0, 0), |(all, terminating), machine| (all + 1, terminating + usize::from(machine.terminating)))
 }
@@ -96,12 +97,12 @@ fn join_instances<P: Platform>(context: &Context<P>, namespace: &str, machines: 
 /// belong to machines and are found through them.
 fn pool_disks<P: Platform>(context: &Context<P>, pool: &Pool, memory: &Memory) -> Vec<Arc<Disk>> {
     let matters = |disk: &Disk| {
-        disk.owner.as_ref().is_some_and(|owner| owner.uid == pool.id.uid)
+        disk.belongs_to(&pool.id)
             || disk.pool_uid_label.as_ref() == Some(&pool.id.uid)
                 && (disk.state == DiskState::Failed
                     || !pool.disks.iter().any(|template| Some(&template.name) == disk.template.as_ref()))
     };
-    let mut pool_disks = context.disks.by_key_where(&Key::Pool(pool.id.uid.clone()), matters);
+    let mut pool_disks = context.disks.by_key_where(&Key::Pool(PoolKey::of(pool)), matters);
     memory.disks.overlay(&mut pool_disks);
     pool_disks.retain(|disk| matters(disk));
     pool_disks
@@ -113,7 +114,7 @@ fn other_users<P: Platform>(
     pool: &Pool,
     pool_disks: &[Arc<Disk>],
 ) -> HashMap<Arc<str>, Vec<Arc<str>>> {
-    let foreign = |machine: &Machine| machine.owner.as_ref() != Some(&pool.id.uid);
+    let foreign = |machine: &Machine| !machine.belongs_to(&pool.id);
     let mut other_users = HashMap::new();
     for disk in pool_disks {
         let key = Key::Disk(pool.namespace.clone(), disk.id.name.clone());
@@ -160,7 +161,7 @@ async fn settle<P: Platform, R, K: ApiObject, T: Fact + Cached>(
 ) -> Result<(), ReadError> {
     let overdue = ledger.overdue(context.env.uptime());
     if overdue.len() > MOST_SETTLED {
-        context.queue.wake(&pool.facts.id.uid);
+        context.queue.wake(&PoolKey::of(&pool.facts));
     }
     for name in overdue.into_iter().take(MOST_SETTLED) {
         let live = context.get_live::<K>(&pool.facts.namespace, &name).await?;

@@ -9,6 +9,7 @@ use vmpool_platforms::Platform;
 
 use crate::cache::{Cached, Key};
 use crate::events::Subject;
+use crate::pool_key::PoolKey;
 
 /// A stored pool and its facts.
 pub(crate) struct PoolEntry<P: Platform, R = CurrentRevision> {
@@ -57,7 +58,7 @@ impl<P: Platform> Cached for CachedPool<P> {
     fn uid(&self) -> &Uid {
         &self.facts.id.uid
     }
-    fn keys(&self, _: &Arc<str>) -> Vec<Key> {
-        vec![Key::Pool(self.facts.id.uid.clone())]
+    fn keys(&self, namespace: &Arc<str>) -> Vec<Key> {
+        vec![Key::Pool(PoolKey::new(namespace, &self.facts.id.uid))]
     }
 }

@@ -66,7 +66,7 @@ pub async fn preview<P: Platform>(env: &Env, client: Client, pool: P::Pool) -> R
     let facts = &pool.facts;
     memory.observe(facts, env.uptime());
     let snapshot = snapshot(&context, facts, &mut memory);
-    let own = snapshot.machines.iter().filter(|machine| machine.owner.as_ref() == Some(&facts.id.uid));
+    let own = snapshot.machines.iter().filter(|machine| machine.belongs_to(&facts.id));
     memory.observe_machines(own, env.uptime());
     let mut disks: Vec<Arc<Disk>> = snapshot.disks.values().chain(&snapshot.pool_disks).cloned().collect();
     disks.sort_by(|a, b| a.id.cmp(&b.id));

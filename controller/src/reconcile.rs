@@ -15,7 +15,7 @@ use tracing::Instrument;
 use vmpool_engine::failure::Failure;
 use vmpool_engine::plan::Snapshot;
 use vmpool_engine::status::{Availability, detached, problem};
-use vmpool_engine::{Observed, Plan, Pool, Uid, status};
+use vmpool_engine::{Observed, Plan, Pool, status};
 use vmpool_platforms::Platform;
 
 use self::decision::{Decision, observe_and_plan};
@@ -28,22 +28,23 @@ use crate::metrics::{PassResult, PassStep, PassTimer, PoolReport};
 use crate::object::version;
 use crate::observe::{self, disk_counts, machine_counts};
 use crate::pool_entry::{CachedPool, PoolEntry};
+use crate::pool_key::PoolKey;
 use crate::queue::Requeue;
 use crate::report::{detached_disk_events, invalid_settings_event, problem_event, report, unresolved_event};
 
 /// Time until the next pass after the lease was too short for a write. By then it is renewed or lost.
 const AFTER_FENCE: Duration = Duration::from_secs(1);
 
-/// Runs one pass over the pool with this UID. The pass is level-triggered: it starts from the current state and does
+/// Runs one pass over this pool. The pass is level-triggered: it starts from the current state and does
 /// not use the reason of its wakeup. Returns when to start the next pass, and the computing time.
-pub(crate) async fn reconcile<P: Platform>(context: &Context<P>, uid: &Uid) -> (Requeue, Duration) {
-    let Some(pool) = context.pool(uid) else {
+pub(crate) async fn reconcile<P: Platform>(context: &Context<P>, key: &PoolKey) -> (Requeue, Duration) {
+    let Some(pool) = context.pool(key) else {
         // The garbage collector deletes its machines. The memory is dropped, so a new pool with the same name starts
         // with an empty one.
-        context.states.lock().remove(uid);
-        context.pool_counts.forget(uid);
-        context.images.forget(uid);
-        let again = orphans::release(context, uid).await;
+        context.states.lock().remove(key);
+        context.pool_counts.forget(key);
+        context.images.forget(key);
+        let again = orphans::release(context, key).await;
         context.metrics.passes.ended(PassResult::Gone);
         return (again.map_or(Requeue::Never, Requeue::After), Duration::ZERO);
     };
@@ -51,15 +52,15 @@ pub(crate) async fn reconcile<P: Platform>(context: &Context<P>, uid: &Uid) -> (
     let span = tracing::info_span!(
         "pass",
         pool = format!("{}/{}", facts.namespace, facts.id.name),
-        uid = uid.as_str(),
+        uid = key.uid.as_str(),
         generation = facts.generation
     );
-    let mut state = context.states.lock().remove(uid).unwrap_or_default();
+    let mut state = context.states.lock().remove(key).unwrap_or_default();
     state.effort = Duration::ZERO;
     let mut timer = PassTimer::start(&context.env);
     let Ended { result, again } = pass(context, pool.clone(), &mut state, &mut timer).instrument(span).await;
     let effort = state.effort;
-    context.states.lock().insert(uid.clone(), state);
+    context.states.lock().insert(key.clone(), state);
     context.metrics.passes.ended(result);
     context.metrics.passes.took(&timer);
     if again.is_some() {
@@ -86,7 +87,7 @@ async fn pass<P: Platform>(
         let (machines, terminating) = machine_counts(&snapshot, &pool.facts);
         let disks = disk_counts(&snapshot, &pool.facts);
         let facts = PoolReport::deleting(&pool.facts, machines, terminating, disks, &state.memory);
-        context.pool_counts.record(&pool.facts.id.uid, facts);
+        context.pool_counts.record(&PoolKey::of(&pool.facts), facts);
         return Ended { result: PassResult::Gone, again: plan.requeue_after };
     }
     let Plan { actions, requeue_after, blockers, wants, failure, awaited } = plan;
@@ -182,7 +183,7 @@ async fn publish<P: Platform>(
     let problem = problem.filter(|_| status.summary.ready < pool.facts.desired);
     applied.events.extend(problem_event(&pool.facts, problem, &mut state.problem));
     let facts = PoolReport::served(&pool.facts, &status, terminating, availability, disks, &state.memory);
-    context.pool_counts.record(&pool.facts.id.uid, facts);
+    context.pool_counts.record(&PoolKey::of(&pool.facts), facts);
     applied.events.extend(unresolved_event(&pool.facts, &mut state.unresolved_told));
     applied.events.extend(invalid_settings_event(&pool.facts, &status, &mut state.warned));
     let unwritten = report(context, pool, status, applied, state).await;

@@ -27,6 +27,7 @@ use crate::cache::Key;
 use crate::context::Context;
 use crate::live::ReadError;
 use crate::pool_entry::{CachedPool, PoolEntry};
+use crate::pool_key::PoolKey;
 use content::content;
 use known::{Change, Revisions};
 use resolve::Template;
@@ -55,7 +56,7 @@ pub(crate) async fn list<P: Platform>(
     context: &Context<P>,
     pool: &CachedPool<P>,
 ) -> Result<Revisions, ReadError> {
-    let uid = &pool.facts.id.uid;
+    let id = &pool.facts.id;
     let (mut revisions, begun) = (Revisions::default(), context.env.uptime());
     let mut wanted = ListParams::default();
     if let Some(selector) = P::Revisions::selector(&pool.object) {
@@ -63,8 +64,8 @@ pub(crate) async fn list<P: Platform>(
     }
     let (mut pins, mut owned) = (HashMap::new(), Vec::new());
     let visit = |object: RevisionObject| {
-        let is_owned = pool_of::<P>(object.meta()).as_ref() == Some(uid);
-        if let Some(entry) = RevisionEntry::read::<P>(&object, uid) {
+        let is_owned = pool_of::<P>(object.meta()).as_ref() == Some(id);
+        if let Some(entry) = RevisionEntry::read::<P>(&object, id) {
             pins.extend(
                 P::Pins::objects(&object.data.value())
                     .into_iter()
@@ -107,7 +108,7 @@ pub(crate) async fn read_unconfirmed<P: Platform>(
         }
         let live = context.get_live::<RevisionObject>(&pool.facts.namespace, &object.name).await?;
         revisions.confirm(&object.name);
-        if let Some(entry) = live.and_then(|live| RevisionEntry::read::<P>(&live, &pool.facts.id.uid)) {
+        if let Some(entry) = live.and_then(|live| RevisionEntry::read::<P>(&live, &pool.facts.id)) {
             tracing::info!(name = &*object.name, "a revision is stored whose create had no answer");
             revisions.record(Change::Stored(Box::new(entry)), context.env.uptime());
         }
@@ -181,7 +182,7 @@ pub(crate) async fn resolve<P: Platform>(
         facts.rollout.live_updates = context.configuration().updates_live;
     }
     facts.invalid_settings.extend(unknown);
-    facts.images = context.images.blocker(&facts.id.uid, &facts.namespace, &P::template(&pool.object));
+    facts.images = context.images.blocker(&PoolKey::of(facts), &P::template(&pool.object));
     if let Some(content) = content {
         use_disks_of::<P>(facts, &content);
     }
@@ -210,8 +211,9 @@ fn unused_copies<P: Platform>(
     pool: &CachedPool<P>,
     revisions: &Revisions,
 ) -> Vec<ObjectId> {
-    let owned =
-        context.revisions.by_key_where(&Key::Pool(pool.facts.id.uid.clone()), |copy| copy.is_only_pin);
+    let owned = context.revisions.by_key_where(&Key::Pool(PoolKey::of(&pool.facts)), |copy| {
+        copy.is_only_pin && copy.owner.as_ref() == Some(&pool.facts.id)
+    });
     // Also machines that the pool has released. All of them are read only if a copy seems to be unused.
     let used = |unused: &HashSet<&str>| {
         let mut used = HashSet::new();

@@ -326,7 +326,6 @@ async fn of_all<K: ApiObject>(
 
 /// An image that is to own objects.
 struct Owner {
-    namespace: String,
     name: String,
     reference: Value,
 }
@@ -334,38 +333,40 @@ struct Owner {
 /// Images, and what belongs to them.
 #[derive(Default)]
 struct Owners {
-    /// By UID.
-    images: BTreeMap<String, Owner>,
-    /// The UIDs of images, by the UIDs of the objects in their status. A user or a tool may have removed the label of such an object.
-    recorded: BTreeMap<String, String>,
+    /// By namespace and UID.
+    images: BTreeMap<(String, String), Owner>,
+    /// The UIDs of images, by the namespace of both and the UIDs of the objects in their status. A user or a
+    /// tool may have removed the label of such an object.
+    recorded: BTreeMap<(String, String), String>,
 }
 
 impl Owners {
     fn add(&mut self, image: &VmDiskImage) {
         let metadata = &image.metadata;
         let uid = metadata.uid.clone().unwrap_or_default();
+        let namespace = metadata.namespace.clone().unwrap_or_default();
         let backing = image.status.iter().flat_map(|status| {
             let volume = status.data_volume.as_ref().map(|one| &one.uid);
             let snapshot = status.snapshot.as_ref().map(|one| &one.uid);
             let source = status.data_source.as_ref().map(|one| &one.uid);
             [volume, snapshot, source].into_iter().flatten()
         });
-        self.recorded.extend(backing.map(|object| (object.clone(), uid.clone())));
-        let owner = Owner {
-            namespace: metadata.namespace.clone().unwrap_or_default(),
-            name: metadata.name.clone().unwrap_or_default(),
-            reference: owner_reference(image),
-        };
-        self.images.insert(uid, owner);
+        self.recorded.extend(backing.map(|object| ((namespace.clone(), object.clone()), uid.clone())));
+        let owner =
+            Owner { name: metadata.name.clone().unwrap_or_default(), reference: owner_reference(image) };
+        self.images.insert((namespace, uid), owner);
     }
 
-    /// UID and image of the label, or else of the status that records the object.
+    /// UID and image of the label, or else of the status that records the object. The image is in the
+    /// namespace of the object.
     fn of<K: ApiObject>(&self, object: &K) -> Option<(&str, &Owner)> {
         let metadata = object.meta();
+        let place = |uid: &String| (metadata.namespace.clone().unwrap_or_default(), uid.clone());
         let labeled = metadata.labels.as_ref().and_then(|labels| labels.get(IMAGE_UID));
-        let recorded = metadata.uid.as_ref().and_then(|uid| self.recorded.get(uid));
+        let recorded = metadata.uid.as_ref().and_then(|uid| self.recorded.get(&place(uid)));
         let mut found = [labeled, recorded].into_iter().flatten();
-        found.find_map(|uid| self.images.get_key_value(uid)).map(|(uid, image)| (uid.as_str(), image))
+        let image = found.find_map(|uid| self.images.get_key_value(&place(uid)));
+        image.map(|((_, uid), image)| (uid.as_str(), image))
     }
 }
 
@@ -380,13 +381,13 @@ fn owned_permission<K: ApiObject>(object: &K, owners: &Owners) -> Option<Value> 
 }
 
 /// A JSON patch that makes the image the owner of an object that belongs to it and has this name, and fails if the object has
-/// changed. The garbage collector would delete an object of another namespace at once, because its owner is not there.
+/// changed. The garbage collector would delete an object of another namespace at once, because its owner
+/// would not be there.
 fn owned<K: ApiObject>(object: &K, owners: &Owners, name: impl Fn(&str, &Owner) -> String) -> Option<Value> {
     let metadata = object.meta();
     let (uid, image) = owners.of(object)?;
-    let is_there = metadata.namespace.as_ref() == Some(&image.namespace);
     let has_name = metadata.name.as_ref() == Some(&name(uid, image));
-    if !(is_there && has_name) || metadata.owner_references.as_ref().is_some_and(|all| !all.is_empty()) {
+    if !has_name || metadata.owner_references.as_ref().is_some_and(|all| !all.is_empty()) {
         return None;
     }
     Some(json!([

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube::{Api, Client};
-use vmpool_engine::Uid;
+use vmpool_engine::model::Owner;
 use vmpool_platforms::{ApiObject, AttachmentOf, DiskOf, Disks, InstanceOf, Instances, Platform, Revisions};
 use vmpool_runtime::env::Task;
 
@@ -11,6 +11,7 @@ use crate::cache::{Cache, Cached, Concerned, Key};
 use crate::context::Context;
 use crate::metrics::WatchResource;
 use crate::pool_entry::CachedPool;
+use crate::pool_key::PoolKey;
 use crate::revisions::stored::{RevisionFacts, RevisionMetadata};
 use crate::watch::{CacheSink, Scope, watch};
 
@@ -127,9 +128,9 @@ pub(crate) fn api<K: ApiObject>(client: &Client, namespace: Option<&str>) -> Api
 fn wake<P: Platform>(context: &Context<P>, concerned: &Concerned) {
     for key in concerned {
         match key {
-            Key::Pool(uid) => context.queue.wake(uid),
+            Key::Pool(pool) => context.queue.wake(pool),
             Key::PoolName(namespace, name) => match context.pools.get(namespace, name) {
-                Some(pool) => context.queue.wake(&pool.facts.facts.id.uid),
+                Some(pool) => context.queue.wake(&PoolKey::of(&pool.facts.facts)),
                 None => context.former_pools.wake(&(namespace.clone(), name.clone())),
             },
             Key::Disk(..) | Key::Machine(..) => {}
@@ -140,8 +141,8 @@ fn wake<P: Platform>(context: &Context<P>, concerned: &Concerned) {
 /// Wakes the pools of changed revisions. Other controllers store revisions, too.
 fn wake_for_revisions<P: Platform>(context: &Context<P>, concerned: &Concerned) {
     for key in concerned {
-        if let Key::Pool(uid) = key {
-            wake_pool(context, uid);
+        if let Key::Pool(pool) = key {
+            wake_pool(context, pool);
         }
     }
 }
@@ -150,12 +151,10 @@ fn wake_for_revisions<P: Platform>(context: &Context<P>, concerned: &Concerned) 
 fn wake_for_disks<P: Platform>(context: &Context<P>, concerned: &Concerned) {
     for key in concerned {
         match key {
-            Key::Pool(uid) => wake_pool(context, uid),
-            Key::Disk(..) => {
+            Key::Pool(pool) => wake_pool(context, pool),
+            Key::Disk(namespace, _) => {
                 for machine in context.machines.by_key(key) {
-                    if let Some(owner) = &machine.owner {
-                        wake_pool(context, owner);
-                    }
+                    wake_owner(context, namespace, machine.owner.as_deref());
                 }
             }
             Key::PoolName(..) | Key::Machine(..) => {}
@@ -168,9 +167,7 @@ fn wake_for_uses<P: Platform>(context: &Context<P>, concerned: &Concerned) {
     for key in concerned {
         let Key::Disk(namespace, name) = key else { continue };
         let Some(disk) = context.disks.get(namespace, name) else { continue };
-        if let Some(owner) = &disk.facts.owner {
-            wake_pool(context, &owner.uid);
-        }
+        wake_owner(context, namespace, disk.facts.owner.as_ref());
     }
 }
 
@@ -179,16 +176,21 @@ fn wake_for_instances<P: Platform>(context: &Context<P>, concerned: &Concerned) 
     for key in concerned {
         let Key::Machine(namespace, name) = key else { continue };
         let Some(machine) = context.machines.get(namespace, name) else { continue };
-        if let Some(owner) = &machine.facts.owner {
-            wake_pool(context, owner);
-        }
+        wake_owner(context, namespace, machine.facts.owner.as_deref());
     }
 }
 
-/// Wakes a pool. The UID of another kind of owner is ignored.
-pub(crate) fn wake_pool<P: Platform>(context: &Context<P>, uid: &Uid) {
-    if context.pool(uid).is_some() {
-        context.queue.wake(uid);
+/// Wakes the pool that owns an object of this namespace. Another kind of owner is ignored.
+fn wake_owner<P: Platform>(context: &Context<P>, namespace: &Arc<str>, owner: Option<&Owner>) {
+    if let Some(pool) = PoolKey::of_owner(namespace, owner) {
+        wake_pool(context, &pool);
+    }
+}
+
+/// Wakes a pool, if it exists.
+pub(crate) fn wake_pool<P: Platform>(context: &Context<P>, pool: &PoolKey) {
+    if context.pool(pool).is_some() {
+        context.queue.wake(pool);
     }
 }
 
@@ -197,8 +199,8 @@ pub(crate) async fn wake_for_sources<P: Platform>(context: Arc<Context<P>>) {
     let mut version = context.sources.changes();
     // The context holds the sender.
     while version.changed().await.is_ok() {
-        for uid in context.pools.uids() {
-            context.queue.wake(&uid);
+        for (namespace, uid) in context.pools.identities() {
+            context.queue.wake(&PoolKey { namespace, uid });
         }
     }
 }

@@ -8,5 +8,6 @@ pub(crate) mod duration;
 pub mod enums;
 pub(crate) mod keys;
 pub mod names;
+pub(crate) mod owner;
 pub(crate) mod quantity;
 pub(crate) mod share;

@@ -71,9 +71,8 @@ impl World {
     }
 
     fn live(&self) -> impl Iterator<Item = &StoredMachine> {
-        let is_live = |stored: &&StoredMachine| {
-            stored.machine.owner.as_ref() == Some(&self.pool.id.uid) && !stored.machine.terminating
-        };
+        let is_live =
+            |stored: &&StoredMachine| stored.machine.belongs_to(&self.pool.id) && !stored.machine.terminating;
         self.machines.iter().filter(is_live)
     }
 

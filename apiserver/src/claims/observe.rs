@@ -59,7 +59,7 @@ pub(super) async fn world(cluster: &Cluster, env: &Env, name: &PoolName) -> Resu
         let page = page.map_err(|error| failed("listing the machines", &error))?;
         let page = name.stored.read_page(&page);
         let page = page.map_err(|error| Error::Internal(format!("listing the machines: {error}")))?;
-        let owned = |stored: &StoredMachine| stored.machine.owner.as_ref() == Some(&pool.id.uid);
+        let owned = |stored: &StoredMachine| stored.machine.belongs_to(&pool.id);
         machines.extend(page.items.into_iter().filter(owned));
         next = page.next;
         if next.is_none() {

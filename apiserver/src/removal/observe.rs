@@ -103,7 +103,8 @@ pub(super) fn owned_machine<'a>(
             return Err(Error::Internal(format!("reading virtual machine \"{target}\": {error}")));
         }
     };
-    if machine.metadata.controller() != Some(pool_uid) {
+    let pool = ObjectId::new(&name.name, pool_uid);
+    if !name.stored.is_controlled_by(&machine.metadata.owner_references, &pool) {
         return Err(Error::TargetNotInPool {
             stored: name.stored,
             target: target.to_owned(),

@@ -68,8 +68,10 @@ impl Store {
 
     pub(crate) fn create_machine(&mut self, name: &str, owner: &Value) {
         let mut machine = json!({ "metadata": { "name": name, "namespace": NAMESPACE, "ownerReferences": [
-            { "kind": "Watcher", "name": "other", "uid": "other" },
-            { "kind": "VirtualMachinePool", "name": "web", "uid": owner, "controller": true },
+            { "apiVersion": "v1", "kind": "Watcher", "name": "other", "uid": "other" },
+            { "apiVersion": "virtualization.deckhouse.io/v1alpha2", "kind": "VirtualMachinePool",
+                "name": "web", "uid": owner,
+              "controller": true },
         ]}});
         if !self.vanishing {
             machine["metadata"]["finalizers"] = json!(["platform"]);

@@ -4,8 +4,9 @@ use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use kube::api::Patch;
 use serde_json::{Value, json};
+use vmpool_engine::ObjectId;
 use vmpool_engine::protection::{BY, CLAIM, LONGEST_TEXT, REASON, UNTIL};
-use vmpool_platforms::{View, controller_of};
+use vmpool_platforms::{View, is_controlled_by};
 
 use crate::arguments::{ProtectArguments, UnprotectArguments};
 use crate::cluster::Cluster;
@@ -38,7 +39,7 @@ pub(crate) async fn protect<P: View>(
     }
     let until = until(cluster.env.now(), duration)?;
     let annotations = json!({ UNTIL: until, BY: arguments.by, REASON: arguments.reason });
-    for machine in machines::<P>(cluster, facts.id.uid.as_str(), &arguments.machines).await? {
+    for machine in machines::<P>(cluster, &facts.id, &arguments.machines).await? {
         annotate::<P>(cluster, &machine, &annotations).await?;
         write(&format!("machine {}: protected until {until}\n", name(&machine)))?;
     }
@@ -57,7 +58,7 @@ pub(crate) async fn unprotect<P: View>(
 ) -> Result<()> {
     let (_, facts) = read::<P>(&pool)?;
     let annotations = json!({ UNTIL: null, BY: null, REASON: null });
-    let machines = machines::<P>(cluster, facts.id.uid.as_str(), &arguments.machines).await?;
+    let machines = machines::<P>(cluster, &facts.id, &arguments.machines).await?;
     for machine in &machines {
         ensure!(
             machine["metadata"]["annotations"][CLAIM].is_null(),
@@ -82,8 +83,8 @@ fn name(machine: &Value) -> &str {
     machine["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// The named machines of the pool with this UID.
-async fn machines<P: View>(cluster: &Cluster, pool: &str, names: &[String]) -> Result<Vec<Value>> {
+/// The named machines of the pool.
+async fn machines<P: View>(cluster: &Cluster, pool: &ObjectId, names: &[String]) -> Result<Vec<Value>> {
     let mut machines = Vec::new();
     for name in names {
         let found = cluster.get::<P::Machine>(name).await?;
@@ -91,9 +92,8 @@ async fn machines<P: View>(cluster: &Cluster, pool: &str, names: &[String]) -> R
             format!("machine {name} not found in namespace {}: nothing was changed", cluster.namespace)
         })?;
         let metadata = serde_json::from_value(found["metadata"].clone()).context("reading a machine")?;
-        let owner = controller_of(&metadata);
         ensure!(
-            owner.is_some_and(|owner| owner.uid.as_str() == pool),
+            is_controlled_by::<P::Pool>(&metadata, pool),
             "machine {name} does not belong to the pool: nothing was changed"
         );
         machines.push(found);

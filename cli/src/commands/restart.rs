@@ -137,10 +137,10 @@ async fn look<P: View>(cluster: &Cluster, pool: &Value) -> Result<Preview> {
 
 /// The machines to restart, the last one first.
 fn chosen(preview: &Preview, named: &[String], cluster: &Cluster) -> Result<Vec<String>> {
-    let owner = &preview.pool.id.uid;
+    let pool = &preview.pool.id;
     let own = |name: &str| {
         let machines = preview.machines.iter();
-        machines.clone().find(|machine| *machine.id.name == *name && machine.owner.as_ref() == Some(owner))
+        machines.clone().find(|machine| *machine.id.name == *name && machine.belongs_to(pool))
     };
     let mut chosen: Vec<String> = if named.is_empty() {
         let needs = |machine: &Machine| {
@@ -150,7 +150,7 @@ fn chosen(preview: &Preview, named: &[String], cluster: &Cluster) -> Result<Vec<
         };
         let machines = preview.machines.iter();
         machines
-            .filter(|machine| machine.owner.as_ref() == Some(owner) && is_up(machine) && needs(machine))
+            .filter(|machine| machine.belongs_to(pool) && is_up(machine) && needs(machine))
             .filter(|machine| !machine.is_protected(cluster.env.now()))
             .map(|machine| machine.id.name.to_string())
             .collect()

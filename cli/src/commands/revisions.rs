@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use similar::TextDiff;
 use vmpool_engine::ParsedPool;
-use vmpool_platforms::{Revisions, View, controller_of};
+use vmpool_platforms::{Revisions, View, is_controlled_by};
 
 use crate::age::age;
 use crate::arguments::{DiffArguments, HistoryArguments, RollbackArguments};
@@ -201,7 +201,7 @@ fn revision<P: View>(mut listed: Value, pool: &ParsedPool, current: &Value) -> O
     let content = listed["data"].take();
     let number = listed["revision"].as_i64().unwrap_or_default();
     let metadata = serde_json::from_value(listed["metadata"].take()).ok()?;
-    controller_of(&metadata).filter(|owner| owner.uid == pool.id.uid)?;
+    is_controlled_by::<P::Pool>(&metadata, &pool.id).then_some(())?;
     Some(Stored {
         revision: P::Revisions::id(&metadata)?.to_owned(),
         number,
@@ -219,7 +219,7 @@ fn count<P: View>(stored: &mut [Stored], machines: &[Value], pool: &ParsedPool) 
     for machine in machines {
         let machine: P::Machine = serde_json::from_value(machine.clone()).context("reading a machine")?;
         let machine = P::read_machine(&machine);
-        if machine.owner.as_ref() == Some(&pool.id.uid) {
+        if machine.belongs_to(&pool.id) {
             revisions.extend(machine.revision.or(machine.written));
         }
     }

@@ -16,7 +16,7 @@
 //!  grants       what other namespaces may do          clone_permission   the permission to clone from them
 //!  source       the URL of an image                   model        what the planner knows
 //!  failure      reasons, and messages of CDI          settings     limits of imports
-//!  limits       limits of texts
+//!  limits       limits of texts                       owner        kinds of owners
 //! ```
 //!
 //! # An image that is referenced is never deleted
@@ -37,7 +37,9 @@
 //! # What other programs must leave alone
 //!
 //! The finalizer, the owner references and the labels with the prefix [`vmpool_api::diskimage::PREFIX`]. Objects are recognized
-//! by the UID of their owner, never by a label with a name.
+//! by their owner, with namespace, group, kind, name and UID, never by a label with a name. Objects of other
+//! namespaces have no effect on an image or a wrapper, except that references count which a grant permits
+//! (I14).
 
 pub mod admission;
 pub mod clone_permission;
@@ -48,6 +50,7 @@ pub mod grants;
 pub mod limits;
 pub mod model;
 pub mod objects;
+pub mod owner;
 pub mod plan;
 pub mod queue;
 pub mod read;

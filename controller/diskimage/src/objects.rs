@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
+use vmpool_api::OwnerIdentity;
 use vmpool_api::diskimage::annotations::COPIED_LABELS;
 use vmpool_api::diskimage::labels::IMAGE_UID;
 use vmpool_api::diskimage::values::SourceType;
@@ -21,6 +22,7 @@ use vmpool_api::kubevirt::{DATA_VOLUME_API_VERSION, SNAPSHOT_API_VERSION};
 
 use crate::clone_permission::ClonePermission;
 use crate::model::{DataTarget, Key};
+use crate::owner::OwnerKind;
 
 #[cfg(test)]
 mod tests;
@@ -112,15 +114,16 @@ fn metadata(image: &VmDiskImage, name: &str, prefixes: &[String]) -> Value {
 /// Whether an object belongs to the image: it has the label with the UID, and no other controller.
 pub fn is_of_image(object: &ObjectMeta, image_uid: &str) -> bool {
     let has_label = object.labels.iter().flatten().any(|(name, uid)| name == IMAGE_UID && uid == image_uid);
-    let mut controllers =
-        object.owner_references.iter().flatten().filter(|owner| owner.controller == Some(true));
-    has_label && controllers.all(|owner| owner.uid == image_uid)
+    let is_image = |owner| OwnerKind::Image.is_kind_of(owner) && owner.uid == image_uid;
+    has_label && OwnerIdentity::of_controller(object).is_none_or(is_image)
 }
 
 /// A JSON patch that removes the owner reference to an image from an object, whose label then says that it belongs to the image.
 /// `None` if it has none. It fails if the owners have changed since.
 pub fn disown(object: &ObjectMeta, image_uid: &str) -> Option<Value> {
-    let at = object.owner_references.iter().flatten().position(|owner| owner.uid == image_uid)?;
+    let is_image = |owner: OwnerIdentity<'_>| OwnerKind::Image.is_kind_of(owner) && owner.uid == image_uid;
+    let mut owners = object.owner_references.iter().flatten().map(OwnerIdentity::of);
+    let at = owners.position(is_image)?;
     let mut operations = vec![
         json!({ "op": "test", "path": "/metadata/uid", "value": object.uid }),
         json!({ "op": "test", "path": format!("/metadata/ownerReferences/{at}/uid"), "value": image_uid }),

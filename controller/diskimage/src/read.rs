@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use vmpool_api::diskimage::finalizers::GRANT_PROTECTION;
 use vmpool_api::diskimage::{VmDiskImageGrant, vm_disk_image_grant::VmDiskImageGrantFrom};
@@ -20,11 +20,6 @@ pub mod wrapper;
 /// Namespace and name of a stored object.
 pub fn key(metadata: &ObjectMeta) -> Key {
     Key::new(metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
-}
-
-/// The reference to the controller of a stored object.
-fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
-    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
 }
 
 /// A stored grant. What cannot be read of it permits nothing.

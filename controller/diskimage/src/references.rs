@@ -24,6 +24,15 @@ pub struct Mark {
     pub uid: String,
 }
 
+/// The owner of a referrer, which has the kind that owners of such objects have.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Owner {
+    /// Namespace and name. The namespace is that of the referrer.
+    pub key: Key,
+    /// The UID.
+    pub uid: String,
+}
+
 /// An object that may refer to images.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Referrer {
@@ -39,8 +48,9 @@ pub struct Referrer {
     pub images: BTreeSet<Key>,
     /// On wrappers: the image in its status.
     pub mark: Option<Mark>,
-    /// UID of the wrapper that controls a machine, of the machine that owns a DataVolume, or of the pool of a stored revision.
-    pub owner: Option<String>,
+    /// The wrapper that controls a machine, the machine that owns a DataVolume, or the pool of a stored
+    /// revision.
+    pub owner: Option<Owner>,
     /// On DataVolumes: whether the clone has ended.
     pub finished: bool,
     /// The service account on whose behalf KubeVirt clones. None on DataVolumes: their creators have their own permission.
@@ -48,6 +58,11 @@ pub struct Referrer {
 }
 
 impl Referrer {
+    /// The referrer as the owner of others.
+    fn as_owner(&self) -> Owner {
+        Owner { key: self.key.clone(), uid: self.uid.clone() }
+    }
+
     fn names(&self) -> impl Iterator<Item = &Key> {
         self.images.iter().chain(self.mark.iter().map(|mark| &mark.image))
     }
@@ -69,7 +84,7 @@ pub struct Counted {
 pub struct Index {
     referrers: BTreeMap<String, Referrer>,
     by_image: BTreeMap<Key, BTreeSet<String>>,
-    by_owner: BTreeMap<String, BTreeSet<String>>,
+    by_owner: BTreeMap<Owner, BTreeSet<String>>,
 }
 
 impl Index {
@@ -93,7 +108,7 @@ impl Index {
         if let Some(owner) = &referrer.owner {
             self.by_owner.entry(owner.clone()).or_default().insert(referrer.uid.clone());
         }
-        self.add_owned(&referrer.uid, &mut affected);
+        self.add_owned(&referrer.as_owner(), &mut affected);
         self.referrers.insert(referrer.uid.clone(), referrer);
         affected
     }
@@ -108,12 +123,12 @@ impl Index {
         if let Some(owner) = &referrer.owner {
             remove_from(&mut self.by_owner, owner, uid);
         }
-        self.add_owned(uid, &mut affected);
+        self.add_owned(&referrer.as_owner(), &mut affected);
         affected
     }
 
     /// The count of an owned object depends on whether its owner counts.
-    fn add_owned(&self, owner: &str, affected: &mut BTreeSet<Key>) {
+    fn add_owned(&self, owner: &Owner, affected: &mut BTreeSet<Key>) {
         let owned = self.by_owner.get(owner).into_iter().flatten();
         let owned = owned.filter_map(|uid| self.referrers.get(uid));
         affected.extend(owned.flat_map(Referrer::names).cloned());
@@ -129,10 +144,11 @@ impl Index {
     /// Whether a pool referred to an image at this time already: one of its stored revisions is at least that old and names the
     /// image. The pool itself may name the image only since a later update.
     pub fn had_reference(&self, pool: &str, namespace: &str, image: &Key, at: Timestamp) -> bool {
-        let stored = self.by_owner.get(pool).into_iter().flatten();
+        let first = Owner { key: Key::new(namespace, ""), uid: String::new() };
+        let owners = self.by_owner.range(first..).take_while(|(owner, _)| owner.key.namespace == namespace);
+        let stored = owners.filter(|(owner, _)| owner.uid == pool).flat_map(|(_, stored)| stored);
         let stored = stored.filter_map(|uid| self.referrers.get(uid));
-        let mut revisions = stored
-            .filter(|referrer| referrer.kind == ReferrerKind::Pool && referrer.key.namespace == namespace);
+        let mut revisions = stored.filter(|referrer| referrer.kind == ReferrerKind::Pool);
         revisions.any(|revision| {
             revision.images.contains(image) && revision.created.is_some_and(|created| created <= at)
         })
@@ -166,8 +182,8 @@ impl Index {
             let mut uid = &referrer.uid;
             if referrer.kind == ReferrerKind::Pool {
                 // A stored revision has the pool as its owner.
-                uid = referrer.owner.as_ref().unwrap_or(uid);
-                if !pools.insert(uid) {
+                uid = referrer.owner.as_ref().map_or(uid, |owner| &owner.uid);
+                if !pools.insert((&referrer.key, uid)) {
                     continue;
                 }
             }
@@ -205,8 +221,9 @@ impl Index {
     /// The owner, if it has the kind that owners of such objects have. Users can write owner references of any kind, also
     /// ones that form a circle.
     fn owner(&self, referrer: &Referrer, kind: ReferrerKind) -> Option<&Referrer> {
-        let owner = referrer.owner.as_ref().and_then(|uid| self.referrers.get(uid));
-        owner.filter(|owner| owner.kind == kind)
+        let named = referrer.owner.as_ref()?;
+        let owner = self.referrers.get(&named.uid)?;
+        (owner.kind == kind && owner.key == named.key).then_some(owner)
     }
 }
 

@@ -18,7 +18,7 @@
 //! A file imports only files of lower layers, or files of its own layer that do not import it. The files have no import
 //! cycle. From the lowest layer:
 //!
-//! 1. `ids`: names and UIDs of objects;
+//! 1. `ids` and `owner`: names, UIDs and owners of objects;
 //! 2. [`activity`], [`revision`], [`condition`], [`names`], [`removal`] (the removal record), [`failure`], [`backoff`], [`limits`],
 //!    [`losses`], [`selector`], [`protection`], [`admission`] (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts;
@@ -35,7 +35,8 @@
 //!
 //! Other clients must not change the following. If they do, the controller reacts as described:
 //!
-//! * The controller owner reference of a machine alone determines its pool. If it is removed, the machine is released and
+//! * The controller owner reference of a machine alone determines its pool, in the namespace of both: it names group, kind,
+//!   name and UID of the pool. If it is removed, the machine is released and
 //!   the controller creates a replacement.
 //! * If the managed labels of a machine are removed, the controller restores them.
 //! * The disk map annotation of a machine contains the disk of each disk template. Without it, the controller does not
@@ -61,6 +62,7 @@ pub mod losses;
 pub mod memory;
 pub mod model;
 pub mod names;
+mod owner;
 pub mod plan;
 pub mod protection;
 pub mod removal;

@@ -7,6 +7,7 @@ mod machine;
 mod pool;
 
 pub use crate::ids::{ObjectId, Uid};
+pub use crate::owner::{Owner, OwnerKind};
 pub use crate::revision::TemplateParts;
 pub use disk::{Disk, DiskAnnotations, DiskState, StoredTime};
 pub use draft::{DiskDraft, DiskSource, Draft};

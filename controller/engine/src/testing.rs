@@ -9,7 +9,7 @@ use proptest::test_runner::Config;
 
 use crate::model::{
     Activity, CurrentRevision, Disk, DiskAnnotations, DiskRef, DiskTemplate, Lifetime, Machine, ObjectId,
-    Pool, StoredTime, Uid,
+    Owner, Pool, StoredTime, Uid,
 };
 use crate::names::{NameBlock, Namer};
 use crate::plan::{Action, NamesInUse, Observed, Settings, Snapshot};
@@ -267,7 +267,7 @@ pub(crate) fn target(name: &str) -> ObjectId {
 pub(crate) fn machine(name: &str, age: i64) -> Machine {
     Machine {
         created: Timestamp::from_second(age).expect("in range"),
-        owner: Some(Uid::from(POOL_UID)),
+        owner: Some(Arc::new(Owner::pool(&ObjectId::new("web", POOL_UID)))),
         pool_uid_label: Some(Uid::from(POOL_UID)),
         pool_label: Some("web".into()),
         revision: Some(RevisionId::from("r1")),
@@ -285,9 +285,19 @@ pub(crate) fn machine(name: &str, age: i64) -> Machine {
     }
 }
 
+/// A pool with this name and UID as the owner of a disk.
+pub(crate) fn pool_owner(name: &str, uid: &str) -> Owner {
+    Owner::pool(&ObjectId::new(name, uid))
+}
+
+/// Another pool as the owner of a machine.
+pub(crate) fn another_pool() -> Option<Arc<Owner>> {
+    Some(Arc::new(Owner::pool(&ObjectId::new("another", "another"))))
+}
+
 pub(crate) fn own_disk(name: &str, machine: &Machine) -> Disk {
     Disk {
-        owner: Some(machine.id.clone()),
+        owner: Some(Owner::machine(&machine.id)),
         pool_uid_label: Some(Uid::from(POOL_UID)),
         template: Some("root".into()),
         mounted_by: Some(machine.id.name.clone()),
@@ -298,7 +308,7 @@ pub(crate) fn own_disk(name: &str, machine: &Machine) -> Disk {
 /// An unused retained disk without annotations.
 pub(crate) fn retained_disk(name: &str) -> Disk {
     Disk {
-        owner: Some(ObjectId::new("web", POOL_UID)),
+        owner: Some(Owner::pool(&ObjectId::new("web", POOL_UID))),
         pool_uid_label: Some(Uid::from(POOL_UID)),
         template: Some(RETAINED.into()),
         ..Disk::blank(target(name))

@@ -1,14 +1,17 @@
 //! What claims read of stored pools, machines, instances and revisions.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Resource;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use vmpool_api::OwnerIdentity;
 use vmpool_engine::model::Instance;
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{Machine, ParsedPool, Uid};
+use vmpool_engine::{Machine, ObjectId, ParsedPool, Uid};
 
+use crate::owner::is_owner;
 use crate::removal_api::{PlatformOf, Stored};
 use crate::{Dvp, Instances as _, KubeVirt, Platform, Reference, dvp, kubevirt};
 
@@ -54,6 +57,15 @@ impl Stored {
             PlatformOf::Dvp => Ok(Dvp::read_pool(&serde_json::from_str(body.get())?)),
             PlatformOf::KubeVirt => Ok(KubeVirt::read_pool(&serde_json::from_str(body.get())?)),
         }
+    }
+
+    /// Whether this pool is the controller among the owners of an object in its namespace.
+    pub fn is_controlled_by(&self, owners: &[OwnerReference], pool: &ObjectId) -> bool {
+        let controller = owners.iter().find(|owner| owner.controller == Some(true)).map(OwnerIdentity::of);
+        controller.is_some_and(|owner| match self.platform {
+            PlatformOf::Dvp => is_owner::<<Dvp as Platform>::Pool>(owner, pool),
+            PlatformOf::KubeVirt => is_owner::<<KubeVirt as Platform>::Pool>(owner, pool),
+        })
     }
 
     /// Reads a stored machine.

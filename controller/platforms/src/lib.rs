@@ -17,6 +17,7 @@ mod intern;
 pub mod kubevirt;
 pub mod merge;
 mod meta;
+mod owner;
 pub mod removal;
 mod removal_api;
 mod rule_catalogue;
@@ -30,7 +31,8 @@ pub use attachment::Attachment;
 pub use dvp::Dvp;
 pub use intern::intern;
 pub use kubevirt::KubeVirt;
-pub use meta::{controller_of, controller_reference, slim_metadata};
+pub use meta::slim_metadata;
+pub use owner::{is_a, is_controlled_by, is_owner, owner_of, shared_owner_of};
 pub use seam::{
     ApiObject, AttachmentOf, ClaimOf, Configuration, Copied, DefaultInterface, DefaultWording, DiskOf, Disks,
     Existing, Finalizers, Foreign, Found, InstanceOf, Instances, LookupFailure, LookupReason, MachineView,

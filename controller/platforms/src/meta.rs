@@ -5,17 +5,6 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
-use vmpool_engine::ObjectId;
-
-/// The reference to the controller owner of an object.
-pub fn controller_reference(metadata: &ObjectMeta) -> Option<&OwnerReference> {
-    metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
-}
-
-/// The controller owner of an object.
-pub fn controller_of(metadata: &ObjectMeta) -> Option<ObjectId> {
-    controller_reference(metadata).map(|owner| ObjectId::new(&owner.name, &owner.uid))
-}
 
 /// Decodes the metadata that vmpool reads and skips the rest, because managedFields alone are larger than all other
 /// fields.

@@ -4,8 +4,8 @@
 use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::losses::{LossKind, Rehearsal};
-use vmpool_engine::model::{DiskDraft, DiskSource, Draft, Lifetime};
-use vmpool_engine::{Disk, Machine, ObjectId, Uid};
+use vmpool_engine::model::{DiskDraft, DiskSource, Draft, Lifetime, Owner};
+use vmpool_engine::{Disk, Machine, ObjectId};
 use vmpool_platforms::{DiskOf, Disks, Platform, Wording};
 
 use super::basis::Basis;
@@ -92,7 +92,7 @@ async fn with_disks<P: Platform>(
                 let is_lost = created.lost.is_some();
                 // The machine cannot use a foreign disk. The next plan chooses another name.
                 let owner = owner(pool, &id, wanted);
-                if created.disk.facts.owner.as_ref().is_none_or(|found| found.uid != owner) {
+                if created.disk.facts.owner.as_ref() != Some(&owner) {
                     outcome.done = false;
                     outcome.outdated = true;
                 }
@@ -250,7 +250,7 @@ pub(super) async fn disk<P: Platform>(
         Ok(disk) => {
             let disk = seen(&disk, P::Disks::read);
             let wanted = owner(pool, machine, draft);
-            let is_kept = disk.facts.owner.as_ref().is_some_and(|found| found.uid == wanted);
+            let is_kept = disk.facts.owner.as_ref() == Some(&wanted);
             let lost = if is_kept {
                 None
             } else {
@@ -281,17 +281,17 @@ pub(super) fn unconfirmed_disk<P: Platform>(
     draft: &DiskDraft,
     error: &WriteError,
 ) -> Option<Effect> {
-    let is_retained = owner(pool, machine, draft) == pool.facts.id.uid;
+    let is_retained = owner(pool, machine, draft).is_pool(&pool.facts.id);
     (is_retained && matches!(error, WriteError::Unconfirmed(_)))
         .then(|| Effect::DiskUnconfirmed(draft.name.clone()))
 }
 
-/// The UID of the owner of a disk of this template.
-pub(super) fn owner<P: Platform>(pool: &PoolEntry<P>, machine: &ObjectId, draft: &DiskDraft) -> Uid {
+/// The owner of a disk of this template.
+pub(super) fn owner<P: Platform>(pool: &PoolEntry<P>, machine: &ObjectId, draft: &DiskDraft) -> Owner {
     let template = pool.facts.disks.iter().find(|template| template.name == draft.template);
     match template.map(|template| template.lifetime) {
-        Some(Lifetime::Retained) => pool.facts.id.uid.clone(),
-        Some(Lifetime::Ephemeral) | None => machine.uid.clone(),
+        Some(Lifetime::Retained) => Owner::pool(&pool.facts.id),
+        Some(Lifetime::Ephemeral) | None => Owner::machine(machine),
     }
 }
 

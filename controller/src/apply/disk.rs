@@ -119,8 +119,7 @@ pub(super) async fn annotate<P: Platform>(
 /// Whether the machine that a disk is allocated to may use it: the pool owns the machine, or the machine refers to the
 /// disk.
 fn is_claimant<P: Platform>(machine: &Machine, pool: &PoolEntry<P>, disk: &ObjectId) -> bool {
-    machine.owner.as_ref() == Some(&pool.facts.id.uid)
-        || machine.held_disks().any(|known| *known == disk.name)
+    machine.belongs_to(&pool.facts.id) || machine.held_disks().any(|known| *known == disk.name)
 }
 
 /// Expands a disk.
@@ -211,7 +210,7 @@ pub(super) async fn transfer<P: Platform>(
             }
         };
         let facts = P::Disks::read(&live);
-        if facts.terminating || facts.owner.as_ref().is_none_or(|owner| owner.uid != pool.facts.id.uid) {
+        if facts.terminating || !facts.belongs_to(&pool.facts.id) {
             continue;
         }
         let version = live.meta().resource_version.clone().unwrap_or_default();

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource as _;
 use kube::api::{ListParams, Patch};
 use serde::Deserialize;
 use serde_json::Value;
-use vmpool_engine::{ObjectId, Uid};
-use vmpool_platforms::{Existing, Finalizers, Pins, Platform, Reference, controller_of};
+use vmpool_api::OwnerIdentity;
+use vmpool_engine::ObjectId;
+use vmpool_platforms::{Existing, Finalizers, Pins, Platform, Reference, is_controlled_by, is_owner};
 
 use super::outcome::Outcome;
 use crate::cache::Key;
@@ -19,6 +20,7 @@ use crate::live::{MetadataOnly, ReadError};
 use crate::metrics::WriteKind;
 use crate::object::collection;
 use crate::pool_entry::PoolEntry;
+use crate::pool_key::PoolKey;
 use crate::revisions::stored::{RevisionObject, pool_of};
 use crate::write::WriteError;
 
@@ -37,7 +39,7 @@ pub(super) async fn store<P: Platform>(
 ) -> Result<bool, WriteError> {
     let (facts, name) = (&pool.facts, pin["metadata"]["name"].as_str().unwrap_or_default());
     let shown = context.revisions.get(&facts.namespace, name);
-    if !is_lost && shown.is_some_and(|shown| shown.facts.is_pin_of(&facts.id.uid)) {
+    if !is_lost && shown.is_some_and(|shown| shown.facts.is_pin_of(&facts.id)) {
         return Ok(false);
     }
     let pin = &P::Pins::shared_with(pin, &released_users(context, pool, name));
@@ -96,7 +98,7 @@ fn released_users<P: Platform>(context: &Context<P>, pool: &PoolEntry<P>, name: 
     let mut users = Vec::new();
     context.machines.for_each(&pool.facts.namespace, |machine| {
         let refers = machine.references.copies.iter().any(|copy| **copy == *name);
-        if refers && machine.owner.as_ref() != Some(&pool.facts.id.uid) {
+        if refers && !machine.belongs_to(&pool.facts.id) {
             users.push(machine.id.clone());
         }
     });
@@ -130,17 +132,19 @@ pub(super) async fn keep_for_users<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
 ) -> Result<(), WriteError> {
-    let (namespace, uid) = (&*pool.facts.namespace, &pool.facts.id.uid);
+    let (namespace, id) = (&*pool.facts.namespace, &pool.facts.id);
     let Some(labels) = P::Pins::LABELS else { return Ok(()) };
-    let shows_none =
-        context.revisions.by_key_where(&Key::Pool(uid.clone()), |revision| revision.is_pin).is_empty();
+    let shows_none = context
+        .revisions
+        .by_key_where(&Key::Pool(PoolKey::of(&pool.facts)), |revision| revision.is_pin)
+        .is_empty();
     if shows_none && !P::Pins::has_references(&P::template(&pool.object)) {
         return Ok(());
     }
     let failed = |error: ReadError| WriteError::Unconfirmed(error.to_string());
     let mut pins = Vec::new();
     let visit = |MetadataOnly { metadata }: MetadataOnly| {
-        let is_of_pool = pool_of::<P>(&metadata).as_ref() == Some(uid) || P::Pins::is_pin(&metadata, uid);
+        let is_of_pool = pool_of::<P>(&metadata).as_ref() == Some(id) || P::Pins::is_pin(&metadata, &id.uid);
         pins.extend(Some(metadata).filter(|_| is_of_pool));
     };
     let wanted = ListParams::default().labels(labels);
@@ -152,7 +156,7 @@ pub(super) async fn keep_for_users<P: Platform>(
     let mut users: HashMap<Arc<str>, Vec<ObjectId>> = HashMap::new();
     let visit = |machine: P::Machine| {
         let meta = machine.meta();
-        let leaves = controller_of(meta).is_some_and(|owner| owner.uid == *uid) && !stay;
+        let leaves = is_controlled_by::<P::Pool>(meta, id) && !stay;
         if leaves || meta.deletion_timestamp.is_some() {
             return;
         }
@@ -170,7 +174,7 @@ pub(super) async fn keep_for_users<P: Platform>(
                 Some(operations) => patch(context, pool, &name, operations).await,
                 None => Ok(()),
             },
-            None if is_left_alone(&pin, uid, stay) => {
+            None if is_left_alone::<P>(&pin, id, stay) => {
                 let path = collection::<RevisionObject>(namespace);
                 let id = ObjectId::new(&name, pin.uid.as_deref().unwrap_or_default());
                 let version = pin.resource_version.as_deref().and_then(|version| version.parse().ok());
@@ -188,10 +192,11 @@ pub(super) async fn keep_for_users<P: Platform>(
 }
 
 /// Whether the garbage collector would never delete a pin that no machine names: it has no owner, or will have none.
-fn is_left_alone(pin: &ObjectMeta, pool: &Uid, stays: bool) -> bool {
+fn is_left_alone<P: Platform>(pin: &ObjectMeta, pool: &ObjectId, stays: bool) -> bool {
+    let is_pool = |owner: &OwnerReference| is_owner::<P::Pool>(OwnerIdentity::of(owner), pool);
     match pin.owner_references.as_deref() {
         None | Some([]) => true,
-        Some(owners) => stays && owners.iter().all(|owner| owner.uid == pool.as_str()),
+        Some(owners) => stays && owners.iter().all(is_pool),
     }
 }
 

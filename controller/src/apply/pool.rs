@@ -158,7 +158,7 @@ async fn confirm<P: Platform>(
         let (target, live) = read?;
         let live = live.map(|live| seen(&live, P::read_machine)).filter(|live| live.facts.id == target);
         match live {
-            Some(live) if live.facts.owner.as_ref() == Some(&pool.facts.id.uid) => confirmed.here.push(live),
+            Some(live) if live.facts.belongs_to(&pool.facts.id) => confirmed.here.push(live),
             found => {
                 confirmed.released.extend(found.map(|_| target.uid.clone()));
                 confirmed.gone.insert(target.uid);

@@ -53,7 +53,7 @@ pub(super) async fn relabel<P: Platform>(
     machine: &ObjectId,
 ) -> Outcome {
     let repair = Repair::labels(machine, "restoring the labels of");
-    let is_ours = |live: &Machine| live.owner.as_ref() == Some(&pool.facts.id.uid);
+    let is_ours = |live: &Machine| live.belongs_to(&pool.facts.id);
     of_machine(patch(context, pool, &repair, is_ours, P::managed_labels(&pool.object)).await)
 }
 
@@ -68,7 +68,7 @@ pub(super) async fn shorten_protection<P: Platform>(
     let is_invalid = |live: &Machine| {
         let protection = live.protection.as_ref();
         let maximum = pool.facts.max_protection;
-        live.owner.as_ref() == Some(&pool.facts.id.uid)
+        live.belongs_to(&pool.facts.id)
             && protection.is_some_and(|known| known.shortened(context.env.now(), maximum).is_some())
     };
     let text = text_of(until);
@@ -172,7 +172,7 @@ pub(super) async fn release<P: Platform>(
 /// Whether a machine still does not belong to the pool: it has no controller owner, or its labels do not match the selector
 /// of the pool.
 fn is_released(pool: &Pool, live: &Machine) -> bool {
-    live.owner.as_ref().is_none_or(|owner| *owner == pool.id.uid && !pool.includes(live))
+    live.owner.as_ref().is_none_or(|owner| owner.is_pool(&pool.id) && !pool.includes(live))
 }
 
 /// Makes a machine refer to another disk. A free disk is allocated to it first.
@@ -284,7 +284,7 @@ pub(super) async fn disk<P: Platform>(
     match create::disk(context, pool, machine, draft).await {
         Ok(created) => {
             let owner = create::owner(pool, machine, draft);
-            let ours = created.disk.facts.owner.as_ref().is_some_and(|found| found.uid == owner);
+            let ours = created.disk.facts.owner.as_ref() == Some(&owner);
             let event = ours.then(|| PoolEvent {
                 reason: Reason::DiskCreated,
                 name: draft.name.to_string(),

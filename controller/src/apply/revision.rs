@@ -13,6 +13,7 @@ use crate::events::{PoolEvent, Reason};
 use crate::metrics::WriteKind;
 use crate::object::collection;
 use crate::pool_entry::PoolEntry;
+use crate::pool_key::PoolKey;
 use crate::revisions::known::Change;
 use crate::revisions::stored::{RevisionEntry, RevisionObject};
 use crate::revisions::templates::Templates;
@@ -71,7 +72,7 @@ async fn store_copies<P: Platform>(
             }
         }
     }
-    context.pool_counts.repaired(&pool.facts.id.uid, repairs.len());
+    context.pool_counts.repaired(&PoolKey::of(&pool.facts), repairs.len());
     (repairs, stored)
 }
 
@@ -151,7 +152,7 @@ fn entry<P: Platform>(
     (id, template): (&RevisionId, &Value),
     object: &RevisionObject,
 ) -> Option<Outcome> {
-    let entry = RevisionEntry::read::<P>(object, &pool.facts.id.uid)?;
+    let entry = RevisionEntry::read::<P>(object, &pool.facts.id)?;
     // Another one can have stored it with other copies, or without.
     let has_same_copies = !P::Pins::has_references(template)
         || P::Pins::inherit(template, &object.data.value()).as_ref() == Some(template);
@@ -193,7 +194,7 @@ fn failed<P: Platform>(pool: &PoolEntry<P>, id: &RevisionId, doing: &str, error:
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use vmpool_engine::{Uid, limits};
+    use vmpool_engine::{ObjectId, limits};
     use vmpool_platforms::KubeVirt;
 
     use super::*;
@@ -226,7 +227,7 @@ mod tests {
                 "revision": 1,
                 "data": data,
             }));
-            RevisionEntry::read::<KubeVirt>(&object.unwrap(), &Uid::from("uid-of-p")).is_some()
+            RevisionEntry::read::<KubeVirt>(&object.unwrap(), &ObjectId::new("p", "uid-of-p")).is_some()
         };
         // A spec of the largest size, and its template with everything written out.
         for bytes in [2 * limits::POOL_SPEC, limits::REVISION] {

@@ -105,7 +105,7 @@ fn of_other_pools<P: Platform>(
             let Some(ordinal) = ordinal_of(&facts.id.name, machine) else { continue };
             let name = ordinal_name(&theirs.id.name, ordinal);
             let existing = context.machines.get(&facts.namespace, &name);
-            let exists = existing.is_some_and(|found| found.facts.owner.as_ref() == Some(&theirs.id.uid));
+            let exists = existing.is_some_and(|found| found.facts.belongs_to(&theirs.id));
             if exists || is_older && usize::try_from(ordinal).is_ok_and(|ordinal| ordinal < theirs.desired) {
                 let why = format!(
                     "machine {machine} has no storage of its own, because pool {} also has a storage template {shared}, \

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use vmpool_engine::model::Instance;
+use vmpool_engine::model::{Instance, Owner};
 use vmpool_engine::{Disk, Machine, Uid};
 use vmpool_platforms::Attachment;
+
+use crate::pool_key::PoolKey;
 
 /// A key of an object besides its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
-    /// The UID of the pool in its owner reference or in its label.
-    Pool(Uid),
+    /// Its namespace, and the UID of the pool in its owner reference or in its label.
+    Pool(PoolKey),
     /// Namespace and name of the pool that it belonged to, if it has no owner.
     PoolName(Arc<str>, Arc<str>),
     /// Namespace and name of the machine that it is an instance of.
@@ -39,7 +41,7 @@ impl Cached for Machine {
         &self.id.uid
     }
     fn keys(&self, namespace: &Arc<str>) -> Vec<Key> {
-        let mut keys = pools([self.owner.as_ref(), self.pool_uid_label.as_ref()]);
+        let mut keys = pools(namespace, self.owner.as_deref(), self.pool_uid_label.as_ref());
         // A user released it, and it still has the finalizer of the controller.
         if let Some(pool) = self.pool_label.as_ref().filter(|_| self.owner.is_none() && self.has_finalizer) {
             keys.push(Key::PoolName(namespace.clone(), pool.clone()));
@@ -49,7 +51,7 @@ impl Cached for Machine {
     }
 }
 
-/// The owner may be a machine. No lookup uses its UID.
+/// The owner may be a machine. It is no key, because no lookup uses it.
 impl Cached for Disk {
     fn name(&self) -> &Arc<str> {
         &self.id.name
@@ -58,7 +60,7 @@ impl Cached for Disk {
         &self.id.uid
     }
     fn keys(&self, namespace: &Arc<str>) -> Vec<Key> {
-        let mut keys = pools([self.owner.as_ref().map(|owner| &owner.uid), self.pool_uid_label.as_ref()]);
+        let mut keys = pools(namespace, self.owner.as_ref(), self.pool_uid_label.as_ref());
         keys.push(Key::Disk(namespace.clone(), self.id.name.clone()));
         keys
     }
@@ -96,9 +98,9 @@ impl Cached for Attachment {
     }
 }
 
-/// Each of them once.
-fn pools(uids: [Option<&Uid>; 2]) -> Vec<Key> {
-    let [owner, label] = uids;
-    let label = label.filter(|label| owner != Some(*label));
-    owner.into_iter().chain(label).cloned().map(Key::Pool).collect()
+/// The pool that owns an object, and the one in its label, each once.
+fn pools(namespace: &Arc<str>, owner: Option<&Owner>, label: Option<&Uid>) -> Vec<Key> {
+    let owner = PoolKey::of_owner(namespace, owner);
+    let label = label.map(|uid| PoolKey::new(namespace, uid)).filter(|label| owner.as_ref() != Some(label));
+    owner.into_iter().chain(label).map(Key::Pool).collect()
 }

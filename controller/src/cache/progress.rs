@@ -40,11 +40,11 @@ impl Progress {
         self.waiting.insert(version, sent);
     }
 
-    /// Records that a list which began at this uptime has replaced the content.
-    pub(super) fn listed(&mut self, began: Duration) {
+    /// Records that a list has replaced the content. The first deletion by count after a change of leaders
+    /// depends on nothing but such a list, so it is no proof: the controller counts live instead.
+    pub(super) fn listed(&mut self) {
         // If etcd was restored, versions may have restarted at a lower value. Only the watch from now on counts.
         self.shown = 0;
-        self.proven = self.proven.max(Some(began));
     }
 
     pub(super) fn proven(&self) -> Option<Duration> {

@@ -1,15 +1,17 @@
 use vmpool_engine::ledger::Cache as _;
-use vmpool_engine::model::{Activity, DiskRef};
+use vmpool_engine::model::{Activity, DiskRef, Owner, OwnerKind};
 use vmpool_engine::{Disk, Machine, ObjectId};
 use vmpool_platforms::Attachment;
 
 use super::*;
+use crate::pool_key::PoolKey;
 
 const NAMESPACE: &str = "team-a";
 
 fn machine(name: &str, owner: Option<&str>) -> Machine {
     let id = ObjectId::new(name, &format!("uid of {name}"));
-    Machine { owner: owner.map(Uid::from), ..Machine::blank(id) }
+    let owner = owner.map(|uid| Arc::new(Owner::pool(&ObjectId::new(uid, uid))));
+    Machine { owner, ..Machine::blank(id) }
 }
 
 fn at(version: u64, facts: Machine) -> Located<Machine> {
@@ -21,7 +23,11 @@ fn names(replicas: &[Arc<Machine>]) -> Vec<&str> {
 }
 
 fn pool(uid: &str) -> Key {
-    Key::Pool(uid.into())
+    pool_in(NAMESPACE, uid)
+}
+
+fn pool_in(namespace: &str, uid: &str) -> Key {
+    Key::Pool(PoolKey::new(&namespace.into(), &uid.into()))
 }
 
 fn seconds(seconds: u64) -> Duration {
@@ -55,7 +61,7 @@ fn machines_are_found_by_disks_that_only_their_status_shows() {
 
 fn disk(name: &str, owner: Option<&str>, label: Option<&str>) -> Located<Disk> {
     let disk = Disk {
-        owner: owner.map(|uid| ObjectId::new("owner", uid)),
+        owner: owner.map(|uid| Owner::pool(&ObjectId::new("owner", uid))),
         pool_uid_label: label.map(Uid::from),
         ..Disk::blank(ObjectId::new(name, &format!("uid of {name}")))
     };
@@ -72,12 +78,22 @@ fn disks_are_found_by_owner_and_by_label_and_wake_pools_that_refer_to_them() {
     let named = |name: &str| Key::Disk(NAMESPACE.into(), name.into());
     assert_eq!(cache.applied(disk("kept", Some("web"), Some("web"))), [pool("web"), named("kept")]);
     assert_eq!(
-        cache.applied(disk("of-a-machine", Some("m"), Some("web"))),
-        [pool("m"), pool("web"), named("of-a-machine")]
+        cache.applied(disk("of-a-former-pool", Some("former"), Some("web"))),
+        [pool("former"), pool("web"), named("of-a-former-pool")]
     );
+    let mut of_a_machine = disk("of-a-machine", None, Some("web"));
+    let facts = Disk {
+        owner: Some(Owner::machine(&ObjectId::new("m", "web"))),
+        ..(*of_a_machine.seen.facts).clone()
+    };
+    of_a_machine.seen.facts = Arc::new(facts);
+    assert_eq!(cache.applied(of_a_machine), [pool("web"), named("of-a-machine")]);
     cache.applied(disk("lost-its-label", Some("web"), None));
     cache.applied(disk("of-others", None, None));
-    assert_eq!(disk_names(&cache.by_key(&pool("web"))), ["kept", "lost-its-label", "of-a-machine"]);
+    assert_eq!(
+        disk_names(&cache.by_key(&pool("web"))),
+        ["kept", "lost-its-label", "of-a-former-pool", "of-a-machine"]
+    );
     let kept = cache.by_key_where(&pool("web"), |disk| disk.pool_uid_label.is_none());
     assert_eq!(disk_names(&kept), ["lost-its-label"]);
 }
@@ -235,6 +251,38 @@ fn namespaces_are_apart() {
     assert_eq!(cache.of(NAMESPACE).get("m").unwrap().version, 1);
 }
 
+/// A user of another namespace can copy the UID of a pool into owner references and labels.
+#[test]
+fn objects_of_another_namespace_are_not_found_for_a_pool_and_do_not_wake_it() {
+    let cache = Cache::<Machine>::default();
+    cache.applied(at(1, machine("member", Some("web"))));
+    let mut labelled = machine("labelled", None);
+    labelled.pool_uid_label = Some("web".into());
+    for forged in [machine("owned", Some("web")), labelled] {
+        let key = pool_in("evil", "web");
+        let forged = Located { namespace: "evil".into(), ..at(2, forged) };
+        assert_eq!(cache.applied(forged), [key]);
+    }
+    assert_eq!(names(&cache.by_key(&pool("web"))), ["member"]);
+    assert_eq!(names(&cache.by_key(&pool_in("evil", "web"))), ["labelled", "owned"]);
+
+    let disks = Cache::<Disk>::default();
+    let decoy = Located { namespace: "evil".into(), ..disk("decoy", Some("web"), Some("web")) };
+    assert!(!disks.applied(decoy).contains(&pool("web")));
+    assert!(disks.by_key(&pool("web")).is_empty());
+}
+
+#[test]
+fn an_owner_of_another_kind_is_no_pool() {
+    let cache = Cache::<Machine>::default();
+    let id = ObjectId::new("web", "web");
+    for kind in [OwnerKind::Machine, OwnerKind::Other] {
+        let owner = Some(Arc::new(Owner { kind, id: id.clone() }));
+        assert!(cache.applied(at(1, Machine { owner, ..machine("forged", None) })).is_empty());
+        assert!(cache.by_key(&pool("web")).is_empty());
+    }
+}
+
 #[test]
 fn a_shown_write_proves_that_all_earlier_changes_were_shown() {
     let cache = Cache::<Machine>::default();
@@ -255,14 +303,14 @@ fn a_shown_write_proves_that_all_earlier_changes_were_shown() {
 }
 
 #[test]
-fn a_list_shows_everything_up_to_when_it_began() {
+fn a_list_alone_proves_nothing() {
     let cache = Cache::<Machine>::default();
     cache.begin_list(seconds(3));
     cache.listed(at(20, machine("a", None)));
     cache.wrote(19, seconds(4));
     assert_eq!(cache.proven(), None, "it is not complete");
     cache.end_list();
-    assert_eq!(cache.proven(), Some(seconds(3)));
+    assert_eq!(cache.proven(), None);
     cache.applied(at(21, machine("a", None)));
     assert_eq!(cache.proven(), Some(seconds(4)));
 }
@@ -276,7 +324,7 @@ fn versions_before_a_list_are_no_evidence_after_it() {
     cache.listed(at(20, machine("a", None)));
     cache.end_list();
     cache.wrote(22, seconds(5));
-    assert_eq!(cache.proven(), Some(seconds(3)), "no event arrived since the list");
+    assert_eq!(cache.proven(), None, "no event arrived since the list");
     cache.applied(at(22, machine("b", None)));
     assert_eq!(cache.proven(), Some(seconds(5)));
 }

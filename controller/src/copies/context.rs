@@ -8,6 +8,7 @@ use std::time::Duration;
 use kube::{Client, Resource};
 use parking_lot::Mutex;
 use serde_json::Value;
+use vmpool_api::OwnerIdentity;
 use vmpool_engine::ObjectId;
 use vmpool_platforms::kubevirt::copies::{Document, Machine, Policy, Revision};
 use vmpool_platforms::{KubeVirt, OtherController, Platform, Reference};
@@ -16,7 +17,7 @@ use vmpool_runtime::env::Elapsed;
 
 use super::blocked_types::{BlockedTypes, CHECK_DELAY};
 use super::pause::{FIRST_PAUSE, pause_after};
-use super::store::{Key, Table};
+use super::store::{Key, Table, id};
 use super::types::{TypeKey, TypeState, Types};
 use crate::access::only_permitted;
 use crate::definitions::Known;
@@ -219,18 +220,13 @@ impl Context {
     pub(super) fn users(&self, (namespace, except): &Key, copy: &Revision) -> Vec<ObjectId> {
         let metadata = copy.meta();
         let revision = metadata.name.as_deref().unwrap_or_default();
-        let owners: HashSet<&str> =
-            metadata.owner_references.iter().flatten().map(|owner| owner.uid.as_str()).collect();
+        let owners: HashSet<OwnerIdentity<'_>> =
+            metadata.owner_references.iter().flatten().map(OwnerIdentity::of).collect();
         let users = self.machines.of(namespace, |machine| {
-            let mut of_machine = machine.meta().owner_references.iter().flatten();
-            machine.uses(revision) && !of_machine.any(|owner| owners.contains(owner.uid.as_str()))
+            let mut of_machine = machine.meta().owner_references.iter().flatten().map(OwnerIdentity::of);
+            machine.uses(revision) && !of_machine.any(|owner| owners.contains(&owner))
         });
-        let ids = users.iter().map(|machine| {
-            let metadata = machine.meta();
-            let text = |text: &Option<String>| text.clone().unwrap_or_default();
-            ObjectId::new(&text(&metadata.name), &text(&metadata.uid))
-        });
-        ids.filter(|id| *id.name != **except).collect()
+        users.iter().map(|machine| id(&**machine)).filter(|id| *id.name != **except).collect()
     }
 
     /// The object at this place: a known copy, or what the API server returns.

@@ -15,7 +15,7 @@ use vmpool_platforms::kubevirt::copies::{
 use vmpool_runtime::telemetry::with_causes;
 
 use super::context::Context;
-use super::store::Key;
+use super::store::{Key, id};
 use super::types::{TypeKey, key_of as type_key};
 use crate::metrics::WriteKind;
 use crate::object::{collection, version};
@@ -112,8 +112,7 @@ async fn plan_with(
     policy: Policy,
     is_cached: bool,
 ) -> Result<(Plan, HashSet<TypeKey>), String> {
-    let uid = machine.meta().uid.as_deref().unwrap_or_default();
-    let owned = context.revisions.owned_by(namespace, uid);
+    let owned = context.revisions.owned_by(machine);
     let owned: Vec<Owned> = owned.iter().filter_map(|copy| copies::owned(copy)).collect();
     let (document, now) = (machine.document(), context.env.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     let mut found = Found::new();
@@ -250,8 +249,8 @@ async fn stop_using(context: &Context, key: &Key, machine: &Machine, copy: &Owne
     // Those without labels are not watched. The plan replaces such a copy only if nothing shares it.
     let known = context.revisions.get(&(namespace.clone(), copy.name.clone()));
     let known = known.filter(|known| known.meta().uid.as_deref() == Some(copy.uid.as_str()));
-    let uid = machine.meta().uid.as_deref().unwrap_or_default();
-    let left = known.as_ref().and_then(|known| copies::leave(known.meta(), uid, &context.users(key, known)));
+    let users = |known| context.users(key, known);
+    let left = known.as_ref().and_then(|known| copies::leave(known.meta(), &id(machine), &users(known)));
     let result = if let Some(patch) = left {
         let patch = Patch::Json::<()>(operations(patch)?);
         let kind = WriteKind::PatchRevision;

@@ -15,7 +15,7 @@ use vmpool_runtime::telemetry::with_causes;
 
 use super::context::{Context, Installation, machine as machine_name, pool as pool_name};
 use super::pass;
-use super::store::{Key, key as object_key};
+use super::store::{Key, is_owned_by, key as object_key};
 use super::types::{TypeKey, path};
 use crate::definitions::list_defined;
 use crate::events::Subject;
@@ -158,12 +158,9 @@ async fn needed_by(context: &Context, key: &TypeKey, object: &Value) -> Result<V
     let configuration = if has_failed { configuration(context).await? } else { Configuration::default() };
     for (namespace, mut pools) in pools {
         visit::<Revision>(context, Some(&namespace), |revision| {
-            let owners = revision.meta().owner_references.iter().flatten();
-            let owners: Vec<&str> = owners.map(|owner| owner.uid.as_str()).collect();
             let content = &revision.document()["data"];
             pools.retain(|pool| {
-                let owns = pool.meta().uid.as_deref().is_some_and(|uid| owners.contains(&uid));
-                !(owns && protected.is_pinned(&pool.document(), content))
+                !(is_owned_by(revision.meta(), pool) && protected.is_pinned(&pool.document(), content))
             });
         })
         .await?;

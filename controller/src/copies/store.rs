@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
+use vmpool_api::OwnerIdentity;
+use vmpool_engine::ObjectId;
 use vmpool_platforms::kubevirt::copies::Document;
+use vmpool_platforms::{ApiObject, is_owner};
 
 use crate::object::version;
 use crate::watch::{Change, Sink, Watched};
@@ -26,11 +30,10 @@ impl<K: Document> Table<K> {
         self.0.lock().get(key).cloned()
     }
 
-    /// The objects of a namespace that the object with this UID owns, alone or with others.
-    pub(super) fn owned_by(&self, namespace: &str, uid: &str) -> Vec<Arc<K>> {
-        self.of(namespace, |object| {
-            object.meta().owner_references.iter().flatten().any(|owner| owner.uid == uid)
-        })
+    /// The objects of its namespace that this object owns, alone or with others.
+    pub(super) fn owned_by<O: ApiObject>(&self, owner: &O) -> Vec<Arc<K>> {
+        let (namespace, _) = key(owner);
+        self.of(&namespace, |object| is_owned_by(object.meta(), owner))
     }
 
     /// The objects of a namespace that match.
@@ -105,6 +108,19 @@ impl<K: Watched + Document, F: FnMut(&Key, &K)> Sink<K> for TableSink<K, F> {
         }
         (self.changed)(&key, &object);
     }
+}
+
+/// Whether one object is among the owners of another one of its namespace.
+pub(super) fn is_owned_by<O: ApiObject>(metadata: &ObjectMeta, owner: &O) -> bool {
+    let id = id(owner);
+    let mut owners = metadata.owner_references.iter().flatten().map(OwnerIdentity::of);
+    owners.any(|found| is_owner::<O>(found, &id))
+}
+
+/// Name and UID of an object.
+pub(super) fn id<O: kube::Resource>(object: &O) -> ObjectId {
+    let metadata = object.meta();
+    ObjectId::new(metadata.name.as_deref().unwrap_or_default(), metadata.uid.as_deref().unwrap_or_default())
 }
 
 /// Namespace and name of an object.

@@ -9,21 +9,22 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use vmpool_diskimage::model::{Key, NamedSource};
 use vmpool_diskimage::read::named_sources;
-use vmpool_engine::Uid;
 use vmpool_engine::condition::IMAGE_SYNCING;
 use vmpool_engine::model::Unresolved;
+
+use crate::pool_key::PoolKey;
 
 /// What a gate must know of the images.
 pub(super) trait Images: Send + Sync {
     /// Whether all images have been read.
     fn is_synced(&self) -> bool;
 
-    /// Why a pool of this namespace cannot clone what its template names. An object that is not of an image blocks nothing.
-    fn blocker(&self, pool: &Uid, namespace: &str, source: &NamedSource) -> Option<Unresolved>;
+    /// Why a pool cannot clone what its template names. An object that is not of an image blocks nothing.
+    fn blocker(&self, pool: &PoolKey, source: &NamedSource) -> Option<Unresolved>;
 }
 
 /// Wakes a pool. Returns false when the passes of its platform have ended.
-type Wake = dyn Fn(&Uid) -> bool + Send + Sync;
+type Wake = dyn Fn(&PoolKey) -> bool + Send + Sync;
 
 /// The images as pools see them. Clones share it.
 #[derive(Clone, Default)]
@@ -32,7 +33,7 @@ pub(crate) struct ImageGate(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     /// The pools whose templates name images. It is locked before the other fields, and before the store of the images.
-    users: Mutex<HashMap<Uid, User>>,
+    users: Mutex<HashMap<PoolKey, User>>,
     state: Mutex<State>,
     /// One for each platform.
     wakers: Mutex<Vec<Box<Wake>>>,
@@ -40,7 +41,6 @@ struct Inner {
 
 /// A pool whose template names images.
 struct User {
-    namespace: String,
     sources: BTreeSet<NamedSource>,
     /// Why the pool waits, as it was told.
     why: Option<Unresolved>,
@@ -80,12 +80,13 @@ impl ImageGate {
     }
 
     /// Calls `wake` for each pool that has to wait for other reasons than it was told, or no longer.
-    pub(crate) fn on_change(&self, wake: impl Fn(&Uid) -> bool + Send + Sync + 'static) {
+    pub(crate) fn on_change(&self, wake: impl Fn(&PoolKey) -> bool + Send + Sync + 'static) {
         self.0.wakers.lock().push(Box::new(wake));
     }
 
     /// Why the images that the template of this pool names cannot be cloned now. The pool is woken when that changes.
-    pub(crate) fn blocker(&self, pool: &Uid, namespace: &str, template: &Value) -> Option<Unresolved> {
+    pub(crate) fn blocker(&self, pool: &PoolKey, template: &Value) -> Option<Unresolved> {
+        let namespace = &*pool.namespace;
         let is_off = matches!(*self.0.state.lock(), State::Off);
         let named = || named_sources(namespace, &json!({ "spec": template }));
         let sources = if is_off { BTreeSet::new() } else { named() };
@@ -95,14 +96,14 @@ impl ImageGate {
             users.remove(pool);
             return None;
         }
-        let why = self.why(pool, namespace, &sources);
-        let user = User { namespace: namespace.to_owned(), sources, why: why.clone() };
+        let why = self.why(pool, &sources);
+        let user = User { sources, why: why.clone() };
         users.insert(pool.clone(), user);
         why
     }
 
     /// The pool is gone.
-    pub(crate) fn forget(&self, pool: &Uid) {
+    pub(crate) fn forget(&self, pool: &PoolKey) {
         self.0.users.lock().remove(pool);
     }
 
@@ -118,10 +119,9 @@ impl ImageGate {
 
     /// Wakes those of the selected pools that now wait for something else, or for nothing, or begin to wait.
     fn wake(&self, is_selected: impl Fn(&User) -> bool) {
-        let pools: Vec<Uid> = {
+        let pools: Vec<PoolKey> = {
             let users = self.0.users.lock();
-            let differs =
-                |pool: &Uid, user: &User| self.why(pool, &user.namespace, &user.sources) != user.why;
+            let differs = |pool: &PoolKey, user: &User| self.why(pool, &user.sources) != user.why;
             let changed = users.iter().filter(|(pool, user)| is_selected(user) && differs(pool, user));
             changed.map(|(pool, _)| pool.clone()).collect()
         };
@@ -130,14 +130,14 @@ impl ImageGate {
         }
     }
 
-    fn why(&self, pool: &Uid, namespace: &str, sources: &BTreeSet<NamedSource>) -> Option<Unresolved> {
+    fn why(&self, pool: &PoolKey, sources: &BTreeSet<NamedSource>) -> Option<Unresolved> {
         let known = match &*self.0.state.lock() {
             State::Off | State::Closed => return None,
             State::Unknown => None,
             State::Serving(known) => known.upgrade(),
         };
         match known.filter(|known| known.is_synced()) {
-            Some(known) => sources.iter().find_map(|source| known.blocker(pool, namespace, source)),
+            Some(known) => sources.iter().find_map(|source| known.blocker(pool, source)),
             None => (!sources.is_empty()).then(|| Unresolved {
                 reason: IMAGE_SYNCING,
                 message: "the controller has not read the disk images yet".to_owned(),

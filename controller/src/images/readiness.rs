@@ -3,28 +3,29 @@
 use vmpool_api::diskimage::values::ImagePhase;
 use vmpool_diskimage::failure::Reason;
 use vmpool_diskimage::model::{NamedSource, ReferrerKind, SourceKind};
-use vmpool_engine::Uid;
 use vmpool_engine::condition::{IMAGE_FAILED, IMAGE_SYNCING, IMAGE_TERMINATING, REF_NOT_PERMITTED};
 use vmpool_engine::limits::shorten;
 use vmpool_engine::model::Unresolved;
 
 use super::context::Context;
 use super::gate::Images;
+use crate::pool_key::PoolKey;
 
 impl Images for Context {
     fn is_synced(&self) -> bool {
         Context::is_synced(self)
     }
 
-    fn blocker(&self, pool: &Uid, namespace: &str, source: &NamedSource) -> Option<Unresolved> {
-        blocker(self, pool, namespace, source)
+    fn blocker(&self, pool: &PoolKey, source: &NamedSource) -> Option<Unresolved> {
+        blocker(self, pool, source)
     }
 }
 
 /// In a namespace with images, each name is that of an image, so the answer to a pool of another namespace does not depend on whether
 /// the image exists. A DataSource that is not of an image is an exception, because it is made for clones. Other claims and snapshots
 /// are none: the answer would show which names they have.
-fn blocker(context: &Context, pool: &Uid, namespace: &str, source: &NamedSource) -> Option<Unresolved> {
+fn blocker(context: &Context, pool: &PoolKey, source: &NamedSource) -> Option<Unresolved> {
+    let namespace = &*pool.namespace;
     let unresolved = |reason, message| Some(Unresolved { reason, message: shorten(message) });
     let key = &source.key;
     let image = context.image(key);
@@ -34,7 +35,7 @@ fn blocker(context: &Context, pool: &Uid, namespace: &str, source: &NamedSource)
             store.is_foreign(source, image.as_ref()),
             store.has_images(&key.namespace),
             store.may_use(key, namespace, ReferrerKind::Pool),
-            store.is_held_by_pool(key, pool.as_str(), namespace),
+            store.is_held_by_pool(key, pool.uid.as_str(), namespace),
         )
     };
     if is_foreign && source.kind == SourceKind::DataSource {

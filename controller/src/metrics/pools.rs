@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::{Fact, Ledger};
 use vmpool_engine::status::Availability;
-use vmpool_engine::{Memory, Pool, Status, Uid, condition};
+use vmpool_engine::{Memory, Pool, Status, condition};
 use vmpool_runtime::Env;
 use vmpool_runtime::metrics::{FloatGauge, Registry};
 
@@ -18,6 +18,7 @@ use super::disks::{DiskCounts, DiskGauges};
 use super::label_values::{Failed, LedgerResource, MachineState, PoolState, RemovalState, TemplateProblem};
 use super::labels::{LedgerLabels, MachineLabels, PoolLabels, RemovalLabels, each, gauge};
 use super::pool_series::{Name, Namespace, PlatformName, PoolNumbers, PoolSeries, others};
+use crate::pool_key::PoolKey;
 
 /// The counts of one pool after a pass.
 #[derive(Clone, Debug)]
@@ -148,9 +149,9 @@ fn extent<T: Fact>(ledger: &Ledger<T>) -> (usize, Option<Duration>) {
 /// The counts of all pools of a leader.
 #[derive(Debug, Default)]
 pub(crate) struct PoolCounts {
-    reports: Mutex<HashMap<Uid, PoolReport>>,
+    reports: Mutex<HashMap<PoolKey, PoolReport>>,
     /// How many copies were restored for each pool. Most pools have none.
-    repairs: Mutex<HashMap<Uid, usize>>,
+    repairs: Mutex<HashMap<PoolKey, usize>>,
 }
 
 /// The sums of all pools.
@@ -166,24 +167,24 @@ pub(crate) struct Totals {
 
 impl PoolCounts {
     /// Records the counts of a pool after a pass.
-    pub(crate) fn record(&self, uid: &Uid, facts: PoolReport) {
+    pub(crate) fn record(&self, pool: &PoolKey, facts: PoolReport) {
         let mut all = self.reports.lock();
-        match all.get_mut(uid) {
+        match all.get_mut(pool) {
             Some(place) => *place = facts,
-            None => drop(all.insert(uid.clone(), facts)),
+            None => drop(all.insert(pool.clone(), facts)),
         }
     }
 
     /// Removes a pool.
-    pub(crate) fn forget(&self, uid: &Uid) {
-        self.reports.lock().remove(uid);
-        self.repairs.lock().remove(uid);
+    pub(crate) fn forget(&self, pool: &PoolKey) {
+        self.reports.lock().remove(pool);
+        self.repairs.lock().remove(pool);
     }
 
     /// Counts restored copies of a pool.
-    pub(crate) fn repaired(&self, uid: &Uid, copies: usize) {
+    pub(crate) fn repaired(&self, pool: &PoolKey, copies: usize) {
         if copies > 0 {
-            *self.repairs.lock().entry(uid.clone()).or_default() += copies;
+            *self.repairs.lock().entry(pool.clone()).or_default() += copies;
         }
     }
 
@@ -200,8 +201,8 @@ impl PoolCounts {
             (Namespace(pool.namespace.clone()), Name(pool.name.clone()), platform.clone())
         };
         let (all, repairs) = (self.reports.lock(), self.repairs.lock());
-        let numbers = |(uid, pool): (&Uid, &PoolReport)| {
-            let repairs = repairs.get(uid).copied().unwrap_or_default();
+        let numbers = |(id, pool): (&PoolKey, &PoolReport)| {
+            let repairs = repairs.get(id).copied().unwrap_or_default();
             (key(pool), PoolNumbers { has_copies, repairs, ..pool.numbers() })
         };
         let mut series: PoolSeries = all.iter().map(numbers).collect();

@@ -9,7 +9,7 @@ use vmpool_engine::limits::shorten;
 use vmpool_engine::model::{Finalizer, Unresolved};
 use vmpool_engine::plan::{Snapshot, Stage};
 use vmpool_engine::{Action, Machine, Observed, Plan, Pool, Uid, plan};
-use vmpool_platforms::{Platform, controller_of};
+use vmpool_platforms::{Platform, is_controlled_by};
 
 use super::ended::{Ended, after_outdated};
 use super::lost::observe_losses;
@@ -100,7 +100,7 @@ pub(super) async fn observe_and_plan<P: Platform>(
         {
             let live = live_machines(context, &pool, state).await;
             timer.record(&context.env, PassStep::Observe);
-            snapshot.count_live(&pool.facts.id.uid, &live?);
+            snapshot.count_live(&pool.facts.id, &live?);
             is_counted = true;
         } else {
             // A pool that is being deleted has no status that matters.
@@ -194,7 +194,7 @@ async fn observe_pool<P: Platform>(
 }
 
 fn is_pool_machine<P: Platform>(pool: &PoolEntry<P>) -> impl Fn(&&Arc<Machine>) -> bool + Clone {
-    |machine| machine.owner.as_ref() == Some(&pool.facts.id.uid)
+    |machine| machine.belongs_to(&pool.facts.id)
 }
 
 async fn revise<P: Platform>(
@@ -217,7 +217,7 @@ async fn revise<P: Platform>(
         let cache = context.revisions.of(&pool.facts.namespace);
         revisions.drop_deleted(&cache);
         revisions::read_unconfirmed(context, &pool, revisions).await?;
-        revisions.observe_copies(&pool.facts.id.uid, &cache);
+        revisions.observe_copies(&pool.facts.id, &cache);
         revisions::resolve(context, &pool, revisions).await
     };
     match result.await {
@@ -264,8 +264,9 @@ async fn read_live<P: Platform>(
         .ok_or_else(|| NoPlan::Ended(Ended { result: PassResult::Gone, again: Some(after_outdated(state)) }))
 }
 
-/// Whether the controller must list the machines live before it deletes surplus machines. The cache is complete up to
-/// `proven`.
+/// Whether the controller must list the machines live before it deletes surplus machines. The watch has shown
+/// a write of the controller, and so all changes up to `proven`. A list alone is no proof: after a change of
+/// leaders, the first deletion is always counted live.
 fn must_count(pool: &Pool, proven: Option<Duration>, uptime: Duration) -> bool {
     // With `replicas: 0` the live count cannot change the result, so it is skipped.
     pool.desired > 0 && proven.is_none_or(|proven| uptime.saturating_sub(proven) > COUNTED_FOR)
@@ -280,8 +281,7 @@ async fn live_machines<P: Platform>(
     let mut staying = BTreeSet::new();
     let visit = |machine: MetadataOnly| {
         let meta = &machine.metadata;
-        let owned = controller_of(meta).is_some_and(|owner| owner.uid == pool.facts.id.uid);
-        if owned && meta.deletion_timestamp.is_none() {
+        if is_controlled_by::<P::Pool>(meta, &pool.facts.id) && meta.deletion_timestamp.is_none() {
             staying.extend(meta.uid.as_deref().map(Uid::from));
         }
     };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::Patch;
 use serde::de::IgnoredAny;
-use vmpool_engine::{Machine, Uid};
+use vmpool_engine::Machine;
 use vmpool_platforms::{Finalizers, Platform};
 
 use crate::cache::Key;
@@ -18,6 +18,7 @@ use crate::context::Context;
 use crate::live::MetadataOnly;
 use crate::metrics::WriteKind;
 use crate::object::collection;
+use crate::pool_key::PoolKey;
 use crate::queue::Requeue;
 
 /// Time until the next attempt after an error.
@@ -25,11 +26,12 @@ const AFTER_ERROR: Duration = Duration::from_secs(10);
 
 /// Removes the finalizer from the machines of a deleted pool that are being deleted. Returns the time until a retry, if
 /// one was not released.
-pub(super) async fn release<P: Platform>(context: &Context<P>, pool: &Uid) -> Option<Duration> {
+pub(super) async fn release<P: Platform>(context: &Context<P>, pool: &PoolKey) -> Option<Duration> {
     let is_orphan = |machine: &Machine| {
-        machine.owner.as_ref() == Some(pool) && machine.terminating && machine.has_finalizer
+        let owner = machine.owner.as_ref().and_then(|owner| owner.as_pool());
+        owner.is_some_and(|owner| owner.uid == pool.uid) && machine.terminating && machine.has_finalizer
     };
-    let is_pool = |object: &ObjectMeta| object.uid.as_deref() == Some(pool.as_str());
+    let is_pool = |object: &ObjectMeta| object.uid.as_deref() == Some(pool.uid.as_str());
     release_all(context, &Key::Pool(pool.clone()), is_pool, is_orphan).await
 }
 
@@ -39,7 +41,7 @@ pub(crate) async fn release_former<P: Platform>(
     (namespace, pool): &(Arc<str>, Arc<str>),
 ) -> Requeue {
     if let Some(pool) = context.pools.get(namespace, pool) {
-        context.queue.wake(&pool.facts.facts.id.uid);
+        context.queue.wake(&PoolKey::of(&pool.facts.facts));
         return Requeue::Never;
     }
     let is_orphan = |machine: &Machine| {

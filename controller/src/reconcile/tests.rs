@@ -8,6 +8,7 @@ mod leaders;
 mod limits;
 mod membership;
 mod other_clients;
+mod other_namespaces;
 mod problems;
 mod protection;
 mod reads;

@@ -155,7 +155,7 @@ impl Revisions {
     /// Records which copies the watch shows. One that it has shown before and does not show any more, or not as an object
     /// of the pool in the current version of the API, is lost. So is one with the name of another object, until the controller
     /// has compared that one.
-    pub(crate) fn observe_copies(&mut self, pool: &Uid, cache: &impl ledger::Cache<RevisionFacts>) {
+    pub(crate) fn observe_copies(&mut self, pool: &ObjectId, cache: &impl ledger::Cache<RevisionFacts>) {
         for copy in self.copies.values().flatten() {
             let shown = cache.get(copy).filter(|seen| seen.facts.is_pin_of(pool));
             let (object, known) =

@@ -5,13 +5,17 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use serde::Deserialize;
+use vmpool_api::OwnerIdentity;
 use vmpool_engine::limits;
 use vmpool_engine::model::{References, UsedCopy};
 use vmpool_engine::revision::StoredRevision;
 use vmpool_engine::{ObjectId, Uid};
-use vmpool_platforms::{Copied, Pins, Platform, Revisions, Text, controller_of, slim_metadata};
+use vmpool_platforms::{
+    Copied, Pins, Platform, Revisions, Text, intern, is_a, is_controlled_by, slim_metadata,
+};
 
 use crate::cache::{Cached, Key};
+use crate::pool_key::PoolKey;
 
 /// The fields of a ControllerRevision that vmpool reads.
 #[derive(Clone, Debug, Deserialize)]
@@ -39,8 +43,9 @@ vmpool_platforms::api_object!(RevisionMetadata, "apps", "v1", "ControllerRevisio
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RevisionFacts {
     pub(crate) id: ObjectId,
-    /// The UID of the pool that owns it. A copy that a machine had before, or got from a snapshot, has another controller.
-    pub(crate) owner: Option<Uid>,
+    /// The pool that owns it. A copy that a machine had before, or got from a snapshot, has another
+    /// controller.
+    pub(crate) owner: Option<ObjectId>,
     /// Whether it is a copy of an object for the pool that owns it.
     pub(crate) is_pin: bool,
     /// The same, and for no other owner.
@@ -53,7 +58,7 @@ impl RevisionFacts {
     pub(crate) fn read<P: Platform>(object: &RevisionMetadata) -> Self {
         let metadata = object.meta();
         let owner = pool_of::<P>(metadata);
-        let is_pin = owner.as_ref().is_some_and(|owner| P::Pins::is_pin(metadata, owner));
+        let is_pin = owner.as_ref().is_some_and(|owner| P::Pins::is_pin(metadata, &owner.uid));
         let is_alone = metadata.owner_references.as_ref().is_some_and(|owners| owners.len() == 1);
         let name = metadata.name.as_deref().unwrap_or_default();
         Self {
@@ -66,20 +71,17 @@ impl RevisionFacts {
     }
 
     /// Whether this, which has the name of a copy, is a usable copy of the pool.
-    pub(crate) fn is_pin_of(&self, pool: &Uid) -> bool {
+    pub(crate) fn is_pin_of(&self, pool: &ObjectId) -> bool {
         self.is_current_version && self.owner.as_ref() == Some(pool)
     }
 }
 
-/// The UID of the pool among the owners of an object; of its controller if several are pools.
-pub(crate) fn pool_of<P: Platform>(metadata: &ObjectMeta) -> Option<Uid> {
-    let is_pool = |owner: &&OwnerReference| {
-        let group = owner.api_version.split_once('/').map_or("", |(group, _)| group);
-        group == P::Pool::group(&()) && owner.kind == P::Pool::kind(&())
-    };
+/// The pool among the owners of an object; the controller if several are pools.
+pub(crate) fn pool_of<P: Platform>(metadata: &ObjectMeta) -> Option<ObjectId> {
+    let is_pool = |owner: &&OwnerReference| is_a::<P::Pool>(OwnerIdentity::of(owner));
     let pools = metadata.owner_references.iter().flatten().filter(is_pool);
     let pool = pools.max_by_key(|owner| owner.controller == Some(true))?;
-    Some(limits::clip(&pool.uid).into())
+    Some(ObjectId { name: intern(limits::clip(&pool.name)), uid: intern(limits::clip(&pool.uid)).into() })
 }
 
 impl Cached for RevisionFacts {
@@ -89,8 +91,8 @@ impl Cached for RevisionFacts {
     fn uid(&self) -> &Uid {
         &self.id.uid
     }
-    fn keys(&self, _: &Arc<str>) -> Vec<Key> {
-        self.owner.iter().cloned().map(Key::Pool).collect()
+    fn keys(&self, namespace: &Arc<str>) -> Vec<Key> {
+        self.owner.iter().map(|pool| Key::Pool(PoolKey::new(namespace, &pool.uid))).collect()
     }
 }
 
@@ -111,10 +113,10 @@ pub(crate) struct RevisionEntry {
 
 impl RevisionEntry {
     /// Reads a stored revision of a pool; `None` if the object does not belong to the pool.
-    pub(crate) fn read<P: Platform>(object: &RevisionObject, pool: &Uid) -> Option<Self> {
+    pub(crate) fn read<P: Platform>(object: &RevisionObject, pool: &ObjectId) -> Option<Self> {
         let metadata = object.meta();
         let id = P::Revisions::id(metadata)?;
-        controller_of(metadata).filter(|owner| owner.uid == *pool)?;
+        is_controlled_by::<P::Pool>(metadata, pool).then_some(())?;
         // The controller stores none that is that large, and its parsed tree could use up the memory that all pools share.
         if object.data.bytes() > limits::REVISION {
             return None;

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use futures::stream::{self, TryStreamExt as _};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource as _};
 use vmpool_engine::ObjectId;
 use vmpool_platforms::{ApiObject, ClaimOf, Platform, Storage, VolumeOf};
 
 use crate::apply::storage_of;
 use crate::pool_entry::CachedPool;
+use crate::pool_key::PoolKey;
 use crate::watch::{Broken, Scope, list_served};
 use crate::watches::api;
 
@@ -65,7 +66,7 @@ pub(super) async fn preserve<P: Platform>(
     let (all_pools, all_machines) = (api(client, namespace), api(client, namespace));
     list_served(&all_pools, Scope::default(), |pool: P::Pool| {
         let pool = CachedPool::<P>::read(pool).facts;
-        pools.insert(pool.id.uid.clone(), pool);
+        pools.insert(PoolKey::of(&pool), pool);
     })
     .await?;
     let mut leaving = Vec::new();
@@ -75,7 +76,9 @@ pub(super) async fn preserve<P: Platform>(
             return;
         }
         seen.insert(machine.id.uid.as_str().to_owned());
-        let pool = machine.owner.as_ref().and_then(|owner| pools.get(owner));
+        let namespace = object.meta().namespace.as_deref().unwrap_or_default().into();
+        let pool = PoolKey::of_owner(&namespace, machine.owner.as_deref());
+        let pool = pool.and_then(|pool| pools.get(&pool)).filter(|pool| machine.belongs_to(&pool.id));
         // The garbage collector deletes the machines of a deleted pool.
         let Some(pool) = pool.filter(|pool| !pool.deleting) else { return };
         if machine.has_finalizer && pool.preserves_storage_of(&machine) {

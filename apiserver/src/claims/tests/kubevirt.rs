@@ -27,7 +27,8 @@ fn pool(world: &World, machines: &[(&str, &str)]) {
         let spec = json!({ "replicas": machines.len(), "selector": { "matchLabels": { "farm": "render" } },
             "virtualMachineTemplate": template("Always") });
         let pool = model.create_now(POOLS, json!({ "metadata": metadata, "spec": spec })).unwrap();
-        let owner = json!({ "kind": "VirtualMachinePool", "name": "web", "uid": pool["metadata"]["uid"],
+        let owner = json!({ "apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool",
+            "name": "web", "uid": pool["metadata"]["uid"],
             "controller": true });
         for (name, strategy) in [("web-1", "Always"), ("web-2", "Manual"), ("web-4", "Always")] {
             let metadata =
@@ -44,7 +45,8 @@ fn pool(world: &World, machines: &[(&str, &str)]) {
                 "conditions": [{ "type": "Ready", "status": "True" }] });
             let machine = json!({ "metadata": metadata, "spec": spec, "status": status });
             let machine = model.create_now(MACHINES, machine).unwrap();
-            let owner = json!({ "kind": "VirtualMachine", "name": format!("web-{index}"),
+            let owner = json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+                "name": format!("web-{index}"),
                 "uid": machine["metadata"]["uid"], "controller": true });
             let metadata = json!({ "name": format!("web-{index}"), "namespace": NAMESPACE, "labels": labels(running),
                 "ownerReferences": [owner] });

@@ -20,7 +20,8 @@ fn both(replicas: &Value) -> World {
         let pool = json!({ "metadata": metadata, "spec": { "replicas": replicas } });
         let pool = store.model().create_now(POOLS, pool).unwrap();
         for index in 0..3 {
-            let owner = json!({ "kind": "VirtualMachinePool", "name": "web", "uid": pool["metadata"]["uid"],
+            let owner = json!({ "apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool",
+                "name": "web", "uid": pool["metadata"]["uid"],
                 "controller": true });
             let metadata = json!({ "name": format!("web-{index}"), "namespace": NAMESPACE,
                 "ownerReferences": [owner], "finalizers": ["pool.kubevirt.io/finalizer"] });

@@ -163,10 +163,7 @@ fn add_machines<P: View>(status: &mut PoolStatus, preview: &Preview, objects: &O
             .collect();
         status.machines.push(shown);
     }
-    let is_free = |disk: &&std::sync::Arc<Disk>| {
-        let owned = disk.owner.as_ref().is_some_and(|owner| owner.uid == pool.id.uid);
-        owned && !held.contains(&*disk.id.name)
-    };
+    let is_free = |disk: &&std::sync::Arc<Disk>| disk.belongs_to(&pool.id) && !held.contains(&*disk.id.name);
     status.free_disks = preview.disks.iter().filter(is_free).map(|disk| of_disk(disk)).collect();
 }
 

@@ -70,16 +70,16 @@ fn what_is_created_is_recognized() {
     let volume = serde_json::from_value(data_volume(&http(), &[])).unwrap();
     let volume = backing::data_volume(&volume);
     assert!(volume.is_of("uid-image") && !volume.is_of("uid-other"));
-    assert_eq!(volume.owner, None, "the image controls nothing");
+    assert_eq!(volume.controller(), None, "the image controls nothing");
     assert_eq!(volume.object.transfer, Transfer::InProgress);
     let snapshot = serde_json::from_value(snapshot(&http(), &[])).unwrap();
     let snapshot = backing::snapshot(&snapshot).0;
-    assert!(snapshot.is_of("uid-image") && snapshot.owner.is_none());
+    assert!(snapshot.is_of("uid-image") && snapshot.controller().is_none());
     for target in [DataTarget::Snapshot, DataTarget::Claim] {
         let source = serde_json::from_value(data_source(&http(), target, &[])).unwrap();
         let source = backing::data_source(&source);
         assert_eq!(source.object.target, Some(target));
-        assert!(source.is_of("uid-image") && source.owner.is_none());
+        assert!(source.is_of("uid-image") && source.controller().is_none());
     }
 }
 
@@ -199,7 +199,7 @@ fn an_object_loses_its_owner_and_stays_an_object_of_the_image(
         .as_array()
         .unwrap()
         .iter()
-        .map(|uid| json!({ "apiVersion": "v1", "kind": "K", "name": "n", "uid": uid }))
+        .map(|uid| json!({ "apiVersion": API_VERSION, "kind": "VMDiskImage", "name": "debian", "uid": uid }))
         .collect();
     let mut object = json!({ "metadata": { "name": "debian", "uid": "uid-volume", "resourceVersion": "1", "ownerReferences": owners } });
     if !labels.is_null() {

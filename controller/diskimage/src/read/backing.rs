@@ -9,15 +9,16 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
+use vmpool_api::OwnerIdentity;
 use vmpool_api::diskimage::VmDiskImage;
 use vmpool_api::diskimage::labels::{IMAGE_UID, WRAPPER_UID};
 use vmpool_api::kubevirt;
 
-use super::controller;
 use crate::model::{
     Claim, DataKind, DataSource, DataTarget, DataVolume, Found, Image, Key, NotRunning, Snapshot, Transfer,
 };
 use crate::objects::{self, Labels, PREPOPULATED};
+use crate::owner::OwnerKind;
 use crate::wrapper::DiskName;
 
 /// Reason of the condition `Bound` of a DataVolume whose claim a quota refuses.
@@ -26,13 +27,11 @@ pub(super) const OVER_QUOTA: &str = "ErrExceededQuota";
 /// An object, and whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owned<T> {
-    /// UID of its controller.
-    pub owner: Option<String>,
-    /// Kind and name of its controller.
-    controller: Option<(String, String)>,
+    /// Its controller.
+    controller: Option<Controller>,
     /// UID of the wrapper whose machine it was made for, as its label names it.
     wrapper: Option<String>,
-    /// UIDs of all its owners.
+    /// UIDs of the images among its owners.
     owners: Vec<String>,
     /// Its own UID.
     uid: String,
@@ -46,11 +45,12 @@ pub struct Owned<T> {
 
 impl<T: Clone> Owned<T> {
     fn new(metadata: &ObjectMeta, object: T) -> Self {
+        let owners = metadata.owner_references.iter().flatten().map(OwnerIdentity::of);
+        let images = owners.filter(|owner| OwnerKind::Image.is_kind_of(*owner));
         Self {
-            owner: controller(metadata).map(|owner| owner.uid.clone()),
-            controller: controller(metadata).map(|owner| (owner.kind.clone(), owner.name.clone())),
+            controller: OwnerIdentity::of_controller(metadata).map(Controller::of),
             wrapper: metadata.labels.as_ref().and_then(|labels| labels.get(WRAPPER_UID)).cloned(),
-            owners: metadata.owner_references.iter().flatten().map(|owner| owner.uid.clone()).collect(),
+            owners: images.map(|owner| owner.uid.to_owned()).collect(),
             uid: uid(metadata),
             label: metadata.labels.as_ref().and_then(|labels| labels.get(IMAGE_UID)).cloned(),
             labels: Labels::read(metadata),
@@ -67,9 +67,17 @@ impl<T: Clone> Owned<T> {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn controller(&self) -> Option<&str> {
+        self.controller.as_ref().map(|controller| &*controller.uid)
+    }
+
     /// Whether the object says that it belongs to the image. One that another object controls does not, whatever its label says.
     pub fn is_of(&self, image_uid: &str) -> bool {
-        self.owner.as_deref().or(self.label.as_deref()) == Some(image_uid)
+        match &self.controller {
+            Some(controller) => controller.is(OwnerKind::Image, image_uid),
+            None => self.label.as_deref() == Some(image_uid),
+        }
     }
 
     fn belongs(&self, image: &Image, kind: DataKind) -> bool {
@@ -78,7 +86,7 @@ impl<T: Clone> Owned<T> {
 
     /// Whether the object is the one with this UID. A controller of its own has taken it since.
     fn is_recorded(&self, recorded: Option<&String>) -> bool {
-        self.owner.is_none() && recorded == Some(&self.uid)
+        self.controller.is_none() && recorded == Some(&self.uid)
     }
 
     /// Kind and UID of the object, if it belongs to the image and has an owner reference to it.
@@ -106,6 +114,34 @@ impl<T: Clone> Owned<T> {
     }
 }
 
+impl<T> Owned<T> {
+    /// Whether its controller is the DataVolume with this UID.
+    fn is_of_volume(&self, uid: &str) -> bool {
+        self.controller.as_ref().is_some_and(|controller| controller.is(OwnerKind::DataVolume, uid))
+    }
+}
+
+/// The controller of an object, in its namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Controller {
+    /// Group and kind; `None` for one that owns nothing of images.
+    kind: Option<OwnerKind>,
+    name: String,
+    uid: String,
+}
+
+impl Controller {
+    fn of(owner: OwnerIdentity<'_>) -> Self {
+        let kinds = [OwnerKind::Image, OwnerKind::DataVolume, OwnerKind::Machine];
+        let kind = kinds.into_iter().find(|kind| kind.is_kind_of(owner));
+        Self { kind, name: owner.name.to_owned(), uid: owner.uid.to_owned() }
+    }
+
+    fn is(&self, kind: OwnerKind, uid: &str) -> bool {
+        self.kind == Some(kind) && self.uid == uid
+    }
+}
+
 impl Owned<Claim> {
     /// The claim of this image, which has this DataVolume.
     pub fn found_claim(
@@ -114,7 +150,7 @@ impl Owned<Claim> {
         data_volume: &Found<DataVolume>,
     ) -> Found<Claim> {
         let Some(claim) = stored else { return Found::Missing };
-        let by_owner = data_volume.ours().is_some_and(|volume| claim.owner.as_ref() == Some(&volume.uid));
+        let by_owner = data_volume.ours().is_some_and(|volume| claim.is_of_volume(&volume.uid));
         let by_label = claim.label.as_deref() == Some(&*image.uid);
         if by_owner || by_label || claim.is_recorded(image.status.claim.as_ref()) {
             return Found::Ours(claim.object.clone());
@@ -135,8 +171,8 @@ pub fn disk_name(
         match &volume.controller {
             // The wrapper has no machine, so this one is gone or will be, and the garbage collector deletes the disk. Disks of
             // machines that no wrapper created lack the label.
-            Some((kind, name))
-                if kind == "VirtualMachine" && *name == wrapper.name && volume.wrapper.is_some() =>
+            Some(Controller { kind: Some(OwnerKind::Machine), name, .. })
+                if *name == wrapper.name && volume.wrapper.is_some() =>
             {
                 return DiskName::Former;
             }
@@ -147,9 +183,9 @@ pub fn disk_name(
     }
     let Some(claim) = claim else { return DiskName::Free };
     match &claim.controller {
-        Some(_) if volume.is_some_and(|volume| claim.owner.as_ref() == Some(&volume.uid)) => DiskName::Free,
+        Some(_) if volume.is_some_and(|volume| claim.is_of_volume(&volume.uid)) => DiskName::Free,
         // Its DataVolume is gone, so that the garbage collector deletes it.
-        Some((kind, _)) if kind == "DataVolume" => DiskName::Former,
+        Some(Controller { kind: Some(OwnerKind::DataVolume), .. }) => DiskName::Former,
         None if is_own(claim.wrapper.as_ref()) => DiskName::Free,
         _ => DiskName::Taken("PersistentVolumeClaim"),
     }
@@ -283,7 +319,15 @@ mod tests {
     fn stored(uid: &str, wrapper: Option<&str>, owner: Option<(&str, &str, &str)>) -> ObjectMeta {
         let owners: Vec<Value> = owner
             .into_iter()
-            .map(|(kind, name, uid)| json!({ "apiVersion": "v1", "kind": kind, "name": name, "uid": uid, "controller": true }))
+            .map(|(kind, name, uid)| {
+                let api_version = match kind {
+                    "VirtualMachine" => kubevirt::API_VERSION,
+                    "DataVolume" => kubevirt::DATA_VOLUME_API_VERSION,
+                    _ => "apps/v1",
+                };
+                json!({ "apiVersion": api_version, "kind": kind,
+                    "name": name, "uid": uid, "controller": true })
+            })
             .collect();
         let labels: serde_json::Map<String, Value> =
             wrapper.into_iter().map(|uid| (WRAPPER_UID.to_owned(), json!(uid))).collect();

@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
+use vmpool_api::OwnerIdentity;
 use vmpool_api::diskimage::VirtualMachine;
 use vmpool_api::kubevirt::clone_account;
 
-use super::{controller, key, named_images, named_source};
+use super::{key, named_images, named_source};
 use crate::model::{Key, ReferrerKind};
-use crate::references::{Mark, Referrer};
+use crate::owner::OwnerKind;
+use crate::references::{Mark, Owner, Referrer};
 
 fn begin(kind: ReferrerKind, metadata: &ObjectMeta) -> Referrer {
     Referrer {
@@ -19,10 +21,28 @@ fn begin(kind: ReferrerKind, metadata: &ObjectMeta) -> Referrer {
         created: metadata.creation_timestamp.as_ref().map(|time| time.0),
         images: BTreeSet::new(),
         mark: None,
-        owner: controller(metadata).map(|owner| owner.uid.clone()),
+        owner: expected_owner(kind, metadata),
         finished: false,
         service_account: None,
     }
+}
+
+/// The owner of a referrer, if it has the kind that owners of such objects have.
+fn expected_owner(kind: ReferrerKind, metadata: &ObjectMeta) -> Option<Owner> {
+    let expected = match kind {
+        ReferrerKind::Machine => OwnerKind::Wrapper,
+        ReferrerKind::DataVolume => OwnerKind::Machine,
+        // They count for themselves, whatever owns them.
+        ReferrerKind::Wrapper | ReferrerKind::Pool => return None,
+    };
+    controller_of(metadata, expected)
+}
+
+/// The controller of an object, if it has this kind.
+fn controller_of(metadata: &ObjectMeta, kind: OwnerKind) -> Option<Owner> {
+    let owner = OwnerIdentity::of_controller(metadata).filter(|owner| kind.is_kind_of(*owner))?;
+    let namespace = metadata.namespace.clone().unwrap_or_default();
+    Some(Owner { key: Key::new(namespace, owner.name), uid: owner.uid.to_owned() })
 }
 
 /// A wrapper.
@@ -50,8 +70,6 @@ pub fn machine(metadata: &ObjectMeta, spec: &Value) -> Referrer {
 /// A pool, of which only the spec is read.
 pub fn pool(metadata: &ObjectMeta, spec: &Value) -> Referrer {
     let mut referrer = begin(ReferrerKind::Pool, metadata);
-    // A pool counts for itself, whatever owns it.
-    referrer.owner = None;
     let namespace = referrer.key.namespace.clone();
     referrer.images = named_images(&namespace, &of_spec(spec));
     referrer.service_account = Some(account(&spec["virtualMachineTemplate"]["spec"]["template"]["spec"]));
@@ -62,10 +80,10 @@ pub fn pool(metadata: &ObjectMeta, spec: &Value) -> Referrer {
 ///
 /// While the rollout of a template is held, new machines come from the last stored revision, so its images are in use, too.
 pub fn revision(metadata: &ObjectMeta, data: &Value) -> Option<Referrer> {
-    let owner = controller(metadata).filter(|owner| owner.kind == "VirtualMachinePool")?;
+    let owner = controller_of(metadata, OwnerKind::Pool)?;
     let mut referrer = pool(metadata, data);
-    referrer.key.name.clone_from(&owner.name);
-    referrer.owner = Some(owner.uid.clone());
+    referrer.key.name.clone_from(&owner.key.name);
+    referrer.owner = Some(owner);
     Some(referrer)
 }
 
@@ -126,16 +144,18 @@ mod tests {
     fn a_stored_revision_refers_to_images_for_its_pool() {
         let spec = json!({"virtualMachineTemplate": {"spec": {"dataVolumeTemplates":
             [{"spec": {"sourceRef": {"kind": "DataSource", "name": "debian"}}}]}}});
-        let owner = |kind: &str| {
-            let owner = json!([{"apiVersion": "pool.kubevirt.io/v1beta1", "kind": kind, "name": "farm",
+        let owner_in = |group: &str, kind: &str| {
+            let owner = json!([{"apiVersion": format!("{group}/v1beta1"), "kind": kind, "name": "farm",
                 "uid": "uid-farm", "controller": true}]);
             ObjectMeta { owner_references: serde_json::from_value(owner).unwrap(), ..metadata() }
         };
+        let owner = |kind: &str| owner_in("pool.kubevirt.io", kind);
         let found = revision(&owner("VirtualMachinePool"), &spec).unwrap();
         assert_eq!(found.key, Key::new("team-a", "farm"));
-        assert_eq!(found.owner.as_deref(), Some("uid-farm"));
+        assert_eq!(found.owner, Some(Owner { key: found.key.clone(), uid: "uid-farm".to_owned() }));
         assert_eq!(found.images, BTreeSet::from([Key::new("team-a", "debian")]));
         assert_eq!(revision(&owner("StatefulSet"), &spec), None);
+        assert_eq!(revision(&owner_in("no.such.group", "VirtualMachinePool"), &spec), None);
         assert_eq!(revision(&metadata(), &spec), None);
     }
 

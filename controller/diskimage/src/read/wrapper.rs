@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
+use vmpool_api::OwnerIdentity;
 use vmpool_api::diskimage::annotations::APPLIED_TEMPLATE;
 use vmpool_api::diskimage::labels::WRAPPER_UID;
 use vmpool_api::diskimage::values::Mode;
@@ -11,9 +12,10 @@ use vmpool_api::diskimage::{VirtualMachine, VmDiskImage};
 use vmpool_api::kubevirt::{self, values::RunStrategy};
 
 use super::backing::OVER_QUOTA;
-use super::{controller, image, key};
+use super::{image, key};
 use crate::grants::Proposed;
 use crate::model::{Found, Key};
+use crate::owner::OwnerKind;
 use crate::wrapper::{SeenDisk, SeenImage, SeenMachine, Source, Wrapper, objects, status};
 
 #[cfg(test)]
@@ -100,11 +102,17 @@ pub fn seen_image(stored: &VmDiskImage) -> SeenImage {
 /// A stored machine, and whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredMachine {
-    /// UID of its controller.
+    /// UID of the wrapper of the same name that controls it.
     owner: Option<String>,
     /// The digest of the template that was written to it last.
     applied: Option<String>,
     machine: SeenMachine,
+}
+
+/// The wrapper that controls a machine. It has the name of the machine.
+fn wrapper_of(machine: &ObjectMeta) -> Option<OwnerIdentity<'_>> {
+    let owner = OwnerIdentity::of_controller(machine)?;
+    (OwnerKind::Wrapper.is_kind_of(owner) && Some(owner.name) == machine.name.as_deref()).then_some(owner)
 }
 
 /// A stored machine.
@@ -119,7 +127,7 @@ pub fn machine(metadata: &ObjectMeta, spec: &Value, status: &Value) -> StoredMac
         _ => false,
     };
     StoredMachine {
-        owner: controller(metadata).map(|owner| owner.uid.clone()),
+        owner: wrapper_of(metadata).map(|owner| owner.uid.to_owned()),
         applied: applied.map(|text| objects::digest(text)),
         machine: SeenMachine {
             uid: metadata.uid.clone().unwrap_or_default(),
@@ -164,7 +172,8 @@ pub struct StoredDisk {
 pub fn disk(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<StoredDisk> {
     let metadata = &stored.metadata;
     metadata.labels.as_ref()?.get(WRAPPER_UID)?;
-    let owner = controller(metadata)?;
+    let owner =
+        OwnerIdentity::of_controller(metadata).filter(|owner| OwnerKind::Machine.is_kind_of(*owner))?;
     let phase = stored.status.as_ref().and_then(|status| status.phase.as_deref());
     let waits = matches!(phase, Some("Pending" | "CloneScheduled" | "Unknown"));
     let waits_since = if waits { waits_since(stored, now) } else { None };
@@ -178,8 +187,8 @@ pub fn disk(stored: &kubevirt::DataVolume, now: Timestamp) -> Option<StoredDisk>
         claim: None,
     };
     Some(StoredDisk {
-        machine: Key::new(metadata.namespace.clone().unwrap_or_default(), &owner.name),
-        machine_uid: owner.uid.clone(),
+        machine: Key::new(metadata.namespace.clone().unwrap_or_default(), owner.name),
+        machine_uid: owner.uid.to_owned(),
         disk,
     })
 }

@@ -33,7 +33,7 @@ fn wrapper(name: &str, uid: &str) -> Referrer {
 }
 
 fn owned(kind: ReferrerKind, name: &str, owner: &Referrer) -> Referrer {
-    Referrer { owner: Some(owner.uid.clone()), ..referrer(kind, "images", name) }
+    Referrer { owner: Some(owner.as_owner()), ..referrer(kind, "images", name) }
 }
 
 fn counts(referrers: Vec<Referrer>) -> (usize, usize, usize) {
@@ -108,7 +108,31 @@ fn each_object_counts_once_and_in_its_count(
 
 /// A stored revision of a pool, with the name of the pool.
 fn revision(name: &str, pool: &Referrer) -> Referrer {
-    Referrer { uid: name.to_owned(), owner: Some(pool.uid.clone()), ..pool.clone() }
+    Referrer { uid: name.to_owned(), owner: Some(pool.as_owner()), ..pool.clone() }
+}
+
+/// Users can copy UIDs of other namespaces into owner references.
+#[test]
+fn owners_of_other_namespaces_hide_no_reference() {
+    let foreign = |object: &Referrer| Referrer {
+        key: Key::new("evil", &*object.key.name),
+        uid: format!("forged-{}", object.uid),
+        ..object.clone()
+    };
+    let wrapper = wrapper("web", "uid-image");
+    let machine = owned(Machine, "web", &wrapper);
+    // The owner has the UID of the wrapper, and the namespace of the machine.
+    let namesake = Owner { key: Key::new("evil", "web"), uid: wrapper.uid.clone() };
+    let forged = Referrer { owner: Some(namesake), ..foreign(&machine) };
+    let index = Index::new([wrapper.clone(), machine, forged.clone()]);
+    assert!(!index.has_counted_wrapper(&forged, &image()));
+    assert_eq!(index.count(&image(), &[], &BTreeMap::new()).references.counts.machines, 1);
+
+    let pool = referrer(Pool, "images", "web");
+    let namesake = Owner { key: Key::new("evil", "web"), uid: pool.uid.clone() };
+    let forged = Referrer { uid: "0".to_owned(), owner: Some(namesake), ..foreign(&pool) };
+    let found = Index::new([forged, pool]).count(&image(), &[], &BTreeMap::new()).references;
+    assert_eq!(found.list.iter().map(|found| &*found.key.namespace).collect::<Vec<_>>(), ["images"]);
 }
 
 #[test]
@@ -177,8 +201,9 @@ fn a_change_of_a_machine_affects_the_image_that_its_clone_names() {
 
 #[test]
 fn owner_references_that_form_a_circle_hide_no_machine() {
-    let one = Referrer { owner: Some("uid-images-b".to_owned()), ..referrer(Machine, "images", "a") };
-    let two = Referrer { owner: Some("uid-images-a".to_owned()), ..referrer(Machine, "images", "b") };
-    let itself = Referrer { owner: Some("uid-images-c".to_owned()), ..referrer(DataVolume, "images", "c") };
+    let named = |name: &str| Owner { key: Key::new("images", name), uid: format!("uid-images-{name}") };
+    let one = Referrer { owner: Some(named("b")), ..referrer(Machine, "images", "a") };
+    let two = Referrer { owner: Some(named("a")), ..referrer(Machine, "images", "b") };
+    let itself = Referrer { owner: Some(named("c")), ..referrer(DataVolume, "images", "c") };
     assert_eq!(counts(vec![one, two, itself]), (2, 0, 1));
 }

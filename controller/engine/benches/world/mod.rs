@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use vmpool_engine::model::{
-    Activity, CurrentRevision, DiskAnnotations, DiskRef, DiskTemplate, Lifetime, Published, StoredTime,
+    Activity, CurrentRevision, DiskAnnotations, DiskRef, DiskTemplate, Lifetime, Owner, Published, StoredTime,
 };
 use vmpool_engine::names::{MIN_BLOCK, NameBlock, Namer};
 use vmpool_engine::plan::{NamesInUse, Settings, Snapshot};
@@ -194,7 +194,7 @@ fn machine(name: &str, number: u64, pool_disks: &[&str]) -> Machine {
     });
     Machine {
         created: Timestamp::from_second(second).expect("in range"),
-        owner: Some(Uid::from(POOL_UID)),
+        owner: Some(Arc::new(Owner::pool(&ObjectId::new("web", POOL_UID)))),
         pool_uid_label: Some(Uid::from(POOL_UID)),
         pool_label: Some("web".into()),
         revision: Some(RevisionId::from("5d8c4f7e9a")),
@@ -211,7 +211,7 @@ fn machine(name: &str, number: u64, pool_disks: &[&str]) -> Machine {
 
 fn disk_of(machine: &Machine, name: &str) -> Disk {
     Disk {
-        owner: Some(machine.id.clone()),
+        owner: Some(Owner::machine(&machine.id)),
         pool_uid_label: Some(Uid::from(POOL_UID)),
         template: Some("root".into()),
         mounted_by: Some(machine.id.name.clone()),
@@ -231,7 +231,7 @@ fn retained_disk(name: &str, template: Option<&str>, machine: Option<&Arc<Machin
         None => DiskAnnotations { free_since: Some(StoredTime::At(at)), ..DiskAnnotations::default() },
     };
     Disk {
-        owner: Some(ObjectId::new("web", POOL_UID)),
+        owner: Some(Owner::pool(&ObjectId::new("web", POOL_UID))),
         pool_uid_label: Some(Uid::from(POOL_UID)),
         template: template.map(Arc::from),
         size: Some(1 << 30),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::ids::{ObjectId, Uid};
+use crate::owner::Owner;
 
 /// One disk object of the namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +17,7 @@ pub struct Disk {
     /// Whether it has a deletionTimestamp.
     pub terminating: bool,
     /// Its controller owner.
-    pub owner: Option<ObjectId>,
+    pub owner: Option<Owner>,
     /// The managed label that holds a pool's UID.
     pub pool_uid_label: Option<Uid>,
     /// The managed label that holds the name of its template.
@@ -56,6 +57,16 @@ impl Disk {
             used_otherwise: false,
             annotations: DiskAnnotations::default(),
         }
+    }
+
+    /// Whether this pool, which is in its namespace, is its controller owner.
+    pub fn belongs_to(&self, pool: &ObjectId) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.is_pool(pool))
+    }
+
+    /// Whether this machine, which is in its namespace, is its controller owner.
+    pub fn is_of_machine(&self, machine: &ObjectId) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.is_machine(machine))
     }
 
     /// Whether it contains data, or will when it is provisioned.

@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 use jiff::Timestamp;
 
 use crate::ids::{ObjectId, Uid};
+use crate::owner::Owner;
 use crate::protection::Protection;
 use crate::revision::{LiveParts, RevisionId};
 use crate::selector::Labels;
@@ -90,7 +91,7 @@ impl References {
 pub struct Instance {
     /// Name and UID. It has the name of its machine.
     pub id: ObjectId,
-    /// The UID of its machine, which owns it.
+    /// The UID of its machine, which has the name of the instance and owns it.
     pub machine: Option<Uid>,
     /// Whether it has a deletionTimestamp.
     pub terminating: bool,
@@ -115,7 +116,7 @@ pub struct StartHealth {
     pub not_ready_since: Option<Timestamp>,
 }
 
-/// One machine of the namespace. It belongs to the pool if its controller owner reference names the pool.
+/// One machine of the namespace. It belongs to the pool if the pool is its controller owner.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts: any of them may come with any other")]
 pub struct Machine {
@@ -125,8 +126,8 @@ pub struct Machine {
     pub created: Timestamp,
     /// Whether it has a deletionTimestamp.
     pub terminating: bool,
-    /// UID in its controller owner reference.
-    pub owner: Option<Uid>,
+    /// Its controller owner. Machines of one pool share it.
+    pub owner: Option<Arc<Owner>>,
     /// The managed label that holds a pool's UID.
     pub pool_uid_label: Option<Uid>,
     /// The managed label that holds a pool's name.
@@ -226,6 +227,11 @@ impl Machine {
             references: References::none(),
             volumes: Arc::default(),
         }
+    }
+
+    /// Whether this pool, which is in its namespace, is its controller owner.
+    pub fn belongs_to(&self, pool: &ObjectId) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.is_pool(pool))
     }
 
     /// Whether it is protected at this time: a scale-down, autohealing and restarts of a rollout leave it as it is.

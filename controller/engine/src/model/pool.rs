@@ -493,7 +493,7 @@ impl<R> Pool<R> {
     /// Whether the machine belongs to the pool: the pool owns it, and the controller does not release it because of its
     /// labels. Labels that are too large to be kept count as selected.
     pub fn includes(&self, machine: &Machine) -> bool {
-        machine.owner.as_ref() == Some(&self.id.uid)
+        machine.belongs_to(&self.id)
             && match &self.membership {
                 Membership::ManagedLabels => true,
                 Membership::Selector(selector) => {
@@ -518,8 +518,8 @@ impl<R> Pool<R> {
         if self.includes(machine) {
             return None;
         }
-        if machine.owner.as_ref() != Some(&self.id.uid) {
-            let found = machine.owner.as_ref().map(ToString::to_string);
+        if !machine.belongs_to(&self.id) {
+            let found = machine.owner.as_ref().map(|owner| owner.id.to_string());
             return Some(Exclusion::Owner { found });
         }
         let (Membership::Selector(selector), Some(labels)) = (&self.membership, &machine.selectable.labels)

@@ -53,11 +53,10 @@ pub(super) fn unmapped<'a>(
                 Lifetime::Retained => kept_name(device),
             };
         };
-        let owner = match template.lifetime {
-            Lifetime::Ephemeral => &machine.id.uid,
-            Lifetime::Retained => &observed.pool.id.uid,
+        let ours = match template.lifetime {
+            Lifetime::Ephemeral => disk.is_of_machine(&machine.id),
+            Lifetime::Retained => disk.belongs_to(&observed.pool.id),
         };
-        let ours = disk.owner.as_ref().is_some_and(|found| found.uid == *owner);
         ours && (disk.template.as_ref() == Some(&template.name) || own_name(device))
     })
 }

@@ -134,8 +134,7 @@ fn collect(
         return actions.extend(ends);
     };
     // A disk that a machine owns and does not refer to was replaced, because it could not be provisioned.
-    let is_kept =
-        |free: &Free<'_>| free.disk.owner.as_ref().is_some_and(|owner| owner.uid == observed.pool.id.uid);
+    let is_kept = |free: &Free<'_>| free.disk.belongs_to(&observed.pool.id);
     let (free, replaced): (Vec<_>, Vec<_>) = free.into_iter().partition(is_kept);
     actions.extend(
         replaced.iter().filter_map(|free| step(observed, free, Some(DiskDeleteReason::Broken), plan)),

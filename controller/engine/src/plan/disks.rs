@@ -14,7 +14,7 @@ use super::observed::Observed;
 use super::result::{Plan, Repairs};
 use crate::failure::FailureReason;
 use crate::ids::ObjectId;
-use crate::model::{Disk, DiskDraft, DiskRef, DiskTemplate, Lifetime, Machine};
+use crate::model::{Disk, DiskDraft, DiskRef, DiskTemplate, Lifetime, Machine, Owner};
 
 mod edited;
 mod failed;
@@ -54,7 +54,7 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan
             let disk = observed.disks.get(&device.disk).map(|disk| &**disk);
             match (template, disk) {
                 (Some(template), Some(disk))
-                    if disk.owner.as_ref() == Some(&machine.id) && !failed::strands(machine, disk) =>
+                    if disk.is_of_machine(&machine.id) && !failed::strands(machine, disk) =>
                 {
                     growth.extend(expansion(template, disk));
                 }
@@ -88,7 +88,7 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan
             failures.push(failed::message(odd.machine, disk));
         }
         let repair = match (odd.template, odd.disk) {
-            (Some(template), Some(disk)) if disk.owner.as_ref() == Some(&odd.machine.id) => {
+            (Some(template), Some(disk)) if disk.is_of_machine(&odd.machine.id) => {
                 match failed::replaced(observed, odd.machine, (odd.device, template, disk)) {
                     failed::Next::Now(action) => Some(Ok(action)),
                     failed::Next::After(left) => {
@@ -131,7 +131,7 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan
 
 /// Whether a disk belongs to the pool, can be used, and stays with this machine.
 fn is_kept_well(observed: &Observed<'_>, free_disks: &FreeDisks<'_>, machine: &Machine, disk: &Disk) -> bool {
-    let ours = disk.owner.as_ref().is_some_and(|owner| owner.uid == observed.pool.id.uid);
+    let ours = disk.belongs_to(&observed.pool.id);
     ours && disk.is_usable() && !free_disks.must_detach(&machine.id.name, &disk.id.name)
 }
 
@@ -197,7 +197,7 @@ fn misplaced(
     let pool = &observed.pool.id;
     match &disk.owner {
         // Regardless of the current template, a retained disk stays with its machine.
-        Some(owner) if owner.uid == pool.uid => {
+        Some(owner) if owner.is_pool(pool) => {
             let broken = !disk.is_usable() && !disk.terminating && !machine.runs();
             if broken && template.lifetime == Lifetime::Retained {
                 return repoint(free_disks.replace_broken(&template.name, &machine.id.name)?);
@@ -211,7 +211,7 @@ fn misplaced(
             None
         }
         // A deleted machine or pool of the same name owns it, and the garbage collector will delete it.
-        Some(owner) if owner.name == machine.id.name || is_predecessor(owner, pool, template) => {
+        Some(owner) if is_predecessor(owner, pool, machine, template) => {
             Some(Err(Blocker::TerminatingDisk { machine: machine.id.clone(), disk: device.disk.clone() }))
         }
         // It belonged to the machine, as the pool's label shows. The client that removed the owner did not intend to
@@ -238,9 +238,12 @@ fn misplaced(
     }
 }
 
-/// Whether the owner of a retained disk is an earlier pool of the same name.
-fn is_predecessor(owner: &ObjectId, pool: &ObjectId, template: &DiskTemplate) -> bool {
-    template.lifetime == Lifetime::Retained && owner.name == pool.name
+/// Whether the owner of a disk is an earlier machine of the same name or, for a retained disk, an earlier
+/// pool.
+fn is_predecessor(owner: &Owner, pool: &ObjectId, machine: &Machine, template: &DiskTemplate) -> bool {
+    let of_machine = || owner.as_machine().is_some_and(|owner| owner.name == machine.id.name);
+    let of_pool = || owner.as_pool().is_some_and(|owner| owner.name == pool.name);
+    of_machine() || template.lifetime == Lifetime::Retained && of_pool()
 }
 
 #[cfg(test)]

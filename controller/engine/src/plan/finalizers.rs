@@ -25,7 +25,7 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
 /// deletion of both.
 fn holders<'a>(observed: &'a Observed<'_>) -> impl Iterator<Item = &'a Machine> {
     let is_of_pool =
-        |machine: &Machine| machine.owner.as_ref().is_none_or(|owner| *owner == observed.pool.id.uid);
+        |machine: &Machine| machine.owner.as_ref().is_none_or(|owner| owner.is_pool(&observed.pool.id));
     let machines = observed.machines.iter().map(AsRef::as_ref);
     machines.filter(move |machine: &&Machine| machine.has_finalizer && is_of_pool(machine))
 }

@@ -35,7 +35,7 @@ fn repair(observed: &Observed<'_>, namer: &Namer, machine: &Machine) -> Option<A
     if let Membership::Selector(_) = &pool.membership {
         return selected(pool, machine);
     }
-    if machine.owner.as_ref() == Some(&pool.id.uid) {
+    if machine.belongs_to(&pool.id) {
         let complete = labelled && machine.pool_label.as_ref() == Some(&pool.id.name);
         return (!complete).then(|| Action::Relabel { machine: machine.id.clone() });
     }
@@ -56,12 +56,11 @@ fn has_issued_name(pool: &Pool, namer: &Namer, machine: &Machine) -> bool {
 /// Another controller chose the name of a migrated machine, so only its disks show that it was in the pool. The disks of
 /// a machine that a user copied belong to the original.
 fn has_disk_of_pool(observed: &Observed<'_>, machine: &Machine) -> bool {
-    let pool = &observed.pool.id.uid;
+    let pool = &observed.pool.id;
     machine.held_disks().filter_map(|disk| observed.disks.get(disk)).any(|disk| {
-        let owner = disk.owner.as_ref().map(|owner| &owner.uid);
-        let is_ephemeral = owner == Some(&machine.id.uid) && disk.pool_uid_label.as_ref() == Some(pool);
+        let is_ephemeral = disk.is_of_machine(&machine.id) && disk.pool_uid_label.as_ref() == Some(&pool.uid);
         let mounts = disk.mounted_by.as_ref() == Some(&machine.id.name);
-        is_ephemeral || owner == Some(pool) && mounts && !adoption::is_anothers(observed, machine)
+        is_ephemeral || disk.belongs_to(pool) && mounts && !adoption::is_anothers(observed, machine)
     })
 }
 
@@ -70,7 +69,7 @@ fn has_disk_of_pool(observed: &Observed<'_>, machine: &Machine) -> bool {
 fn selected(pool: &Pool, machine: &Machine) -> Option<Action> {
     let release = || Some(Action::Release { machine: machine.id.clone(), shared: Vec::new() });
     match &machine.owner {
-        Some(owner) if *owner != pool.id.uid => None,
+        Some(owner) if !owner.is_pool(&pool.id) => None,
         Some(_) if !pool.includes(machine) => release(),
         Some(_) if pool.finalizer != Finalizer::Unused && !machine.has_finalizer => {
             Some(Action::AddFinalizer { machine: machine.id.clone() })

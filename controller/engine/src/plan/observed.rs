@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::ids::Uid;
+use crate::ids::{ObjectId, Uid};
 use crate::ledger::UnconfirmedCreate;
 use crate::memory::Memory;
 use crate::model::{Disk, Machine, Pool};
@@ -33,7 +33,7 @@ pub struct Snapshot {
     pub now: Timestamp,
     /// The same time on the monotonic clock.
     pub uptime: Duration,
-    /// Machines that the pool owns or that have its UID as a label.
+    /// Machines of the pool's namespace that the pool owns or that have its UID as a label.
     pub machines: Vec<Arc<Machine>>,
     /// The existing disks that the machines refer to, by name.
     #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
@@ -51,9 +51,9 @@ pub struct Snapshot {
 impl Snapshot {
     /// Marks the machines of this pool that are not in `staying`, the result of a live list, as terminating. They do not
     /// count as machines that stay. The controller replaces them only when a snapshot shows that they are gone.
-    pub fn count_live(&mut self, pool: &Uid, staying: &BTreeSet<Uid>) {
+    pub fn count_live(&mut self, pool: &ObjectId, staying: &BTreeSet<Uid>) {
         for machine in &mut self.machines {
-            let live = machine.owner.as_ref() == Some(pool) && !machine.terminating;
+            let live = machine.belongs_to(pool) && !machine.terminating;
             if live && !staying.contains(&machine.id.uid) {
                 Arc::make_mut(machine).terminating = true;
             }
@@ -136,7 +136,7 @@ impl<'a> Observed<'a> {
     /// because their labels do not match its selector any more. A machine that is being deleted is not released.
     pub fn pool_machines(&self) -> impl Iterator<Item = &'a Arc<Machine>> {
         let pool = self.pool;
-        let leaves = |machine: &Machine| machine.terminating && machine.owner.as_ref() == Some(&pool.id.uid);
+        let leaves = |machine: &Machine| machine.terminating && machine.belongs_to(&pool.id);
         self.machines.iter().filter(move |machine| pool.includes(machine) || leaves(machine))
     }
 }

@@ -11,7 +11,7 @@ use crate::model::{
     Activity, DiskAnnotations, DiskDraft, DiskTemplate, Draft, Lifetime, Naming, ScaleDownPolicy, Uid,
 };
 use crate::names::NameBlock;
-use crate::testing::{World, created, deleted, name};
+use crate::testing::{World, another_pool, created, deleted, name};
 
 #[rstest]
 #[case::with_missing_machines(World::desiring(3).with_machines(1))]
@@ -175,7 +175,7 @@ fn world(sketches: &[Sketch], desired: usize, policy: ScaleDownPolicy, naming: N
             machine.activity = if sketch.running { Activity::Running } else { Activity::NotRunning };
             machine.terminating = sketch.terminating;
             if sketch.foreign {
-                machine.owner = Some(Uid::from("another"));
+                machine.owner = another_pool();
             }
             if !sketch.labelled {
                 machine.pool_label = None;

@@ -13,7 +13,7 @@ use super::revisions::Revisions;
 use super::targeted_removals::TargetedRemovals;
 use crate::ledger::{Fact, Seen};
 use crate::model::{
-    Disk, DiskDraft, DiskRef, DiskTemplate, Draft, Finalizer, Machine, Naming, ObjectId, Pool,
+    Disk, DiskDraft, DiskRef, DiskTemplate, Draft, Finalizer, Machine, Naming, ObjectId, Owner, Pool,
     ScaleDownPolicy, Uid,
 };
 use crate::names::NameBlock;
@@ -180,7 +180,7 @@ impl Api {
 
     pub(super) fn pool_machines(&self) -> impl Iterator<Item = &Arc<Machine>> {
         let machines = self.machines.objects.values().map(|seen| &seen.facts);
-        machines.filter(|machine| machine.owner.as_ref() == Some(&self.pool.id.uid))
+        machines.filter(|machine| machine.belongs_to(&self.pool.id))
     }
 
     /// Whether a machine with this name ever existed.
@@ -241,7 +241,7 @@ impl Api {
         });
         let machine = Machine {
             created: Timestamp::from_second(self.now.as_secs().cast_signed()).expect("in range"),
-            owner: Some(self.pool.id.uid.clone()),
+            owner: Some(Arc::new(Owner::pool(&self.pool.id))),
             pool_uid_label: Some(self.pool.id.uid.clone()),
             pool_label: Some(self.pool.id.name.clone()),
             revision: Some(draft.revision.clone()),
@@ -343,22 +343,21 @@ impl Api {
             return self.create_retained(draft, late).map(Ok);
         }
         let owner = self.admit_disk(machine.clone())?;
-        Ok(Ok(self.put_disk(&draft.name, owner)))
+        Ok(Ok(self.put_disk(&draft.name, owner.as_ref().map(Owner::machine))))
     }
 
-    pub(super) fn put_disk(&mut self, name: &str, owner: Option<ObjectId>) -> Seen<Disk> {
+    pub(super) fn put_disk(&mut self, name: &str, owner: Option<Owner>) -> Seen<Disk> {
         self.put_disk_as(name, owner, |_| {})
     }
 
     pub(super) fn put_disk_as(
         &mut self,
         name: &str,
-        owner: Option<ObjectId>,
+        owner: Option<Owner>,
         edit: impl FnOnce(&mut Disk),
     ) -> Seen<Disk> {
         let version = self.next_version();
-        let ours =
-            |owner: &ObjectId| owner.uid == self.pool.id.uid || self.machines_ever.contains(&owner.uid);
+        let ours = |owner: &Owner| owner.is_pool(&self.pool.id) || self.machines_ever.contains(&owner.id.uid);
         let ours = owner.as_ref().is_some_and(ours);
         let pool_uid_label = ours.then(|| self.pool.id.uid.clone());
         let id = ObjectId::new(name, &format!("{name}#{version}"));

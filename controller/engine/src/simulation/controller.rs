@@ -86,10 +86,10 @@ impl Controller {
         let (mut machine_snapshot, mut disk_snapshot) = (self.machines.snapshot(), self.disks.snapshot());
         machines.overlay(&mut machine_snapshot);
         disks.overlay(&mut disk_snapshot);
-        let uid = &api.pool.id.uid;
+        let (id, uid) = (&api.pool.id, &api.pool.id.uid);
         let (machines, foreign): (Vec<_>, Vec<_>) = machine_snapshot.into_iter().partition(|machine| {
             let released = machine.owner.is_none() && machine.has_finalizer;
-            machine.owner.as_ref() == Some(uid) || machine.pool_uid_label.as_ref() == Some(uid) || released
+            machine.belongs_to(id) || machine.pool_uid_label.as_ref() == Some(uid) || released
         });
         let known_version = |disk: &Arc<Disk>| {
             let name = &disk.id.name;
@@ -103,10 +103,9 @@ impl Controller {
             Some((name.clone(), seen?.version))
         };
         self.machine_versions = machines.iter().filter_map(known_version).collect();
-        let pool_disks = disk_snapshot.iter().filter(|disk| {
-            disk.owner.as_ref().is_some_and(|owner| owner.uid == *uid)
-                || disk.pool_uid_label.as_ref() == Some(uid)
-        });
+        let pool_disks = disk_snapshot
+            .iter()
+            .filter(|disk| disk.belongs_to(id) || disk.pool_uid_label.as_ref() == Some(uid));
         let pool_disks = pool_disks.cloned().collect();
         let read = api.history.len() - 1;
         self.basis = Basis { seen: self.machines.position, pool: read, planned: read, current: true };
@@ -115,7 +114,7 @@ impl Controller {
         if api.has_instances() {
             self.memory.restarts.observe(machines.iter());
         }
-        let own = machines.iter().filter(|machine| machine.owner.as_ref() == Some(uid));
+        let own = machines.iter().filter(|machine| machine.belongs_to(id));
         self.memory.observe_machines(own, api.now);
         self.observe_losses(api);
         let mut snapshot = Snapshot {
@@ -130,7 +129,7 @@ impl Controller {
         let mut plan = crate::plan(&self.observed(api, &snapshot, &Names(&self.machines, &self.disks)));
         if plan.deletes_surplus() {
             let staying = api.pool_machines().filter(|machine| !machine.terminating);
-            snapshot.count_live(uid, &staying.map(|machine| machine.id.uid.clone()).collect());
+            snapshot.count_live(id, &staying.map(|machine| machine.id.uid.clone()).collect());
             self.basis.seen = api.machines.log.len();
             plan = crate::plan(&self.observed(api, &snapshot, &Names(&self.machines, &self.disks)));
         }
@@ -233,7 +232,7 @@ impl Controller {
         match action {
             Action::AnnotateDisk { absent: Some(machine), .. } => match api.machines.objects.get(machine) {
                 Some(seen) => {
-                    if seen.facts.owner.as_ref() == Some(&api.pool.id.uid) {
+                    if seen.facts.belongs_to(&api.pool.id) {
                         self.memory.machines.written(seen.clone(), api.now);
                     }
                     false
@@ -503,7 +502,7 @@ impl Controller {
             (Action::Create { draft }, Refusal::AlreadyExists) => {
                 self.memory.next_number = self.memory.next_number.max(draft.number + 1);
                 let live = &api.machines.objects[&draft.name];
-                if live.facts.owner.as_ref() == Some(&api.pool.id.uid) {
+                if live.facts.belongs_to(&api.pool.id) {
                     self.memory.machines.written(live.clone(), now);
                     return "was there already";
                 }

@@ -73,8 +73,8 @@ impl World {
         self.api.instances_are_settled()?;
         for machine in self.api.pool_machines().filter(|_| !self.api.has_instances()) {
             let disk = machine.disks.first().and_then(|disk| self.api.disks.objects.get(&disk.disk));
-            let owner = disk.and_then(|disk| disk.facts.owner.as_ref());
-            check(owner == Some(&machine.id), || format!("{} has not got its own disk", machine.id))?;
+            let is_own = disk.is_some_and(|disk| disk.facts.is_of_machine(&machine.id));
+            check(is_own, || format!("{} has not got its own disk", machine.id))?;
             check(machine.pool_uid_label.as_ref() == Some(&pool.id.uid), || {
                 format!("{} lacks labels", machine.id)
             })?;

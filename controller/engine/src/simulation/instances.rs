@@ -9,8 +9,8 @@ use serde_json::json;
 use super::api::{Api, Basis, Broken, Refusal, check};
 use crate::ledger::Seen;
 use crate::model::{
-    Activity, Finalizer, Instance, Machine, Membership, ObjectId, Pool, Preservation, Restarts, StatusScope,
-    TemplateParts, Uid,
+    Activity, Finalizer, Instance, Machine, Membership, ObjectId, Owner, Pool, Preservation, Restarts,
+    StatusScope, TemplateParts, Uid,
 };
 use crate::plan::DeleteReason;
 use crate::protection::Protection;
@@ -108,7 +108,7 @@ impl Api {
         read: Option<u64>,
     ) -> Result<Seen<Machine>, Refusal> {
         let machine = self.as_read(id, read)?;
-        if machine.terminating || machine.owner.as_ref() != Some(&self.pool.id.uid) {
+        if machine.terminating || !machine.belongs_to(&self.pool.id) {
             return Err(Refusal::Conflict);
         }
         self.change(id, |machine| machine.has_finalizer = true)
@@ -231,7 +231,7 @@ impl Api {
     fn restartable(&self, id: &ObjectId, instance: &Uid) -> Result<Machine, Refusal> {
         let machine = self.machines.find(id)?;
         let same = machine.instance.as_ref().is_some_and(|found| found.id.uid == *instance);
-        let fits = same && !machine.terminating && machine.owner.as_ref() == Some(&self.pool.id.uid);
+        let fits = same && !machine.terminating && machine.belongs_to(&self.pool.id);
         if fits { Ok(machine) } else { Err(Refusal::Conflict) }
     }
 
@@ -259,7 +259,7 @@ impl Api {
 
     /// A user gives a detached machine back to the pool.
     pub(super) fn return_machine(&mut self, id: &ObjectId) {
-        let pool = self.pool.id.uid.clone();
+        let pool = Arc::new(Owner::pool(&self.pool.id));
         self.edit_machine(id, |machine| machine.owner = Some(pool));
         self.storage.returned.push(self.machines.log.len() - 1);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::api::{Api, Wanted};
-use crate::model::{Disk, Machine, ObjectId, Pool, Uid};
+use crate::model::{Disk, Machine, ObjectId, Owner, Pool, Uid};
 use crate::protection::{Protection, Until};
 
 impl Api {
@@ -76,12 +76,11 @@ impl Api {
         let machines: BTreeSet<&Uid> =
             self.machines.objects.values().map(|seen| &seen.facts.id.uid).collect();
         let orphans = self.disks.objects.values().filter(|disk| {
-            let pool = &self.pool.id.uid;
-            let gone = |owner: &ObjectId| {
-                if owner.uid == *pool {
+            let gone = |owner: &Owner| {
+                if owner.is_pool(&self.pool.id) {
                     return self.pool.deleting && !self.is_mounted(&disk.facts.id.name);
                 }
-                !machines.contains(&owner.uid)
+                !machines.contains(&owner.id.uid)
             };
             disk.facts.owner.as_ref().is_some_and(gone)
         });

@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::api::{Api, Basis, Broken, Refusal, Wanted, check};
 use crate::ledger::Seen;
 use crate::model::{
-    Disk, DiskAnnotations, DiskDraft, DiskSource, DiskState, DiskTemplate, Lifetime, Machine, ObjectId, Uid,
+    Disk, DiskAnnotations, DiskDraft, DiskSource, DiskState, DiskTemplate, Lifetime, Machine, ObjectId,
+    Owner, Uid,
 };
 use crate::plan::DiskDeleteReason;
 
@@ -44,9 +45,7 @@ impl Api {
 
     /// The disks that the pool owns.
     pub(super) fn retained_disks(&self) -> impl Iterator<Item = &Arc<Disk>> {
-        let ours = |disk: &&Arc<Disk>| {
-            disk.owner.as_ref().is_some_and(|owner| owner.uid == self.pool.id.uid) && !disk.terminating
-        };
+        let ours = |disk: &&Arc<Disk>| disk.belongs_to(&self.pool.id) && !disk.terminating;
         self.disks.objects.values().map(|seen| &seen.facts).filter(ours)
     }
 
@@ -96,7 +95,7 @@ impl Api {
     /// requested machines.
     pub(super) fn create_retained(&mut self, draft: &DiskDraft, late: bool) -> Result<Seen<Disk>, Broken> {
         let size = self.retained_template(&draft.template).and_then(|template| template.size);
-        let owner = self.pool.id.clone();
+        let owner = Owner::pool(&self.pool.id);
         let seen = self.put_disk_as(&draft.name, Some(owner), |disk| {
             disk.template = Some(draft.template.clone());
             (disk.state, disk.size) = (DiskState::Pending, size);
@@ -109,9 +108,7 @@ impl Api {
         let broken = |disk: &Disk| matches!(disk.state, DiskState::Failed | DiskState::Lost);
         let of_template =
             self.retained_disks().filter(|disk| disk.template.as_ref() == Some(&draft.template));
-        let lent = |disk: &Disk| {
-            self.users(&disk.id.name).any(|machine| machine.owner.as_ref() != Some(&self.pool.id.uid))
-        };
+        let lent = |disk: &Disk| self.users(&disk.id.name).any(|machine| !machine.belongs_to(&self.pool.id));
         let disks = of_template.filter(|disk| !broken(disk) && !gone(disk) && !lent(disk)).count();
         let wanted = self.history.iter().map(Wanted::desired).max().unwrap_or_default();
         let bound = self.retained.most_machines.max(wanted) + self.retained.excused;
@@ -195,7 +192,7 @@ impl Api {
         if self.disks.objects[&id.name].version != version {
             return Ok(Err(Refusal::Conflict));
         }
-        let ours = disk.owner.as_ref().is_some_and(|owner| owner.uid == self.pool.id.uid);
+        let ours = disk.belongs_to(&self.pool.id);
         check(ours, || format!("I4: {id} is written to and is not the pool's"))?;
         Ok(Ok(disk))
     }
@@ -240,9 +237,9 @@ impl Api {
         let Ok(facts) = self.machines.find(machine) else { return };
         for device in facts.disks {
             let Some(seen) = self.disks.objects.get(&device.disk) else { continue };
-            let ours = seen.facts.owner.as_ref().is_some_and(|owner| owner.uid == self.pool.id.uid);
+            let ours = seen.facts.belongs_to(&self.pool.id);
             if ours && !shared.contains(&device.disk) {
-                let disk = Disk { owner: Some(machine.clone()), ..(*seen.facts).clone() };
+                let disk = Disk { owner: Some(Owner::machine(machine)), ..(*seen.facts).clone() };
                 let version = self.next_version();
                 self.disks.put(disk, version);
             }
@@ -258,11 +255,9 @@ impl Api {
                     machine.disks.iter().find(|device| device.template.as_ref() == Some(&template.name));
                 let disk =
                     device.and_then(|device| self.disks.objects.get(&device.disk)).map(|seen| &seen.facts);
-                let holder = disk.and_then(|disk| disk.owner.as_ref());
-                check(holder.is_some_and(|owner| owner.uid == self.pool.id.uid), || {
+                let disk = disk.filter(|disk| disk.belongs_to(&self.pool.id)).ok_or_else(|| {
                     format!("{} has no disk of {} that is the pool's", machine.id, template.name)
                 })?;
-                let disk = disk.expect("it has an owner");
                 let mounts = self.retained.mounts.get(&disk.id.name) == Some(&machine.id.uid);
                 check(mounts, || format!("I3: {} does not run on {}", machine.id, disk.id))?;
                 let annotations = &disk.annotations;

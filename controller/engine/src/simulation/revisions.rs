@@ -96,7 +96,7 @@ impl Api {
             base != Some(written) && (written == to || self.revisions.stored.contains(written))
         };
         let changed = machine.written.as_ref().is_some_and(is_other);
-        let gone = machine.terminating || machine.owner.as_ref() != Some(&self.pool.id.uid);
+        let gone = machine.terminating || !machine.belongs_to(&self.pool.id);
         let unfit = match disruption {
             Disruption::Budgeted => false,
             Disruption::NotRunning => machine.activity == Activity::Running,
@@ -155,7 +155,7 @@ impl Api {
     ) -> Result<Seen<Machine>, Refusal> {
         let machine = self.as_read(id, read)?;
         let in_effect = machine.written.as_ref() == Some(to) && machine.evaluated && !machine.restart_pending;
-        if machine.terminating || machine.owner.as_ref() != Some(&self.pool.id.uid) || !in_effect {
+        if machine.terminating || !machine.belongs_to(&self.pool.id) || !in_effect {
             return Err(Refusal::Conflict);
         }
         self.change(id, |machine| machine.revision = Some(to.clone()))

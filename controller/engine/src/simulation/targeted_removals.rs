@@ -69,7 +69,7 @@ impl Api {
         let known = targets.iter().all(|target| {
             let found = self.machines.find(target).ok();
             self.pool.record.is_accepted(&target.uid)
-                || found.is_some_and(|machine| machine.owner.as_ref() == Some(&self.pool.id.uid))
+                || found.is_some_and(|machine| machine.belongs_to(&self.pool.id))
         });
         if known {
             self.removals.verified.insert(request.clone(), targets.to_vec());
@@ -122,9 +122,7 @@ impl Api {
         let (mut gone, mut here) = (BTreeSet::new(), Vec::new());
         for target in targets {
             match self.machines.objects.get(&target.name) {
-                Some(seen)
-                    if seen.facts.id == *target && seen.facts.owner.as_ref() == Some(&self.pool.id.uid) =>
-                {
+                Some(seen) if seen.facts.id == *target && seen.facts.belongs_to(&self.pool.id) => {
                     here.push(seen.clone());
                 }
                 _ => drop(gone.insert(target.uid.clone())),

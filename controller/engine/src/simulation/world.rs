@@ -12,7 +12,7 @@ use super::removal_client::{RemovalClient, Went};
 use super::request::InFlight;
 use super::step::Step;
 use crate::ledger::{REQUEST_TIMEOUT, Seen};
-use crate::model::{Activity, Disk, DiskAnnotations, Machine, Naming, ObjectId, ScaleDownPolicy};
+use crate::model::{Activity, Disk, DiskAnnotations, Machine, Naming, ObjectId, Owner, ScaleDownPolicy};
 use crate::names::NameBlock;
 use crate::protection::{Until, after};
 use crate::testing::{machine, name};
@@ -307,7 +307,7 @@ impl World {
                 };
                 if !self.api.disks.objects.contains_key(&*disk) {
                     let owner = &self.api.machines.objects["web-batch"].facts.id;
-                    let owner = (number % 2 == 0).then(|| owner.clone());
+                    let owner = (number % 2 == 0).then(|| Owner::machine(owner));
                     self.api.put_disk(&disk, owner);
                     self.tell(format_args!("a user creates disk {disk}"));
                 }

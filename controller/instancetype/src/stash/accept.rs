@@ -17,6 +17,8 @@ pub struct Wanted<'a> {
     pub by_status: bool,
     /// The UID of the machine.
     pub machine_uid: &'a str,
+    /// The name of the machine.
+    pub machine_name: &'a str,
 }
 
 /// What to do with a stash that fits.
@@ -59,7 +61,9 @@ pub fn accept(stash: &Stash, decoded: &Decoded, wanted: &Wanted<'_>) -> Result<A
     if stash.is_unlabeled() {
         // Old stashes of KubeVirt have no labels, and it records each stash that it uses in the status. Anything else is a
         // ControllerRevision that another client wrote.
-        let old = wanted.by_status && stash.is_owned_by(wanted.machine_uid) && stored.kind == wanted.kind;
+        let old = wanted.by_status
+            && stash.is_owned_by(wanted.machine_name, wanted.machine_uid)
+            && stored.kind == wanted.kind;
         return match stored.identity.name == wanted.name {
             true if old => Ok(Acceptance::Upgrade),
             false if old && !wanted.by_spec => Ok(Acceptance::Stale),

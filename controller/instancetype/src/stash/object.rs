@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use vmpool_api::OwnerIdentity;
 
 use super::name::{Recorded, compose};
 use crate::model::{Kind, Object, VERSION};
@@ -56,6 +57,11 @@ impl Owner {
             uid: uid.into(),
             controller: true,
         }
+    }
+
+    fn identity(&self) -> OwnerIdentity<'_> {
+        let Self { api_version, kind, name, uid, .. } = self;
+        OwnerIdentity::new(api_version, kind, name, uid)
     }
 
     fn to_json(&self) -> Value {
@@ -159,9 +165,10 @@ impl Stash {
         })
     }
 
-    /// Whether the object with this UID owns the stash.
-    pub fn is_owned_by(&self, uid: &str) -> bool {
-        self.owners.iter().any(|owner| owner.uid == uid)
+    /// Whether the machine with this name and UID, which is in the namespace of the stash, owns it.
+    pub fn is_owned_by(&self, name: &str, uid: &str) -> bool {
+        let machine = Owner::machine(name, uid);
+        self.owners.iter().any(|owner| owner.identity() == machine.identity())
     }
 
     /// Whether several machines may use the stash: it has several owners, or a pool owns it.

@@ -96,7 +96,7 @@ pub fn a_transferred_disk_belongs_to_the_machine<P: Platform>(pool: &Value) {
         let patch = P::Disks::transfer(&decode(&body), &machine);
         json_patch::merge(&mut body, &patch);
         let disk = P::Disks::read(&decode(&body));
-        assert_eq!(disk.owner, Some(machine.clone()));
+        assert!(disk.is_of_machine(&machine));
         assert_eq!(
             (disk.pool_uid_label, disk.template, disk.annotations),
             (None, None, DiskAnnotations::default())

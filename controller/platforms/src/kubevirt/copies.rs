@@ -425,10 +425,10 @@ impl Copies<'_> {
         let stash = Stash::read(stored).map_err(|error| undecoded(error.to_string()))?;
         let decoded =
             stash::decode(&stash, kind, &matcher.name).map_err(|error| undecoded(error.to_string()))?;
-        let machine_uid = &self.owner.uid;
+        let (machine_uid, machine_name) = (&*self.owner.uid, &*self.owner.name);
         let by_status = status_ref::is_recorded(self.machine, family, revision)
             .map_err(|error| mismatch(error.to_string()))?;
-        let wanted = Wanted { kind, name: &matcher.name, by_spec, by_status, machine_uid };
+        let wanted = Wanted { kind, name: &matcher.name, by_spec, by_status, machine_uid, machine_name };
         match stash::accept(&stash, &decoded, &wanted).map_err(|error| mismatch(error.to_string()))? {
             Acceptance::Stale => self.copy(family, matcher, reference, planned),
             Acceptance::Use => {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
+use vmpool_api::OwnerIdentity;
 use vmpool_api::kubevirt::annotations::INSTANCETYPE_POLICY;
 use vmpool_api::kubevirt::labels::POOL_UID;
 use vmpool_engine::model::{DiskDraft, Draft, Instance, PinReport, Published, References, UsedCopy};
@@ -28,7 +29,7 @@ use super::{facts, keys, pins, publish, revision, storage, template, update};
 use crate::{
     ApiObject, Configuration, Copied, Existing, Finalizers, Found, Instances, NoDisks, OtherController,
     PatchBody, Pins, Platform, Referent, Resolution, RestartRequest, Revisions, SourceVisitor, StatusFields,
-    Storage, VolumeUse, controller_of, controller_reference,
+    Storage, VolumeUse,
 };
 
 /// The field of the spec of a pool that contains the template of its machines.
@@ -104,10 +105,7 @@ impl Platform for KubeVirt {
     }
     fn release(machine: &MachineObject) -> PatchBody {
         let metadata = &machine.metadata;
-        let pool = controller_of(metadata).map_or_else(|| "".into(), |owner| owner.uid);
-        let owners = metadata.owner_references.as_deref().unwrap_or_default();
-        let uid = metadata.uid.as_deref().unwrap_or_default();
-        let mut patch = release::release(uid, owners, machine.finalizers, &pool);
+        let mut patch = release::release(metadata, machine.finalizers);
         if let Some(Value::Array(operations)) = &mut patch {
             operations.extend(release::without_mark(metadata));
         }
@@ -317,11 +315,11 @@ impl Storage<MachineObject> for KubeVirt {
         storage::conflict(&K::kind(&()), object, machine, pool, volume_use)
     }
     fn preserve<K: ApiObject>(object: &K, machine: &ObjectId, pool: &ObjectId) -> Option<Value> {
-        release::preserve(object.meta(), &machine.uid, pool, keys::ordinal(&machine.name))
+        release::preserve(object.meta(), machine, pool)
     }
     fn preserved_for(object: &ObjectMeta) -> Option<&str> {
         let pool = object.labels.as_ref()?.get(keys::PRESERVED_POOL)?;
-        controller_reference(object).is_none().then_some(pool)
+        OwnerIdentity::of_controller(object).is_none().then_some(pool)
     }
 }
 

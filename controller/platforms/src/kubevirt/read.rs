@@ -7,9 +7,7 @@ mod strategy;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use vmpool_engine::model::{ObjectId, Uid};
-
-use crate::{controller_reference, intern};
+use vmpool_engine::model::ObjectId;
 
 pub use instance::{InstanceFacts, instance};
 pub use machine::{MachineFacts, Readiness, claims, data_volumes, machine};
@@ -23,11 +21,6 @@ fn id(metadata: &ObjectMeta) -> ObjectId {
 /// The creation time of an object; the Unix epoch if it is missing.
 fn created(metadata: &ObjectMeta) -> Timestamp {
     metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
-}
-
-/// UID in the controller owner reference. Ownership is decided by UID only, whatever the API version in the reference.
-fn owner(metadata: &ObjectMeta) -> Option<Uid> {
-    controller_reference(metadata).map(|owner| intern(&owner.uid).into())
 }
 
 #[cfg(test)]

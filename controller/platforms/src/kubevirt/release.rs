@@ -3,13 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
-use vmpool_engine::model::{ObjectId, Uid};
+use vmpool_api::OwnerIdentity;
+use vmpool_engine::model::ObjectId;
 use vmpool_engine::protection::RESTARTING;
 
-use super::keys::{FINALIZER, PRESERVED_ORDINAL, PRESERVED_POOL};
-use super::objects::Finalizers;
+use super::keys::{FINALIZER, PRESERVED_ORDINAL, PRESERVED_POOL, ordinal};
+use super::objects::{Finalizers, MachineObject, PoolObject};
+use crate::owner::{is_a, is_owner};
 
 /// An object to patch.
 #[derive(Clone, Copy, Debug)]
@@ -47,11 +49,11 @@ pub fn remove_finalizer(uid: &str, finalizers: Finalizers) -> Option<Value> {
 ///
 /// The revision labels stay. The one in the template cannot be removed without a change of the template of a running
 /// guest.
-pub fn release(uid: &str, owners: &[OwnerReference], finalizers: Finalizers, pool: &Uid) -> Option<Value> {
-    let owner = owners.iter().position(|owner| owner.uid == pool.as_str());
-    let owner = owner.map(|place| without_owner(place, pool.as_str())).unwrap_or_default();
+pub fn release(machine: &ObjectMeta, finalizers: Finalizers) -> Option<Value> {
+    let owner = without_controller(machine, is_a::<PoolObject>).unwrap_or_default();
     let finalizer = without_finalizer(finalizers).unwrap_or_default();
     let changes = [owner, finalizer].concat();
+    let uid = machine.uid.as_deref().unwrap_or_default();
     (!changes.is_empty()).then(|| Value::Array([vec![test("/metadata/uid", uid)], changes].concat()))
 }
 
@@ -68,17 +70,15 @@ pub fn without_mark(machine: &ObjectMeta) -> Option<Value> {
 ///
 /// Send it after the delete of the machine, because KubeVirt would otherwise adopt the object again, and before the
 /// finalizer of the machine is removed.
-pub fn preserve(object: &ObjectMeta, machine: &Uid, pool: &ObjectId, ordinal: Option<u64>) -> Option<Value> {
-    let owners = object.owner_references.as_deref().unwrap_or_default();
-    let place =
-        owners.iter().position(|owner| owner.controller == Some(true) && owner.uid == machine.as_str())?;
+pub fn preserve(object: &ObjectMeta, machine: &ObjectId, pool: &ObjectId) -> Option<Value> {
+    let owner = without_controller(object, |owner| is_owner::<MachineObject>(owner, machine))?;
     let target = Target {
         uid: object.uid.as_deref().unwrap_or_default(),
         resource_version: object.resource_version.as_deref().unwrap_or_default(),
     };
     let mut labels = Map::new();
     labels.insert(PRESERVED_POOL.to_owned(), (*pool.name).into());
-    if let Some(ordinal) = ordinal {
+    if let Some(ordinal) = ordinal(&machine.name) {
         labels.insert(PRESERVED_ORDINAL.to_owned(), ordinal.to_string().into());
     }
     let labels = if object.labels.as_ref().is_none_or(BTreeMap::is_empty) {
@@ -90,7 +90,6 @@ pub fn preserve(object: &ObjectMeta, machine: &Uid, pool: &ObjectId, ordinal: Op
         };
         labels.into_iter().map(add).collect()
     };
-    let owner = without_owner(place, machine.as_str());
     Some(Value::Array([vec![test("/metadata/uid", target.uid)], owner, labels].concat()))
 }
 
@@ -99,9 +98,18 @@ fn without_finalizer(finalizers: Finalizers) -> Option<Vec<Value>> {
     Some(vec![test(&path, FINALIZER), json!({ "op": "remove", "path": path })])
 }
 
-fn without_owner(place: usize, uid: &str) -> Vec<Value> {
+/// The operations that remove the controller of an object from its owners; `None` if `is_wanted` does not
+/// accept it.
+fn without_controller(
+    object: &ObjectMeta,
+    is_wanted: impl Fn(OwnerIdentity<'_>) -> bool,
+) -> Option<Vec<Value>> {
+    let owners = object.owner_references.as_deref().unwrap_or_default();
+    let place = owners.iter().position(|owner| owner.controller == Some(true))?;
+    let owner = OwnerIdentity::of(&owners[place]);
     let path = format!("/metadata/ownerReferences/{place}");
-    vec![test(&format!("{path}/uid"), uid), json!({ "op": "remove", "path": path })]
+    is_wanted(owner)
+        .then(|| vec![test(&format!("{path}/uid"), owner.uid), json!({ "op": "remove", "path": path })])
 }
 
 fn version(target: Target<'_>) -> Value {

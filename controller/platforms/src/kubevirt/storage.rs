@@ -4,13 +4,17 @@
 //! name would therefore use the same DataVolumes.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource as _;
 use serde_json::Value;
+use vmpool_api::OwnerIdentity;
 use vmpool_api::diskimage::labels::IMAGE_UID;
 use vmpool_engine::model::ObjectId;
 
-use super::keys::{MACHINE_KIND, PRESERVED_POOL};
+use super::keys::PRESERVED_POOL;
 use super::machine::{Template, numbered};
-use crate::{VolumeUse, controller_reference};
+use super::objects::{DataVolumeObject, MachineObject};
+use crate::VolumeUse;
+use crate::owner::is_a;
 
 /// Names of the DataVolumes that KubeVirt creates for the machine with this ordinal.
 pub fn data_volumes(template: Template<'_>, ordinal: u64) -> Vec<String> {
@@ -23,9 +27,6 @@ pub fn data_volumes_of(spec: &Value) -> Vec<String> {
     let names = templates.filter_map(|template| template["metadata"]["name"].as_str());
     names.map(str::to_owned).collect()
 }
-
-/// Kind of the objects that provision claims.
-const DATA_VOLUME: &str = "DataVolume";
 
 /// Why `machine`, a machine of `pool`, must not be created or updated while this stored DataVolume or claim has the name of
 /// one of its new DataVolumes: another machine or pool uses it, used it last, or its data would be deleted. `None` if
@@ -48,9 +49,10 @@ pub fn conflict(
         VolumeUse::Update { .. } => "updated",
     };
     let conflict = |why: &str| Some(format!("machine {machine} is not {done}, because {kind} {name} {why}"));
-    if let Some(owner) = controller_reference(object) {
-        let of_its_data_volume = kind != DATA_VOLUME && owner.kind == DATA_VOLUME && owner.name == name;
-        let of_same_name = owner.kind == MACHINE_KIND && owner.name == machine;
+    if let Some(owner) = OwnerIdentity::of_controller(object) {
+        let of_its_data_volume =
+            kind != DataVolumeObject::kind(&()) && is_a::<DataVolumeObject>(owner) && owner.name == name;
+        let of_same_name = is_a::<MachineObject>(owner) && owner.name == machine;
         return if of_its_data_volume || of_same_name {
             None
         } else {
@@ -94,8 +96,12 @@ mod tests {
     }
 
     fn owned(kind: &str, name: &str, uid: &str) -> Value {
+        let api_version = match kind {
+            "DataVolume" => "cdi.kubevirt.io/v1beta1",
+            _ => "kubevirt.io/v1",
+        };
         json!({ "ownerReferences": [
-            { "apiVersion": "v1", "kind": kind, "name": name, "uid": uid, "controller": true },
+            { "apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true },
         ] })
     }
 
@@ -117,6 +123,12 @@ mod tests {
         Some("DataVolume root-0 is controlled by DataVolume other"),
         Some("PersistentVolumeClaim root-0 is controlled by DataVolume other")
     )]
+    #[case::another_group(
+        json!({"ownerReferences": [{"apiVersion": "no.such.group/v1", "kind": "VirtualMachine",
+            "name": "herd-0",
+            "uid": "u", "controller": true}]}),
+        Some("DataVolume root-0 is controlled by VirtualMachine herd-0"),
+        Some("PersistentVolumeClaim root-0 is controlled by VirtualMachine herd-0"))]
     #[case::of_an_image(
         json!({"labels": {"vmpool.dev/vmdiskimage-uid": "i"}}),
         Some("DataVolume root-0 holds the data of a disk image"),

@@ -7,6 +7,11 @@ use super::*;
 
 const TEAM: &str = "team-a";
 
+/// The pool with this UID.
+fn key(uid: &str) -> PoolKey {
+    PoolKey::new(&TEAM.into(), &uid.into())
+}
+
 /// Images with the reasons why they cannot be used.
 #[derive(Default)]
 struct Known {
@@ -19,7 +24,7 @@ impl Images for Known {
         !self.unread.load(Ordering::Relaxed)
     }
 
-    fn blocker(&self, _pool: &Uid, _namespace: &str, source: &NamedSource) -> Option<Unresolved> {
+    fn blocker(&self, _pool: &PoolKey, source: &NamedSource) -> Option<Unresolved> {
         let message = self.blocked.lock().get(&source.key).copied()?;
         Some(Unresolved { reason: IMAGE_SYNCING, message: message.to_owned() })
     }
@@ -50,7 +55,7 @@ impl Setup {
         gate.serve(images);
         let list = woken.clone();
         gate.on_change(move |pool| {
-            list.lock().push(pool.as_str().to_owned());
+            list.lock().push(pool.uid.as_str().to_owned());
             true
         });
         Self { gate, known, woken }
@@ -60,7 +65,7 @@ impl Setup {
     fn look(&self, pool: &str, image: &str) -> Option<String> {
         let source = json!({ "kind": "DataSource", "name": image });
         let template = json!({ "dataVolumeTemplates": [{ "spec": { "sourceRef": source } }] });
-        self.gate.blocker(&Uid::from(pool), TEAM, &template).map(|why| why.message)
+        self.gate.blocker(&key(pool), &template).map(|why| why.message)
     }
 
     /// An image changes.
@@ -92,7 +97,7 @@ fn a_pool_is_woken_when_its_image_becomes_ready_or_is_lost_and_not_by_other_imag
     assert_eq!(gate.take_woken(), ["web"]);
     assert_eq!(gate.look("web", "debian").as_deref(), Some("lost"));
     // A template that names no image any more is not concerned.
-    gate.gate.blocker(&Uid::from("web"), TEAM, &json!({}));
+    gate.gate.blocker(&key("web"), &json!({}));
     gate.change("debian", None);
     assert_eq!(gate.take_woken(), [""; 0]);
 }
@@ -114,7 +119,7 @@ fn a_pool_that_is_gone_is_not_woken() {
     let gate = Setup::new();
     gate.known.set("debian", Some("importing"));
     gate.look("web", "debian");
-    gate.gate.forget(&Uid::from("web"));
+    gate.gate.forget(&key("web"));
     gate.change("debian", None);
     assert_eq!(gate.take_woken(), [""; 0]);
 }

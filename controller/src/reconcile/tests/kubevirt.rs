@@ -13,7 +13,7 @@ const MACHINES: &str = "virtualmachines.kubevirt.io";
 const INSTANCES: &str = "virtualmachineinstances.kubevirt.io";
 
 /// Creates the pool `web`, and starts a leader.
-fn lead(world: &mut World, replicas: usize) {
+pub(super) fn lead(world: &mut World, replicas: usize) {
     let labels = json!({ "farm": "web" });
     let template = json!({
         "metadata": { "labels": labels },

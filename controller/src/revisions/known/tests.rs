@@ -15,7 +15,13 @@ fn facts(name: &str, owner: &str, is_only_pin: bool) -> RevisionFacts {
         None => (owner, true),
     };
     let id = ObjectId::new(name, "uid");
-    RevisionFacts { id, owner: Some(owner.into()), is_pin: true, is_only_pin, is_current_version }
+    RevisionFacts {
+        id,
+        owner: Some(ObjectId::new(owner, owner)),
+        is_pin: true,
+        is_only_pin,
+        is_current_version,
+    }
 }
 
 impl ledger::Cache<RevisionFacts> for Shown {
@@ -72,7 +78,7 @@ fn revisions() -> Revisions {
 #[test]
 fn a_copy_is_lost_if_the_watch_has_shown_it_as_an_object_of_the_pool_and_does_not_any_more() {
     for after in [shown(&[]), shown(&[("copy", "a-machine")]), shown(&[("copy", "old-pool")])] {
-        let (pool, mut revisions) = (Uid::from("pool"), revisions());
+        let (pool, mut revisions) = (ObjectId::new("pool", "pool"), revisions());
         revisions.observe_copies(&pool, &shown(&[]));
         assert!(!revisions.lost_copies(&"r".into()), "the watch may not show it yet");
         revisions.observe_copies(&pool, &shown(&[("copy", "pool")]));
@@ -101,7 +107,7 @@ fn a_copy_is_lost_if_the_list_of_a_new_leader_does_not_contain_it() {
 #[case::after_a_list(true)]
 #[case::after_it_was_stored(false)]
 fn another_object_with_the_name_of_a_copy_is_compared(#[case] is_listed: bool) {
-    let (pool, mut revisions) = (Uid::from("pool"), revisions());
+    let (pool, mut revisions) = (ObjectId::new("pool", "pool"), revisions());
     if is_listed {
         revisions.copies_listed(HashMap::from([("copy".into(), "uid".into())]));
     }

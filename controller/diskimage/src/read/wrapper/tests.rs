@@ -4,11 +4,17 @@ use serde_json::json;
 use super::*;
 use crate::testing::at;
 
+/// The metadata of a machine of a wrapper with this UID.
 fn metadata(owner: &str) -> ObjectMeta {
+    owned_by(vmpool_api::diskimage::API_VERSION, "VirtualMachine", owner)
+}
+
+fn owned_by(api_version: &str, kind: &str, owner: &str) -> ObjectMeta {
     serde_json::from_value(json!({
         "name": "web", "namespace": "team-a", "uid": "uid-machine",
         "annotations": { APPLIED_TEMPLATE: "{}" }, "labels": { WRAPPER_UID: "uid-web" },
-        "ownerReferences": [{ "apiVersion": "v1", "kind": "X", "name": "web", "uid": owner, "controller": true }],
+        "ownerReferences": [{ "apiVersion": api_version, "kind": kind,
+            "name": "web", "uid": owner, "controller": true }],
     }))
     .unwrap()
 }
@@ -27,6 +33,21 @@ fn a_machine_belongs_to_the_wrapper_that_controls_it() {
     let of = |wanted: &str| StoredMachine::found(Some(&stored), "uid-web", wanted).ours().unwrap().current;
     assert!(of(&objects::digest("{}")));
     assert!(!of(&objects::digest("{ }")), "another template");
+}
+
+#[rstest]
+#[case::another_group("no.such.group/v1", "VirtualMachine")]
+#[case::the_group_of_machines(kubevirt::API_VERSION, "VirtualMachine")]
+#[case::another_kind(vmpool_api::diskimage::API_VERSION, "VMDiskImage")]
+fn a_machine_whose_owner_has_only_the_uid_of_a_wrapper_is_foreign(
+    #[case] api_version: &str,
+    #[case] kind: &str,
+) {
+    let stored = machine(&owned_by(api_version, kind, "uid-web"), &json!({}), &json!({}));
+    assert!(StoredMachine::found(Some(&stored), "uid-web", "").is_foreign());
+    let renamed = ObjectMeta { name: Some("db".to_owned()), ..metadata("uid-web") };
+    let stored = machine(&renamed, &json!({}), &json!({}));
+    assert!(StoredMachine::found(Some(&stored), "uid-web", "").is_foreign());
 }
 
 #[rstest]
@@ -61,7 +82,7 @@ fn a_machine_that_has_started_stays_so_and_a_successor_has_not() {
 
 fn volume(phase: &str, message: &str) -> kubevirt::DataVolume {
     let mut volume = kubevirt::DataVolume::new("web-root", kubevirt::DataVolumeSpec::default());
-    volume.metadata = metadata("uid-machine");
+    volume.metadata = owned_by(kubevirt::API_VERSION, "VirtualMachine", "uid-machine");
     volume.status = serde_json::from_value(json!({
         "phase": phase,
         "conditions": [{ "type": "Running", "status": "False", "message": message }],

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::failure::{Failure, FailureReason};
-use crate::model::{Activity, Disk, DiskAnnotations, DiskRef, DiskState, Lifetime, StoredTime, Uid};
+use crate::model::{Activity, Disk, DiskAnnotations, DiskRef, DiskState, Lifetime, Owner, StoredTime, Uid};
 use crate::names::DiskNamer;
 use crate::plan::{Action, Stage};
-use crate::testing::{RETAINED, World, ago, created, name, retained_disk};
+use crate::testing::{RETAINED, World, ago, created, name, pool_owner, retained_disk};
 
 /// A pool of two machines, one of which exists, and a disk that has been free for a minute.
 fn world() -> World {
@@ -70,7 +70,7 @@ fn a_free_disk_is_used_again(#[case] world: World) {
 )]
 #[case::a_machine_mounts_it(disk(|disk| disk.mounted_by = Some(name(0).into())))]
 #[case::an_image_is_made_from_it(disk(|disk| disk.used_otherwise = true))]
-#[case::it_belongs_to_another_owner(disk(|disk| disk.owner = Some(ObjectId::new("web", "another"))))]
+#[case::it_belongs_to_another_owner(disk(|disk| disk.owner = Some(pool_owner("web", "another"))))]
 #[case::it_belongs_to_no_owner(disk(|disk| disk.owner = None))]
 #[case::it_is_of_another_template(disk(|disk| disk.template = Some("logs".into())))]
 #[case::a_machine_was_refused_for_it(
@@ -337,8 +337,8 @@ fn a_disk_that_repairs_take_is_not_created_with() {
 
 #[rstest]
 #[case::without_owner(None)]
-#[case::of_another_pool(Some(ObjectId::new("db", "another")))]
-fn a_foreign_disk_is_detached_only_from_a_stopped_machine(#[case] owner: Option<ObjectId>) {
+#[case::of_another_pool(Some(pool_owner("db", "another")))]
+fn a_foreign_disk_is_detached_only_from_a_stopped_machine(#[case] owner: Option<Owner>) {
     let world = world().edit_disk("web-data-1", |disk| {
         (disk.owner, disk.pool_uid_label, disk.mounted_by) = (owner, None, None);
     });
@@ -353,7 +353,7 @@ fn a_foreign_disk_is_detached_only_from_a_stopped_machine(#[case] owner: Option<
 fn a_disk_of_an_earlier_pool_of_the_name_is_waited_for() {
     let world = world()
         .pool(|pool| pool.desired = 1)
-        .edit_disk("web-data-1", |disk| disk.owner = Some(ObjectId::new("web", "an-earlier-uid")));
+        .edit_disk("web-data-1", |disk| disk.owner = Some(pool_owner("web", "an-earlier-uid")));
     let plan = world.plan();
     assert_eq!(plan.actions, []);
     assert!(matches!(&plan.blockers[..], [Blocker::TerminatingDisk { disk, .. }] if **disk == *"web-data-1"));
@@ -370,9 +370,9 @@ fn a_kept_disk_that_was_never_made_is_made() {
 }
 
 #[rstest]
-#[case::it_was_kept_once(Lifetime::Ephemeral, Some(ObjectId::new("web", crate::testing::POOL_UID)))]
-#[case::it_was_its_own_once(Lifetime::Retained, Some(crate::testing::target(&name(0))))]
-fn a_machine_keeps_its_disk_when_the_policy_changes(#[case] now: Lifetime, #[case] owner: Option<ObjectId>) {
+#[case::it_was_kept_once(Lifetime::Ephemeral, Some(pool_owner("web", crate::testing::POOL_UID)))]
+#[case::it_was_its_own_once(Lifetime::Retained, Some(Owner::machine(&crate::testing::target(&name(0)))))]
+fn a_machine_keeps_its_disk_when_the_policy_changes(#[case] now: Lifetime, #[case] owner: Option<Owner>) {
     let world = World::desiring(1)
         .with_machines(1)
         .keeping(|template| template.lifetime = now)

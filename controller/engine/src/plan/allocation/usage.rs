@@ -139,17 +139,15 @@ impl<'a> MachineIndex<'a> {
     /// template was removed or the disk was never provisioned.
     fn own(&self, disk: &Disk) -> bool {
         let Some(owner) = &disk.owner else { return false };
-        let pool = &self.observed.pool.id.uid;
+        let pool = &self.observed.pool.id;
         let never_made = disk.state == DiskState::Failed && disk.capacity.is_none();
-        owner.uid == *pool
+        owner.is_pool(pool)
             || disk
                 .template
                 .as_ref()
                 .is_some_and(|template| never_made || !self.observed.pool.has_disk_template(template))
-                && self.find(&owner.name).is_some_and(|machine| {
-                    machine.id.uid == owner.uid
-                        && machine.owner.as_ref() == Some(pool)
-                        && !machine.terminating
+                && self.find(&owner.id.name).is_some_and(|machine| {
+                    owner.is_machine(&machine.id) && machine.belongs_to(pool) && !machine.terminating
                 })
     }
 
@@ -172,7 +170,7 @@ impl<'a> MachineIndex<'a> {
                                 .is_none_or(|held| self.is_unfit(machine, held))
                     })
             };
-            let is_owned = machine.owner.as_ref() == Some(&observed.pool.id.uid);
+            let is_owned = machine.belongs_to(&observed.pool.id);
             let refused = observed.memory.disk_refusal(&disk.id.name, observed.uptime).is_some();
             // The cache of a terminating machine may be outdated, so the disk stays allocated until the machine is
             // gone.
@@ -205,8 +203,7 @@ impl<'a> MachineIndex<'a> {
 
     /// Whether a machine cannot use this disk: it contains no data, or it belongs to neither the pool nor the machine.
     fn is_unfit(&self, machine: &Machine, held: &Disk) -> bool {
-        let pool = &self.observed.pool.id.uid;
-        let ours = held.owner.as_ref().is_some_and(|owner| owner.uid == *pool || owner.uid == machine.id.uid);
+        let ours = held.belongs_to(&self.observed.pool.id) || held.is_of_machine(&machine.id);
         !ours || !held.is_usable()
     }
 }

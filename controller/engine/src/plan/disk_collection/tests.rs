@@ -2,8 +2,8 @@ use rstest::rstest;
 
 use super::*;
 use crate::failure::Failure;
-use crate::model::{DiskState, StoredTime, Uid};
-use crate::testing::{RETAINED, World, ago, name, now, retained_disk};
+use crate::model::{DiskState, StoredTime};
+use crate::testing::{RETAINED, World, ago, another_pool, name, now, pool_owner, retained_disk};
 
 /// A pool of one machine, and a retained disk that has been free for a minute.
 fn world() -> World {
@@ -198,7 +198,7 @@ fn a_disk_in_use_is_neither_free_nor_collected(#[values(0, 1, 2, 3, 4, 5, 6, 7)]
 #[case::the_pool_cannot_be_read(with_ttl(0, 59).pool(|pool| pool.validation_errors.push("no".into())), None, None)]
 #[case::it_is_on_its_way_out(with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.terminating = true), None, None)]
 #[case::it_has_another_owner(
-    with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.owner = Some(crate::ObjectId::new("web", "another"))),
+    with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.owner = Some(pool_owner("web", "another"))),
     None, None
 )]
 #[case::it_has_no_owner(with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.owner = None), None, None)]
@@ -355,7 +355,7 @@ fn marks_pause_after_a_failure_and_one_that_was_refused_comes_last() {
 
 #[test]
 fn an_ephemeral_disk_of_a_removed_template_is_deleted_after_it_is_detached() {
-    let owned = |machine: &str| crate::ObjectId::new(machine, &format!("uid-of-{machine}"));
+    let owned = |machine: &str| crate::model::Owner::machine(&crate::testing::target(machine));
     let old =
         |owner| Disk { owner: Some(owner), template: Some("logs".into()), ..retained_disk("web-data-2") };
     let machine = name(0);
@@ -371,7 +371,7 @@ fn an_ephemeral_disk_of_a_removed_template_is_deleted_after_it_is_detached() {
         .edit(&machine, |machine| machine.terminating = true);
     assert_eq!(terminating.plan().actions, []);
     let released = world().disk("web-data-2", |_| Some(old(owned(&machine)))).edit(&machine, |machine| {
-        (machine.owner, machine.pool_uid_label) = (Some(Uid::from("another")), None);
+        (machine.owner, machine.pool_uid_label) = (another_pool(), None);
     });
     assert!(!released.plan().actions.iter().any(|action| action.stage() == Stage::CollectDisks));
 }

@@ -12,18 +12,19 @@ use super::super::action::Action;
 use super::super::allocation::FreeDisks;
 use super::super::blocker::Blocker;
 use super::super::observed::Observed;
-use crate::ids::Uid;
+use crate::ids::ObjectId;
 use crate::model::{DetachedDisk, Disk, DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime, Machine};
 
-/// The live machines of a pool by UID. The index is built at its first use, because users rarely edit devices.
+/// The live machines of a pool by name and UID. The index is built at its first use, because users rarely
+/// edit devices.
 #[derive(Default)]
-pub(super) struct MachineIndex<'a>(OnceCell<BTreeMap<&'a Uid, &'a Machine>>);
+pub(super) struct MachineIndex<'a>(OnceCell<BTreeMap<&'a ObjectId, &'a Machine>>);
 
 impl<'a> MachineIndex<'a> {
-    pub(super) fn get(&self, observed: &'a Observed<'_>, uid: &Uid) -> Option<&'a Machine> {
+    pub(super) fn get(&self, observed: &'a Observed<'_>, id: &ObjectId) -> Option<&'a Machine> {
         let live = || observed.pool_machines().filter(|machine| !machine.terminating);
-        let index = || live().map(|machine| (&machine.id.uid, &**machine)).collect();
-        self.0.get_or_init(index).get(uid).copied()
+        let index = || live().map(|machine| (&machine.id, &**machine)).collect();
+        self.0.get_or_init(index).get(id).copied()
     }
 }
 
@@ -73,9 +74,8 @@ fn owner<'a>(
     machine: &Machine,
     disk: &Disk,
 ) -> Option<&'a Arc<str>> {
-    let known = [&observed.pool.id.uid, &machine.id.uid];
-    let owner = disk.owner.as_ref().filter(|owner| !known.contains(&&owner.uid))?;
-    let owner = machines.get(observed, &owner.uid)?;
+    let owner = disk.owner.as_ref()?.as_machine().filter(|owner| **owner != machine.id)?;
+    let owner = machines.get(observed, owner)?;
     refers(owner, &disk.id.name).then_some(&owner.id.name)
 }
 
@@ -109,8 +109,7 @@ fn own(observed: &Observed<'_>, machine: &Machine, vacant: &DetachedDisk) -> Opt
 }
 
 fn is_own(observed: &Observed<'_>, machine: &Machine, disk: &Disk) -> bool {
-    let owners = [&observed.pool.id.uid, &machine.id.uid];
-    disk.owner.as_ref().is_some_and(|owner| owners.contains(&&owner.uid))
+    disk.belongs_to(&observed.pool.id) || disk.is_of_machine(&machine.id)
 }
 
 /// Whether another machine or an attachment refers to the disk.
@@ -134,13 +133,13 @@ pub(super) fn map(observed: &Observed<'_>, free_disks: &FreeDisks<'_>, machine: 
         }
         let fills = |device: &&DiskRef| {
             let Some(disk) = observed.disks.get(&device.disk) else { return false };
-            let owner = match template.lifetime {
-                Lifetime::Ephemeral => &machine.id.uid,
-                Lifetime::Retained => &observed.pool.id.uid,
+            let is_owned = match template.lifetime {
+                Lifetime::Ephemeral => disk.is_of_machine(&machine.id),
+                Lifetime::Retained => disk.belongs_to(&observed.pool.id),
             };
             device.template.is_none()
                 && disk.template.as_ref() == Some(&template.name)
-                && disk.owner.as_ref().is_some_and(|found| found.uid == *owner)
+                && is_owned
                 && !disk.terminating
                 && !free_disks.must_detach(&machine.id.name, &device.disk)
         };

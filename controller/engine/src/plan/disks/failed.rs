@@ -96,14 +96,13 @@ pub(super) fn replacing<'a>(
     free_disks: &FreeDisks<'_>,
     machines: &MachineIndex<'a>,
 ) -> Vec<String> {
-    let pool = &observed.pool.id.uid;
     let broken = free_disks
         .all()
         .iter()
         .filter(|pool_disk| pool_disk.usage == DiskUsage::Free && !pool_disk.disk.is_usable());
     let failed = broken.filter_map(|pool_disk| {
-        let owner = pool_disk.disk.owner.as_ref().filter(|owner| owner.uid != *pool)?;
-        let machine = machines.get(observed, &owner.uid)?;
+        let owner = pool_disk.disk.owner.as_ref()?.as_machine()?;
+        let machine = machines.get(observed, owner)?;
         strands(machine, pool_disk.disk).then(|| message(machine, pool_disk.disk))
     });
     failed.collect()

@@ -1,9 +1,9 @@
 use rstest::rstest;
 
 use super::*;
-use crate::model::{Activity, Disk, DiskTemplate, ObjectId, Uid};
+use crate::model::{Activity, Disk, DiskTemplate, ObjectId, Owner, OwnerKind};
 use crate::plan::Stage;
-use crate::testing::{World, name, own_disk};
+use crate::testing::{POOL_UID, World, another_pool, name, own_disk, pool_owner};
 
 const DISK: &str = "web-a-root";
 
@@ -24,8 +24,16 @@ fn create() -> Action {
     Action::CreateDisk { machine: machine_id(), disk: draft(DISK) }
 }
 
-fn owned_by(owner: Option<ObjectId>) -> impl FnOnce(Option<Disk>) -> Option<Disk> {
+fn owned_by(owner: Option<Owner>) -> impl FnOnce(Option<Disk>) -> Option<Disk> {
     move |disk| disk.map(|disk| Disk { owner, ..disk })
+}
+
+fn id(name: &str, uid: &str) -> ObjectId {
+    ObjectId::new(name, uid)
+}
+
+fn other_kind(name: &str, uid: &str) -> Option<Owner> {
+    Some(Owner { kind: OwnerKind::Other, id: ObjectId::new(name, uid) })
 }
 
 #[rstest]
@@ -36,7 +44,7 @@ fn owned_by(owner: Option<ObjectId>) -> impl FnOnce(Option<Disk>) -> Option<Disk
     world(|_| None).edit("web-a", |machine| machine.terminating = true), None
 )]
 #[case::a_foreign_machine_gets_no_disk(
-    world(|_| None).edit("web-a", |machine| machine.owner = Some(Uid::from("another"))).pool(|pool| pool.desired = 0),
+    world(|_| None).edit("web-a", |machine| machine.owner = another_pool()).pool(|pool| pool.desired = 0),
     None
 )]
 #[case::a_disk_that_came_otherwise_is_not_ours_to_create(
@@ -55,7 +63,7 @@ fn an_ephemeral_disk_of_a_machine(#[case] world: World, #[case] expected: Option
 
 #[test]
 fn a_dying_disk_of_an_earlier_machine_of_the_name_is_waited_for() {
-    let world = world(owned_by(Some(ObjectId::new("web-a", "an-earlier-uid"))));
+    let world = world(owned_by(Some(Owner::machine(&ObjectId::new("web-a", "an-earlier-uid")))));
     let plan = world.plan();
     assert_eq!(plan.actions, []);
     assert_eq!(plan.blockers, [Blocker::TerminatingDisk { machine: machine_id(), disk: DISK.into() }]);
@@ -64,10 +72,14 @@ fn a_dying_disk_of_an_earlier_machine_of_the_name_is_waited_for() {
 
 #[rstest]
 #[case::without_owner(None, &[], "web-a-root-2")]
-#[case::of_another_machine(Some(ObjectId::new("web-b", "uid-of-web-b")), &[], "web-a-root-2")]
+#[case::of_another_machine(Some(Owner::machine(&id("web-b", "uid-of-web-b"))), &[], "web-a-root-2")]
+#[case::of_another_kind_with_the_name(other_kind("web-a", "an-earlier-uid"), &[], "web-a-root-2")]
+#[case::of_another_kind_with_the_uid(other_kind("web-a", "uid-of-web-a"), &[], "web-a-root-2")]
+#[case::of_another_kind_with_the_uid_of_the_pool(other_kind("web", POOL_UID), &[], "web-a-root-2")]
+#[case::of_another_name_with_the_uid_of_the_pool(Some(pool_owner("db", POOL_UID)), &[], "web-a-root-2")]
 #[case::and_the_next_name_is_taken(None, &["web-a-root-2", "web-a-root-3"], "web-a-root-4")]
 fn a_machine_uses_another_name_if_a_foreign_disk_has_the_name(
-    #[case] owner: Option<ObjectId>,
+    #[case] owner: Option<Owner>,
     #[case] taken: &[&str],
     #[case] fresh: &str,
 ) {
@@ -128,7 +140,10 @@ fn only_what_is_missing_is_created() {
 
     let machine = crate::testing::machine("web-a", 1);
     let world = world.disk("web-a-data", |_| {
-        Some(Disk { owner: Some(ObjectId::new("web-z", "z")), ..own_disk("web-a-data", &machine) })
+        Some(Disk {
+            owner: Some(Owner::machine(&ObjectId::new("web-z", "z"))),
+            ..own_disk("web-a-data", &machine)
+        })
     });
     let to = DiskDraft { name: "web-a-data-2".into(), ..disk };
     let repoint = Action::Repoint { machine: machine_id(), position: 2, from: "web-a-data".into(), to };
@@ -172,7 +187,9 @@ fn anothers(world: World) -> World {
     anothers(world(|disk| disk.map(|disk| Disk { size: Some(1), ..disk }))).pool(|pool| pool.disks[0].size = Some(2)),
     Some(Action::ExpandDisk { disk: ObjectId::new(DISK, "uid-of-web-a-root"), to: 2 })
 )]
-#[case::has_another_owner(anothers(world(owned_by(Some(ObjectId::new("web-b", "uid-of-web-b"))))), None)]
+#[case::has_another_owner(
+    anothers(world(owned_by(Some(Owner::machine(&ObjectId::new("web-b", "uid-of-web-b")))))), None
+)]
 #[case::is_called_otherwise(
     anothers(world(|_| None)).edit("web-a", |machine| machine.disks[0].disk = "web-a-other".into()), None
 )]

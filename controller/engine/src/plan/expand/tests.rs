@@ -4,9 +4,9 @@ use rstest::rstest;
 
 use super::*;
 use crate::failure::{Failure, FailureReason};
-use crate::model::{Disk, DiskState, ObjectId};
+use crate::model::{Disk, DiskState};
 use crate::plan::Blocker;
-use crate::testing::World;
+use crate::testing::{World, pool_owner};
 
 /// A machine with an ephemeral disk of 10 bytes and a retained disk of 20 bytes, and a free retained disk. All disks
 /// have the size of their template.
@@ -50,7 +50,7 @@ fn steps(plan: &Plan) -> Vec<(Stage, &str)> {
 #[case::a_free_retained_disk("web-data-2", |disk: &mut Disk| disk.size = Some(19), Some(20))]
 #[case::a_retained_disk_of_another_owner(
     "web-data-2",
-    |disk: &mut Disk| (disk.size, disk.owner) = (Some(19), Some(ObjectId::new("web", "another"))),
+    |disk: &mut Disk| (disk.size, disk.owner) = (Some(19), Some(pool_owner("web", "another"))),
     None
 )]
 #[case::a_kept_one_on_its_way_out(

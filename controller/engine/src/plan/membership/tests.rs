@@ -4,9 +4,9 @@ use rstest::rstest;
 
 use super::*;
 use crate::failure::{Failure, FailureReason};
-use crate::model::{Autohealing, ObjectId, Selectable, StartHealth, Uid};
+use crate::model::{Autohealing, ObjectId, Owner, Selectable, StartHealth, Uid};
 use crate::selector::{Labels, Operator, Requirement, Selector};
-use crate::testing::{World, created, deleted, name};
+use crate::testing::{World, another_pool, created, deleted, name};
 
 fn id(name: &str) -> ObjectId {
     ObjectId::new(name, &format!("uid-of-{name}"))
@@ -46,7 +46,7 @@ fn release() -> Action {
     world(|machine| { machine.owner = None; machine.terminating = true; }), None
 )]
 #[case::a_machine_of_another_controller_is_unchanged(
-    world(|machine| machine.owner = Some(Uid::from("another"))), None
+    world(|machine| machine.owner = another_pool()), None
 )]
 fn markers(#[case] world: World, #[case] expected: Option<Action>) {
     let plan = world.plan();
@@ -96,7 +96,7 @@ fn retaining() -> World {
     true
 )]
 #[case::its_disk_belongs_to_the_machine_that_it_was_copied_from(
-    unowned(MIGRATED).edit_disk(&format!("{MIGRATED}-root"), |disk| disk.owner = Some(id("web-original"))), false
+    unowned(MIGRATED).edit_disk(&format!("{MIGRATED}-root"), |disk| disk.owner = Some(Owner::machine(&id("web-original")))), false
 )]
 #[case::it_mounts_a_retained_disk(retaining(), true)]
 #[case::it_does_not_mount_the_retained_disk(retaining().edit_disk("web-data-1", |disk| disk.mounted_by = None), false)]
@@ -104,7 +104,7 @@ fn retaining() -> World {
     retaining().edit(MIGRATED, |machine| machine.written = Some("another".into())), false
 )]
 #[case::a_user_made_another_controller_its_owner(
-    unowned(MIGRATED).edit(MIGRATED, |machine| machine.owner = Some("another".into())), false
+    unowned(MIGRATED).edit(MIGRATED, |machine| machine.owner = another_pool()), false
 )]
 fn a_migrated_machine_that_was_detached_is_released_if_its_disks_show_that_it_was_in_the_pool(
     #[case] world: World,

@@ -7,7 +7,7 @@ use crate::backoff::MAX_BATCH;
 use crate::failure::Failure;
 use crate::model::Activity;
 use crate::plan::Blocker;
-use crate::testing::{World, deleted, machine, name, target};
+use crate::testing::{World, another_pool, deleted, machine, name, target};
 
 /// A pool with machines given as (name, creation second, running).
 fn world(desired: usize, policy: ScaleDownPolicy, machines: &[(&str, i64, bool)]) -> World {
@@ -92,8 +92,7 @@ fn an_explicit_pool_never_shrinks_by_itself(#[case] desired: usize) {
 
 #[test]
 fn a_foreign_machine_with_copied_labels_neither_counts_nor_leaves() {
-    let world =
-        World::desiring(2).with_machines(3).edit(&name(2), |machine| machine.owner = Some("another".into()));
+    let world = World::desiring(2).with_machines(3).edit(&name(2), |machine| machine.owner = another_pool());
     assert_eq!(world.plan(), Plan::default());
 }
 
@@ -196,7 +195,7 @@ fn a_machine_that_is_already_gone_counts_for_the_surplus(#[case] live: &[&str], 
     let mut snapshot = world.snapshot();
     let uids = world.machines.iter().filter(|machine| live.contains(&&*machine.id.name));
     let staying = uids.map(|machine| machine.id.uid.clone()).collect();
-    snapshot.count_live(&world.pool.id.uid, &staying);
+    snapshot.count_live(&world.pool.id, &staying);
     let plan = crate::plan(&world.observed(&snapshot));
     assert_eq!(deleted(&plan), expected);
     assert_eq!(plan.deletes_surplus(), !expected.is_empty());

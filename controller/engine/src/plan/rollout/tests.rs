@@ -7,7 +7,7 @@ use crate::failure::{Failure, FailureReason};
 use crate::model::{Budget, DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime, Pool, Selectable};
 use crate::plan::attempts::{EVALUATION_AGE, UpdateOutcome};
 use crate::selector::{Labels, Operator, Requirement, Selector};
-use crate::testing::{World, machine, name, own_disk};
+use crate::testing::{World, machine, name, own_disk, pool_owner};
 
 mod adoption;
 mod disks;

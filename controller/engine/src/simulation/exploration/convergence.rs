@@ -92,6 +92,6 @@ fn nothing_is_left(state: &State) -> Result<(), Broken> {
     check(machine.is_none(), || format!("I9: {} is left of the pool", machine.expect("found").id))?;
     let of_pool = |uid: &Uid| *uid == api.pool.id.uid || api.is_pool_machine(uid);
     let disks = api.disks.objects.values().map(|seen| &seen.facts);
-    let left = disks.clone().find(|disk| disk.owner.as_ref().is_some_and(|owner| of_pool(&owner.uid)));
+    let left = disks.clone().find(|disk| disk.owner.as_ref().is_some_and(|owner| of_pool(&owner.id.uid)));
     check(left.is_none(), || format!("I9: {} is left of the pool", left.expect("found").id))
 }

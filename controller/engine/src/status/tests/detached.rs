@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::{Naming, StorageTemplate};
-use crate::testing::machine;
+use crate::testing::{another_pool, machine};
 
 /// A pool of one machine with the storage `boot-0` and `logs-0`; both volumes are in the machine.
 fn with_storage() -> World {
@@ -59,7 +59,7 @@ fn a_removed_volume_is_reported_also_after_a_change_of_the_count() {
     without_logs(with_storage()).edit("web-0", |machine| machine.terminating = true)
 )]
 #[case::the_machine_belongs_to_another_pool(
-    without_logs(with_storage()).edit("web-0", |machine| machine.owner = Some("another".into()))
+    without_logs(with_storage()).edit("web-0", |machine| machine.owner = another_pool())
 )]
 fn a_missing_volume_that_no_user_removed_is_not_reported(#[case] world: World) {
     assert_eq!(condition(&shown(&world), condition::DISK_DETACHED), None);

@@ -162,7 +162,8 @@ fn a_stash_must_belong_to_the_matcher(
 ) {
     let stash = Stash::of(&small(), pool(), "team-a").unwrap();
     let decoded = decode(&stash, kind, name).unwrap();
-    let wanted = Wanted { kind, name, by_spec, by_status: true, machine_uid: "uid-of-db0" };
+    let wanted =
+        Wanted { kind, name, by_spec, by_status: true, machine_uid: "uid-of-db0", machine_name: "db0" };
     let result = accept(&stash, &decoded, &wanted);
     if let Err(error) = &result {
         assert_eq!(error.found, "VirtualMachineClusterInstancetype \"u1.small\"");
@@ -185,7 +186,14 @@ fn labels_cannot_pass_off_one_object_as_another(
     stash.labels.insert(label.to_owned(), value.to_owned());
     let name = if label == labels::NAME { value } else { "u1.small" };
     let decoded = decode(&stash, KIND, name).unwrap();
-    let wanted = Wanted { kind: KIND, name, by_spec: true, by_status: true, machine_uid: "uid-of-db0" };
+    let wanted = Wanted {
+        kind: KIND,
+        name,
+        by_spec: true,
+        by_status: true,
+        machine_uid: "uid-of-db0",
+        machine_name: "db0",
+    };
     assert_eq!(accept(&stash, &decoded, &wanted).is_ok(), accepted);
 }
 
@@ -194,7 +202,14 @@ fn an_older_version_is_upgraded() {
     let mut stash = Stash::of(&small(), owner(), "team-a").unwrap();
     stash.labels.insert(labels::VERSION.to_owned(), "v1alpha2".to_owned());
     let decoded = decode(&stash, KIND, "u1.small").unwrap();
-    let wanted = Wanted { kind: KIND, name: "u1.small", by_spec: false, by_status: true, machine_uid: "x" };
+    let wanted = Wanted {
+        kind: KIND,
+        name: "u1.small",
+        by_spec: false,
+        by_status: true,
+        machine_uid: "x",
+        machine_name: "db0",
+    };
     assert_eq!(accept(&stash, &decoded, &wanted), Ok(Acceptance::Upgrade));
 }
 
@@ -216,7 +231,7 @@ fn an_unlabeled_stash_must_be_recorded_and_owned(
     let spec = json!({"cpu": {"guest": 2}, "memory": {"guest": "2Gi"}});
     let stash = stash(alpha("v1alpha2", KIND.as_str(), spec));
     let decoded = decode(&stash, KIND, name).unwrap();
-    let wanted = Wanted { kind: KIND, name, by_spec, by_status, machine_uid };
+    let wanted = Wanted { kind: KIND, name, by_spec, by_status, machine_uid, machine_name: "db0" };
     assert_eq!(accept(&stash, &decoded, &wanted).map_err(drop), expected);
 }
 

@@ -3,10 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use vmpool_api::OwnerIdentity;
+use vmpool_engine::ObjectId;
 use vmpool_engine::admission::{Found, Users};
 
 use super::sizing::Class;
 use super::view::{at, field, list, text};
+use crate::dvp::objects::PoolObject;
+use crate::owner::is_a;
 
 /// A capability of the cluster, which is a setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,8 +104,8 @@ pub struct Snapshot {
 /// The facts of a stored revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Revision {
-    /// UID of the pool that it belongs to.
-    pub owner: Option<String>,
+    /// The pool that it belongs to.
+    pub owner: Option<ObjectId>,
     /// The disk templates that its machines have a device for.
     pub disks: Vec<String>,
 }
@@ -111,9 +115,10 @@ impl Revision {
     pub fn read(object: &Value) -> Self {
         let owners = list(at(object, &["metadata", "ownerReferences"]));
         let controller = owners.iter().find(|owner| field(owner, "controller") == true);
+        let pool = controller.map(OwnerIdentity::of_json).filter(|owner| is_a::<PoolObject>(*owner));
         let devices = list(at(object, &["data", "spec", "blockDeviceRefs"]));
         Self {
-            owner: controller.and_then(|owner| text(owner, "uid")).map(str::to_owned),
+            owner: pool.map(|owner| ObjectId::new(owner.name, owner.uid)),
             disks: devices
                 .iter()
                 .filter(|device| text(device, "kind") == Some("VirtualDisk"))

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use vmpool_engine::ObjectId;
 use vmpool_engine::admission::{Checked, Found, Outcome, refuse};
 use vmpool_engine::revision::RevisionId;
 
@@ -50,10 +51,11 @@ fn unknown(pool: Pool<'_>, id: &str, reason: &str) -> Checked {
 
 pub(super) fn check(pool: Pool<'_>, facts: &Facts) -> Result<(), Box<Outcome>> {
     let Some(id) = rollout::pinned(pool) else { return Ok(()) };
-    let uid = at(pool.0, &["metadata", "uid"]);
+    let uid = at(pool.0, &["metadata", "uid"]).as_str().unwrap_or_default();
+    let own = ObjectId::new(pool.name(), uid);
     // A revision of another pool, for example of an earlier pool with the same name, does not count.
     let ours = facts.revisions.iter().find_map(|found| match found {
-        Found::There(revision) => (uid.as_str() == revision.owner.as_deref()).then_some(revision),
+        Found::There(revision) => (revision.owner.as_ref() == Some(&own)).then_some(revision),
         Found::Absent | Found::Failed(_) => None,
     });
     if let Some(revision) = ours {

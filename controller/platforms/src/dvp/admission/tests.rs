@@ -9,6 +9,7 @@ mod ratchet;
 mod rollouts;
 
 use serde_json::{Value, json};
+use vmpool_engine::ObjectId;
 use vmpool_engine::admission::{self, Found, Outcome, Request, Severity, Users, Verdict};
 
 use super::{
@@ -123,7 +124,8 @@ impl World {
     /// The revision that admission reads, regardless of its name.
     fn revision(mut self, owner: &str, disks: &[&str]) -> Self {
         let disks = disks.iter().map(|&name| name.to_owned()).collect();
-        self.facts.revisions = vec![Found::There(Revision { owner: Some(owner.to_owned()), disks })];
+        self.facts.revisions =
+            vec![Found::There(Revision { owner: Some(ObjectId::new("builders", owner)), disks })];
         self
     }
 

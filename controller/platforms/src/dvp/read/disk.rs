@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use vmpool_api::{Quantity, annotations, labels};
+use vmpool_engine::Disk;
 use vmpool_engine::limits;
 use vmpool_engine::model::{DiskAnnotations, DiskState, StoredTime};
-use vmpool_engine::{Disk, ObjectId};
 
-use super::super::objects::{AttachmentObject, DiskObject, DiskStatus, PoolObject};
+use super::super::objects::{AttachmentObject, DiskObject, DiskStatus, MachineObject, PoolObject};
 use super::{annotation, created, id, label, message, moment, pool_uid};
-use crate::{ApiObject, Attachment, controller_reference, intern};
+use crate::{Attachment, intern, owner_of};
 
 pub(in super::super) fn disk(object: &DiskObject) -> Disk {
     let metadata = &object.metadata;
@@ -22,13 +22,7 @@ pub(in super::super) fn disk(object: &DiskObject) -> Disk {
         id: id(metadata),
         created: created(metadata),
         terminating: metadata.deletion_timestamp.is_some(),
-        owner: controller_reference(metadata).map(|owner| {
-            if owner.kind == kind::<PoolObject>() {
-                ObjectId { name: intern(&owner.name), uid: pool_uid(&owner.uid) }
-            } else {
-                ObjectId::new(&owner.name, &owner.uid)
-            }
-        }),
+        owner: owner_of::<PoolObject, MachineObject>(metadata),
         pool_uid_label: label(metadata, labels::POOL_UID).map(pool_uid),
         template: label(metadata, labels::DISK_TEMPLATE).map(intern),
         state: state(status),
@@ -45,10 +39,6 @@ pub(in super::super) fn disk(object: &DiskObject) -> Disk {
             collecting_since: time(annotations::COLLECTING_SINCE),
         },
     }
-}
-
-fn kind<K: ApiObject>() -> std::borrow::Cow<'static, str> {
-    K::kind(&())
 }
 
 fn state(status: &DiskStatus) -> DiskState {

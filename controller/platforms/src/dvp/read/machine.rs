@@ -11,9 +11,9 @@ use vmpool_engine::model::{Activity, DetachedDisk, DiskRef};
 use vmpool_engine::protection::Protection;
 use vmpool_engine::revision::RevisionId;
 
-use super::super::objects::{DeviceRef, MachineObject, MachineStatus};
+use super::super::objects::{DeviceRef, MachineObject, MachineStatus, PoolObject};
 use super::{annotation, created, id, label, message, pool_uid};
-use crate::{controller_reference, intern};
+use crate::{intern, shared_owner_of};
 
 pub(in super::super) fn machine(object: &MachineObject) -> Machine {
     let metadata = &object.metadata;
@@ -25,7 +25,7 @@ pub(in super::super) fn machine(object: &MachineObject) -> Machine {
     Machine {
         created: created(metadata),
         terminating: metadata.deletion_timestamp.is_some(),
-        owner: controller_reference(metadata).map(|owner| pool_uid(&owner.uid)),
+        owner: shared_owner_of::<PoolObject, MachineObject>(metadata),
         pool_uid_label: label(metadata, labels::POOL_UID).map(pool_uid),
         pool_label: label(metadata, labels::POOL).map(intern),
         revision: label(metadata, labels::TEMPLATE_HASH).map(revision),

@@ -385,7 +385,7 @@ fn a_disk_knows_its_owner_its_pool_and_its_template() {
               "name": "builders", "uid": "p", "controller": true },
         ],
     }}));
-    assert_eq!(disk.owner, Some(ObjectId::new("builders", "p")));
+    assert!(disk.belongs_to(&ObjectId::new("builders", "p")));
     assert_eq!((disk.pool_uid_label, disk.template.as_deref()), (Some("p".into()), Some("data")));
 }
 

@@ -1,6 +1,7 @@
 //! Pools.
 
 use serde_json::{Value, json};
+use vmpool_api::OwnerIdentity;
 use vmpool_engine::ObjectId;
 use vmpool_instancetype::expand::expand;
 use vmpool_instancetype::fields::Location;
@@ -8,12 +9,14 @@ use vmpool_instancetype::model::Types;
 use vmpool_instancetype::start::Settings;
 
 use super::super::machine::{self, Template};
+use super::super::objects::PoolObject;
 use super::super::pins::{self, Pinned, Resolved, Scope};
 use super::super::read::settings;
 use super::super::{revision, template};
 use super::defaults::StartDefaults;
 use super::outcome::Expansion;
 use crate::Found;
+use crate::owner::is_owner;
 
 /// The field of the spec of a pool that contains the template of its machines.
 const TEMPLATE: &str = "virtualMachineTemplate";
@@ -105,14 +108,15 @@ fn content(
 /// The content of a stored revision of the pool.
 fn stored(name: &str, pool: &ObjectId, namespace: &str, found: &Found) -> Result<Option<Value>, Expansion> {
     let object = pins::read(&pins::revision_at(namespace, name), found).map_err(Expansion::from)?;
-    Ok(object.and_then(|object| content_of(object, pool.uid.as_str())).cloned())
+    Ok(object.and_then(|object| content_of(object, pool)).cloned())
 }
 
-/// The content of a revision, if the pool with this UID is its owner.
-fn content_of<'o>(object: &'o Value, pool_uid: &str) -> Option<&'o Value> {
+/// The content of a revision, if this pool is its controller.
+fn content_of<'o>(object: &'o Value, pool: &ObjectId) -> Option<&'o Value> {
     let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
     let mut owners = owners.filter(|owner| owner["controller"] == true);
-    let is_ours = owners.any(|owner| owner["uid"] == *pool_uid) && object["data"][TEMPLATE].is_object();
+    let is_ours = owners.any(|owner| is_owner::<PoolObject>(OwnerIdentity::of_json(owner), pool))
+        && object["data"][TEMPLATE].is_object();
     is_ours.then_some(&object["data"])
 }
 
@@ -123,8 +127,9 @@ fn is_same_template(one: &Value, other: &Value) -> bool {
 
 /// Whether a stored revision of the pool has the template that the pool has.
 pub fn has_template_of(pool: &Value, revision: &Value) -> bool {
-    let uid = pool["metadata"]["uid"].as_str().unwrap_or_default();
-    content_of(revision, uid).is_some_and(|content| is_same_template(content, &pool["spec"]))
+    let text = |field: &str| pool["metadata"][field].as_str().unwrap_or_default();
+    let id = ObjectId::new(text("name"), text("uid"));
+    content_of(revision, &id).is_some_and(|content| is_same_template(content, &pool["spec"]))
 }
 
 /// Expands a template with the objects as they are now.

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
+use vmpool_api::OwnerIdentity;
+use vmpool_api::kubevirt::POOL_GROUP;
 use vmpool_api::kubevirt::labels::POOL_UID;
 use vmpool_engine::ObjectId;
 use vmpool_instancetype::stash;
@@ -70,13 +72,13 @@ pub(super) fn is_same_copy(one: &Value, other: &Value) -> bool {
 
 /// Adds an owner, in the place of a former object of its kind and name. Returns false if it is an owner already.
 pub(super) fn add_owner(owners: &mut Vec<Value>, mut owner: Value) -> bool {
-    if owners.iter().any(|other| other["uid"] == owner["uid"]) {
+    let new = OwnerIdentity::of_json(&owner);
+    if owners.iter().any(|other| OwnerIdentity::of_json(other) == new) {
         return false;
     }
     // A namespace has one object of a kind and a name, so another one with this name is gone, and the garbage collector has
     // not deleted its copy yet.
-    let is_former =
-        |other: &Value| ["apiVersion", "kind", "name"].iter().all(|field| other[field] == owner[field]);
+    let is_former = |other: &Value| OwnerIdentity { uid: new.uid, ..OwnerIdentity::of_json(other) } == new;
     owners.retain(|other| !is_former(other));
     // An object has one controller at most.
     if owners.iter().any(|owner| owner["controller"] == true) {
@@ -111,14 +113,15 @@ pub fn keep(live: &Value, machine: &ObjectId) -> Option<Value> {
 }
 
 fn is_owned_by(owners: &[Value], machine: &ObjectId) -> bool {
-    owners.iter().any(|owner| owner["uid"] == *machine.uid.as_str())
+    owners.iter().any(|owner| OwnerIdentity::of_json(owner) == identity_of(machine))
 }
 
 /// The JSON patch that makes the machines which use a copy its owners instead of `machine`; `None` if no other object owns or
 /// uses it, so that it can be deleted.
-pub fn leave(copy: &ObjectMeta, machine: &str, users: &[ObjectId]) -> Option<Value> {
+pub fn leave(copy: &ObjectMeta, machine: &ObjectId, users: &[ObjectId]) -> Option<Value> {
     let owners = copy.owner_references.as_deref().unwrap_or_default();
-    let left: Vec<OwnerReference> = owners.iter().filter(|owner| owner.uid != machine).cloned().collect();
+    let is_left = |owner: &&OwnerReference| OwnerIdentity::of(owner) != identity_of(machine);
+    let left: Vec<OwnerReference> = owners.iter().filter(is_left).cloned().collect();
     if left.is_empty() && users.is_empty() {
         return None;
     }
@@ -129,7 +132,7 @@ pub fn leave(copy: &ObjectMeta, machine: &str, users: &[ObjectId]) -> Option<Val
 /// the revisions of the pool, and the garbage collector deletes it with the last machine; `None` if no pool owns it, or
 /// no machine uses it. The patch fails if the object has changed.
 pub fn release(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
-    let is_pool = |owner: &OwnerReference| owner.kind == POOL_KIND;
+    let is_pool = |owner: &OwnerReference| OwnerIdentity::of(owner).is_a(POOL_GROUP, POOL_KIND);
     let owners = pin.owner_references.as_deref().unwrap_or_default();
     if machines.is_empty() || !owners.iter().any(is_pool) {
         return None;
@@ -142,19 +145,27 @@ pub fn release(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
 /// stays an owner: the garbage collector ignores an owner that is gone if there are others.
 pub fn keep_for(pin: &ObjectMeta, machines: &[ObjectId]) -> Option<Value> {
     let owners = pin.owner_references.as_deref().unwrap_or_default();
-    let known: HashSet<&str> = owners.iter().map(|owner| owner.uid.as_str()).collect();
-    let is_complete = machines.iter().all(|machine| known.contains(machine.uid.as_str()));
+    let known: HashSet<OwnerIdentity<'_>> = owners.iter().map(OwnerIdentity::of).collect();
+    let is_complete = machines.iter().all(|machine| known.contains(&identity_of(machine)));
     (!is_complete).then(|| replace_owners(pin, owners.to_vec(), machines))
 }
 
 /// The JSON patch with these owners and these machines. With too many machines there is no owner, so that the object stays.
 fn replace_owners(object: &ObjectMeta, mut owners: Vec<OwnerReference>, machines: &[ObjectId]) -> Value {
-    let known: HashSet<String> = owners.iter().map(|owner| owner.uid.clone()).collect();
-    owners.extend(machines.iter().filter(|machine| !known.contains(machine.uid.as_str())).map(reference));
+    let new = {
+        let known: HashSet<OwnerIdentity<'_>> = owners.iter().map(OwnerIdentity::of).collect();
+        let new = machines.iter().filter(|machine| !known.contains(&identity_of(machine)));
+        new.map(reference).collect::<Vec<_>>()
+    };
+    owners.extend(new);
     if owners.len() > OWNERS {
         owners.clear();
     }
     set_owners(&json!(object), &json!(owners))
+}
+
+fn identity_of(machine: &ObjectId) -> OwnerIdentity<'_> {
+    OwnerIdentity::new(API_VERSION, MACHINE_KIND, &machine.name, machine.uid.as_str())
 }
 
 fn reference(machine: &ObjectId) -> OwnerReference {

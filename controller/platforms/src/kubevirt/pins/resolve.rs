@@ -490,9 +490,10 @@ fn named(
     let decoded = stash::decode(&stash, kind, &matcher.name).map_err(|error| undecoded(error.to_string()))?;
     let by_spec = reference.by_spec;
     let machine_uid = machine["metadata"]["uid"].as_str().unwrap_or_default();
+    let machine_name = machine["metadata"]["name"].as_str().unwrap_or_default();
     let by_status =
         status_ref::is_recorded(machine, family, revision).map_err(|error| failed(error.to_string()))?;
-    let wanted = Wanted { kind, name: &matcher.name, by_spec, by_status, machine_uid };
+    let wanted = Wanted { kind, name: &matcher.name, by_spec, by_status, machine_uid, machine_name };
     match stash::accept(&stash, &decoded, &wanted) {
         Ok(Acceptance::Use | Acceptance::Upgrade) => Ok(Some(decoded.object)),
         Ok(Acceptance::Stale) if !by_spec => Ok(None),

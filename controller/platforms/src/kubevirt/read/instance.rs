@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use vmpool_api::OwnerIdentity;
 use vmpool_api::kubevirt::values::InstancePhase;
 use vmpool_engine::model::{ObjectId, Uid};
 use vmpool_engine::revision::LiveParts;
 
-use super::super::objects::InstanceObject;
+use super::super::objects::{InstanceObject, MachineObject};
+use crate::intern;
+use crate::owner::is_a;
 
 /// The facts of one VirtualMachineInstance. It has the name of its machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InstanceFacts {
     /// Name and UID.
     pub id: ObjectId,
-    /// UID of the VirtualMachine that owns it.
+    /// UID of the VirtualMachine of the same name that owns it.
     pub machine: Option<Uid>,
     /// Whether it has a deletionTimestamp.
     pub terminating: bool,
@@ -34,12 +38,19 @@ impl InstanceFacts {
     }
 }
 
+/// The UID of the VirtualMachine of the same name, if it owns the instance. KubeVirt gives an instance the
+/// name of its machine.
+fn machine(metadata: &ObjectMeta) -> Option<&str> {
+    let owner = OwnerIdentity::of_controller(metadata).filter(|owner| is_a::<MachineObject>(*owner))?;
+    (Some(owner.name) == metadata.name.as_deref()).then_some(owner.uid)
+}
+
 /// Translates a stored VirtualMachineInstance.
 pub fn instance(object: &InstanceObject) -> InstanceFacts {
     let metadata = &object.metadata;
     InstanceFacts {
         id: super::id(metadata),
-        machine: super::owner(metadata),
+        machine: machine(metadata).map(|uid| intern(uid).into()),
         terminating: metadata.deletion_timestamp.is_some(),
         revision: object.revision.clone(),
         live: object.live.clone(),

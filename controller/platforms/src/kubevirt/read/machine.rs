@@ -7,13 +7,15 @@ use jiff::Timestamp;
 use vmpool_api::kubevirt::annotations::FORMER_STORAGE;
 use vmpool_api::kubevirt::values::{PrintableStatus, RunStrategy};
 use vmpool_engine::limits;
-use vmpool_engine::model::{ObjectId, Uid};
+use vmpool_engine::model::{ObjectId, Owner};
 
 use super::super::former_storage;
 use super::super::keys::{REVISION_LABEL, ordinal};
 use super::super::labels::Labels;
-use super::super::objects::{FAILURE, Finalizers, MachineCondition, MachineObject, MachineStatus};
-use crate::intern;
+use super::super::objects::{
+    FAILURE, Finalizers, MachineCondition, MachineObject, MachineStatus, PoolObject,
+};
+use crate::{intern, shared_owner_of};
 
 /// The condition `Ready` of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +43,8 @@ pub struct MachineFacts {
     pub created: Timestamp,
     /// Whether it has a deletionTimestamp.
     pub terminating: bool,
-    /// UID of its controller owner.
-    pub owner: Option<Uid>,
+    /// Its controller owner.
+    pub owner: Option<Arc<Owner>>,
     /// Its labels, which the selector of the pool selects. `None` if they are too large to be kept: the pool then
     /// treats the machine as selected, because releasing it would be the destructive error.
     pub labels: Option<Labels>,
@@ -89,7 +91,7 @@ pub fn machine(object: &MachineObject) -> MachineFacts {
         ordinal: ordinal(name),
         created: super::created(metadata),
         terminating: metadata.deletion_timestamp.is_some(),
-        owner: super::owner(metadata),
+        owner: shared_owner_of::<PoolObject, MachineObject>(metadata),
         labels: object.labels.clone(),
         inner_labels: object.inner_labels.clone(),
         node_selector: object.node_selector.clone(),

@@ -236,7 +236,7 @@ fn a_machine_in_a_cluster_is_read() {
     assert_eq!(machine.ordinal, Some(0));
     assert_eq!(machine.created.to_string(), "2026-11-21T13:05:07Z");
     assert!(!machine.terminating);
-    assert_eq!(machine.owner.as_ref().map(Uid::as_str), Some(fixtures::POOL_UID));
+    assert!(machine.owner.as_ref().unwrap().is_pool(&ObjectId::new("herd", fixtures::POOL_UID)));
     assert_eq!(machine.revision.as_deref(), Some("herd-1"));
     assert_eq!(machine.labels.as_ref().unwrap()["app"], "herd");
     assert_eq!(machine.inner_labels.as_ref().unwrap()["app"], "herd");
@@ -253,11 +253,29 @@ fn a_machine_in_a_cluster_is_read() {
 #[rstest]
 #[case::another_api_version(json!({"apiVersion": "pool.kubevirt.io/v1alpha1"}), true)]
 #[case::no_controller(json!({"controller": false}), false)]
-fn the_owner_is_the_controller_by_uid(#[case] edit: Value, #[case] owned: bool) {
+#[case::another_group(json!({"apiVersion": "no.such.group/v1"}), false)]
+#[case::another_kind(json!({"kind": "VirtualMachine"}), false)]
+#[case::another_name(json!({"name": "flock"}), false)]
+#[case::another_uid(json!({"uid": "u"}), false)]
+fn the_owner_is_the_controller_with_group_kind_name_and_uid(#[case] edit: Value, #[case] owned: bool) {
     let mut owner = fixtures::owner();
     json_patch::merge(&mut owner, &edit);
     let machine = machine_with(&json!({ "metadata": { "ownerReferences": [owner] } }));
-    assert_eq!(machine.owner.is_some(), owned);
+    let pool = ObjectId::new("herd", fixtures::POOL_UID);
+    assert_eq!(machine.owner.is_some_and(|owner| owner.is_pool(&pool)), owned);
+}
+
+#[rstest]
+#[case::its_machine(json!({}), true)]
+#[case::another_version(json!({"apiVersion": "kubevirt.io/v1alpha3"}), true)]
+#[case::another_group(json!({"apiVersion": "no.such.group/v1"}), false)]
+#[case::another_kind(json!({"kind": "VirtualMachinePool"}), false)]
+#[case::another_name(json!({"name": "herd-1"}), false)]
+fn an_instance_is_of_the_machine_of_its_name(#[case] edit: Value, #[case] owned: bool) {
+    let mut stored = fixtures::instance();
+    json_patch::merge(&mut stored["metadata"]["ownerReferences"][0], &edit);
+    let facts = instance(&serde_json::from_value(stored).unwrap());
+    assert_eq!(facts.machine, owned.then(|| fixtures::MACHINE_UID.into()));
 }
 
 #[rstest]
@@ -320,7 +338,7 @@ fn storage_of_templates_and_of_volumes_is_listed_once() {
 #[test]
 fn an_instance_in_a_cluster_is_read() {
     let facts = instance(&serde_json::from_value(fixtures::instance()).unwrap());
-    assert_eq!(facts.machine.as_ref().map(Uid::as_str), Some(fixtures::MACHINE_UID));
+    assert_eq!(facts.machine, Some(fixtures::MACHINE_UID.into()));
     assert_eq!(facts.revision.as_deref(), Some("herd-1"));
     assert_eq!((facts.phase, facts.ready, facts.terminating), (Some(InstancePhase::Running), true, false));
     assert!(facts.is_available());

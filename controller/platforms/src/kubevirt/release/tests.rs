@@ -58,8 +58,9 @@ fn a_finalizer_of_another_client_is_not_removed() {
     patched(&another, patch).unwrap_err();
 }
 
-fn owners(value: &Value) -> Vec<OwnerReference> {
-    serde_json::from_value(value.clone()).unwrap()
+/// A machine with these owners.
+fn metadata(owners: &Value) -> ObjectMeta {
+    serde_json::from_value(json!({ "uid": "u", "ownerReferences": owners })).unwrap()
 }
 
 fn theirs() -> Value {
@@ -71,25 +72,33 @@ fn theirs() -> Value {
 #[case::ours_last(json!([theirs(), fixtures::owner()]), json!([theirs()]))]
 #[case::ours_first(json!([fixtures::owner(), theirs()]), json!([theirs()]))]
 #[case::ours_of_an_older_version(
-    json!([{"apiVersion": "pool.kubevirt.io/v1alpha1", "kind": "VirtualMachinePool", "name": "herd", "uid": fixtures::POOL_UID}]),
+    json!([{"apiVersion": "pool.kubevirt.io/v1alpha1", "kind": "VirtualMachinePool",
+        "name": "herd", "uid": fixtures::POOL_UID,
+        "controller": true}]),
     json!([]))]
 fn a_release_removes_exactly_the_pool(#[case] before: Value, #[case] after: Value) {
     let finalizers = texts(&["a", OURS, "b"]);
     let object = object(&finalizers, before.as_array().unwrap());
-    let pool = Uid::from(fixtures::POOL_UID);
-    let patch = release("u", &owners(&before), Finalizers::of(&finalizers), &pool).unwrap();
+    let patch = release(&metadata(&before), Finalizers::of(&finalizers)).unwrap();
     let result = patched(&object, patch).unwrap();
     assert_eq!(result["metadata"]["ownerReferences"], after);
     assert_eq!(result["metadata"]["finalizers"], json!(["a", "b"]));
-    let (owners, finalizers) = (owners(&after), Finalizers::of(&texts(&["a", "b"])));
-    assert_eq!(release("u", &owners, finalizers, &pool), None);
+    assert_eq!(release(&metadata(&after), Finalizers::of(&texts(&["a", "b"]))), None);
+}
+
+#[rstest]
+#[case::of_another_group(json!({ "apiVersion": "no.such.group/v1" }))]
+#[case::of_another_kind(json!({ "kind": "VirtualMachine" }))]
+fn a_release_leaves_a_controller_with_the_uid_alone(#[case] edit: Value) {
+    let mut owner = fixtures::owner();
+    json_patch::merge(&mut owner, &edit);
+    assert_eq!(release(&metadata(&json!([owner])), Finalizers::of(&texts(&[]))), None);
 }
 
 #[test]
 fn a_detached_machine_loses_only_the_finalizer() {
     let finalizers = texts(&[OURS]);
-    let pool = Uid::from(fixtures::POOL_UID);
-    let patch = release("u", &owners(&json!([theirs()])), Finalizers::of(&finalizers), &pool).unwrap();
+    let patch = release(&metadata(&json!([theirs()])), Finalizers::of(&finalizers)).unwrap();
     let result = patched(&object(&finalizers, &[theirs()]), patch).unwrap();
     assert_eq!(result["metadata"]["ownerReferences"], json!([theirs()]));
     assert_eq!(result["metadata"]["finalizers"], json!([]));
@@ -100,7 +109,7 @@ fn data_volume(owner: &str, labels: &Value) -> Value {
     json!({ "metadata": {
         "name": "root-0", "uid": "d", "resourceVersion": "9", "labels": labels,
         "ownerReferences": [theirs(), {
-            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "herd-0", "uid": owner,
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "herd-3", "uid": owner,
             "controller": true, "blockOwnerDeletion": true,
         }],
     } })
@@ -108,12 +117,8 @@ fn data_volume(owner: &str, labels: &Value) -> Value {
 
 fn preserved(object: &Value) -> Option<Value> {
     let metadata: ObjectMeta = serde_json::from_value(object["metadata"].clone()).unwrap();
-    preserve(
-        &metadata,
-        &Uid::from(fixtures::MACHINE_UID),
-        &ObjectId::new("herd", fixtures::POOL_UID),
-        Some(3),
-    )
+    let machine = ObjectId::new("herd-3", fixtures::MACHINE_UID);
+    preserve(&metadata, &machine, &ObjectId::new("herd", fixtures::POOL_UID))
 }
 
 #[rstest]
@@ -155,11 +160,13 @@ proptest! {
         let finalizers = texts(&finalizers);
         let list: Vec<Value> = uids
             .iter()
-            .map(|uid| json!({ "apiVersion": "v1", "kind": "Pool", "name": "n", "uid": uid }))
+            .map(|uid| match *uid {
+                fixtures::POOL_UID => fixtures::owner(),
+                uid => json!({ "apiVersion": "v1", "kind": "Pool", "name": "n", "uid": uid }),
+            })
             .collect();
         let object = object(&finalizers, &list);
-        let pool = Uid::from(fixtures::POOL_UID);
-        let patch = release("u", &owners(&json!(list)), Finalizers::of(&finalizers), &pool);
+        let patch = release(&metadata(&json!(list)), Finalizers::of(&finalizers));
         let result = patch.map_or(object.clone(), |patch| patched(&object, patch).unwrap());
         let mut expected = finalizers.clone();
         if let Some(place) = expected.iter().position(|finalizer| finalizer == OURS) {

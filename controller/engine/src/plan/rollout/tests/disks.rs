@@ -41,7 +41,7 @@ fn adding(template: &str, lifetime: Lifetime) -> World {
 fn free(world: World, disk: &str, template: &str) -> World {
     world.disk(disk, |_| {
         let mut free = own_disk(disk, &machine("any", 0));
-        free.owner = Some(crate::ObjectId::new("web", OURS));
+        free.owner = Some(pool_owner("web", OURS));
         free.template = Some(template.into());
         free.mounted_by = None;
         Some(free)
@@ -181,7 +181,7 @@ fn the_disks_of_a_machine_that_another_controller_made_are_known_by_their_names_
 #[test]
 fn a_foreign_disk_fills_no_template() {
     let stranger = |disk: Option<crate::model::Disk>| {
-        disk.map(|disk| crate::model::Disk { owner: Some(crate::ObjectId::new("other", "other")), ..disk })
+        disk.map(|disk| crate::model::Disk { owner: Some(pool_owner("other", "other")), ..disk })
     };
     let own = format!("{}-root", name(0));
     let world = foreign(&["web-x-root", "web-data-bbbbbb"]).disk(&own, stranger);

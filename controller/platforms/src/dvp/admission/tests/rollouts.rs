@@ -279,7 +279,11 @@ fn a_pool_that_is_being_deleted_may_have_any_annotation() {
 #[rstest]
 #[case::ours(
     json!({
-        "metadata": { "ownerReferences": [{ "uid": "x" }, { "uid": "u", "controller": true }] },
+        "metadata": { "ownerReferences": [{ "uid": "x" }, {
+            "apiVersion": "virtualization.deckhouse.io/v1alpha2", "kind": "VirtualMachinePool",
+                "name": "web", "uid": "u",
+            "controller": true,
+        }] },
         "data": { "spec": { "blockDeviceRefs": [
             { "kind": "ClusterVirtualImage", "name": "toolbox" },
             { "kind": "VirtualDisk", "name": "root" },
@@ -288,12 +292,23 @@ fn a_pool_that_is_being_deleted_may_have_any_annotation() {
     Some("u"),
     &["root"]
 )]
+#[case::of_another_group(
+    json!({ "metadata": { "ownerReferences": [{
+        "apiVersion": "no.such.group/v1", "kind": "VirtualMachinePool",
+            "name": "web", "uid": "u", "controller": true,
+    }] } }),
+    None,
+    &[]
+)]
 #[case::without_owner(json!({ "metadata": { "ownerReferences": [{ "uid": "x" }] }, "data": null }), None, &[])]
 #[case::something_else(json!([1]), None, &[])]
 fn a_stored_revision_is_read(#[case] object: Value, #[case] owner: Option<&str>, #[case] disks: &[&str]) {
     let revision = Revision::read(&object);
     assert_eq!(
-        (revision.owner.as_deref(), revision.disks.as_slice()),
-        (owner, &disks.iter().map(|&name| name.to_owned()).collect::<Vec<_>>()[..])
+        (revision.owner.clone(), revision.disks.as_slice()),
+        (
+            owner.map(|uid| ObjectId::new("web", uid)),
+            &disks.iter().map(|&name| name.to_owned()).collect::<Vec<_>>()[..]
+        )
     );
 }

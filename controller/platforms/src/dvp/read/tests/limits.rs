@@ -99,7 +99,7 @@ fn labels_annotations_and_owners_of_others_are_not_kept() {
     assert!(taken(&pool_object) < SOME);
     // The controller owner is found at any position.
     let disk = disk(&serde_json::from_value::<DiskObject>(object).unwrap());
-    assert_eq!(disk.owner.map(|owner| owner.name), Some("owner-4999".into()));
+    assert_eq!(disk.owner.map(|owner| owner.id.name), Some("owner-4999".into()));
 }
 
 #[test]

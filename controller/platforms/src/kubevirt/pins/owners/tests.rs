@@ -60,9 +60,9 @@ fn the_machines_become_further_owners_before_the_pool_is_gone() {
 fn a_machine_leaves_a_copy_to_its_other_owners_and_users() {
     let own =
         json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "web-0", "uid": "m0" });
-    assert_eq!(leave(&pin(&json!([own])), "m0", &[]), None, "the copy can be deleted");
-    assert_eq!(owners(&leave(&pin(&json!([own, pool()])), "m0", &[]).unwrap()), ["w"]);
-    assert_eq!(owners(&leave(&pin(&json!([own])), "m0", &[machine(1)]).unwrap()), ["m1"]);
+    assert_eq!(leave(&pin(&json!([own])), &machine(0), &[]), None, "the copy can be deleted");
+    assert_eq!(owners(&leave(&pin(&json!([own, pool()])), &machine(0), &[]).unwrap()), ["w"]);
+    assert_eq!(owners(&leave(&pin(&json!([own])), &machine(0), &[machine(1)]).unwrap()), ["m1"]);
 }
 
 #[rstest]
