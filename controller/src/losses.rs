@@ -57,7 +57,7 @@ pub(crate) async fn disk_lost<P: Platform>(
     disk: &Disk,
     kind: LossKind,
 ) -> String {
-    let exclusion = Exclusion::Owner { found: disk.owner.as_ref().map(|owner| owner.name.to_string()) };
+    let exclusion = Exclusion::Owner { found: disk.owner.as_ref().map(|owner| owner.id.to_string()) };
     let changer = changer::<P, DiskOf<P>>(context, pool, &disk.id.name, &exclusion, kind).await;
     format!(
         "the controller created disk {}, which does not belong to the pool: {exclusion}, because {changer} changed \

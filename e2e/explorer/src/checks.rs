@@ -14,8 +14,9 @@ use vmpool_test_cluster::control_plane::AuditEntry;
 use crate::checks_images as images;
 use crate::checks_kubevirt as kubevirt;
 use crate::checks_protection as protection;
+use crate::checks_tenants as tenants;
 use crate::instance::{CONTROLLER, is_tested};
-use crate::world::World;
+use crate::world::{TENANT, World};
 
 /// A world is settled if nothing changed for this long. It is longer than the longest backoff.
 pub const SETTLED_AFTER: Duration = Duration::from_secs(75);
@@ -28,6 +29,7 @@ pub fn invariant_violations(world: &World) -> Vec<String> {
     let served = world.server.handled_since(0);
     let audit: Vec<AuditEntry> = served.iter().filter(|served| is_checked(&served.call)).map(entry).collect();
     let actions = actions_of_users(world);
+    let (of_tenant, audit): (Vec<_>, Vec<_>) = audit.into_iter().partition(|entry| entry.namespace == TENANT);
     let found = vmpool_invariants::violations(world.history(), &actions, &audit, CONTROLLER);
     let mounts = world.mount_violations().into_iter().map(|mount| format!("I3: {mount}"));
     // A list from the API server's cache may be older than the last write of a previous leader.
@@ -42,6 +44,7 @@ pub fn invariant_violations(world: &World) -> Vec<String> {
         .chain(writes_of_former_leaders(world, &served))
         .chain(protection::restarted_machines(world, &served, &actions))
         .chain(kubevirt::copies(world, &served))
+        .chain(tenants::violations(world, &of_tenant))
         .chain(world.shared_machines.iter().cloned())
         .chain(world.image_violations.iter().cloned())
         .collect()
@@ -134,6 +137,7 @@ pub fn settled_violations(world: &World) -> Vec<String> {
     violations.extend(shared_disks::violations(state).iter().map(ToString::to_string));
     violations.extend(disk_collection::violations(state, world.now()).iter().map(ToString::to_string));
     violations.extend(images::settled_violations(world));
+    violations.extend(tenants::settled_violations(world));
     for pool in state.all(Kind::Pool).filter(|pool| !pool.is_terminating()) {
         let members = state.members(pool.uid());
         violations.extend(settled::status_errors(pool, &members).iter().map(ToString::to_string));

@@ -143,7 +143,8 @@ pub(crate) fn unused_copies(world: &World, pool: &Object) -> Vec<String> {
     let Some((field, _)) = awaited(pool) else { return Vec::new() };
     let revisions = world.server.all(REVISIONS);
     let has_copy = revisions.iter().filter(|revision| {
-        revision["metadata"]["ownerReferences"][0]["uid"] == *pool.uid()
+        revision["metadata"]["namespace"] == *pool.namespace()
+            && revision["metadata"]["ownerReferences"][0]["uid"] == *pool.uid()
             && revision["data"]["virtualMachineTemplate"] == *pool.at("/spec/virtualMachineTemplate")
             && revision["data"]["vmpoolPins"][field].is_object()
     });

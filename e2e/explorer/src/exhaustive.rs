@@ -12,6 +12,7 @@ use crate::operation::{Operation, Removal};
 use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
+use crate::operation_tenant::{Forgery, TenantOperation};
 use crate::schedule::{Schedule, Verdict};
 use crate::webhook::WebhookState;
 use crate::world::Options;
@@ -427,6 +428,9 @@ fn users() -> Vec<Operation> {
         Operation::DeletePool("Background"),
         Operation::DeletePool("Foreground"),
         Operation::DeletePool("Orphan"),
+        Operation::Tenant(TenantOperation::ForgeMachines(3, Forgery::UnknownGroup)),
+        Operation::Tenant(TenantOperation::ForgeDisks(2, Forgery::UnknownGroup)),
+        Operation::Tenant(TenantOperation::ForgeMachines(2, Forgery::SameOwner)),
     ]
 }
 

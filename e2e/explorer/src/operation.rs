@@ -14,6 +14,7 @@ use crate::manifest::POOL;
 use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
+use crate::operation_tenant::TenantOperation;
 use crate::requests::{choose, delete, edit, patch_machine};
 use crate::webhook::WebhookState;
 use crate::world::{NAMESPACE, World};
@@ -92,6 +93,8 @@ pub enum Operation {
     Protection(ProtectionOperation),
     /// An operation about disk images and wrappers.
     Image(ImageOperation),
+    /// An operation of a tenant of another namespace.
+    Tenant(TenantOperation),
 }
 
 /// A targeted removal.
@@ -199,6 +202,7 @@ impl Operation {
             Self::KubeVirt(operation) => operation.perform(world).await,
             Self::Protection(operation) => operation.perform(world).await,
             Self::Image(operation) => operation.perform(world).await,
+            Self::Tenant(operation) => operation.perform(world).await,
         }
     }
 }

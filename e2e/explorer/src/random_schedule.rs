@@ -11,6 +11,7 @@ use crate::operation::{Operation, Removal};
 use crate::operation_image::ImageOperation;
 use crate::operation_kubevirt::KubeVirtOperation;
 use crate::operation_protection::ProtectionOperation;
+use crate::operation_tenant::{Forgery, TenantOperation};
 use crate::schedule::Schedule;
 use crate::webhook::WebhookState;
 use crate::world::Options;
@@ -69,6 +70,9 @@ const WITH_INSTANCETYPES: u64 = 350;
 /// Share of those in which the template takes its name from a claim, per mille.
 const FROM_CLAIM: u64 = 300;
 
+/// Of 1000 schedules, this many have a tenant of another namespace that forges references to the pool.
+const WITH_TENANT: u64 = 250;
+
 /// The names of images. There are few, so that operations meet.
 const IMAGES: [&str; 2] = ["debian", "fedora"];
 const WRAPPERS: [&str; 3] = ["one", "two", "three"];
@@ -126,6 +130,7 @@ impl Schedule {
         if platform == PlatformName::KubeVirt {
             with_lost_preference(seed, &mut steps);
         }
+        with_tenant(&options, &mut steps);
         if options.images {
             without_snapshots(seed, &mut steps);
         }
@@ -185,6 +190,43 @@ fn with_guests(seed: u64, steps: &mut Vec<(u64, Operation)>) {
     for _ in 0..random.number(3..=9) {
         let at = place(&random, 1, steps);
         steps.insert(at, (pause(&random), Operation::Image(guest_op(&random))));
+    }
+}
+
+/// Adds steps of a tenant of another namespace. Decided apart from the other decisions, so that the other
+/// steps stay the same.
+fn with_tenant(options: &Options, steps: &mut Vec<(u64, Operation)>) {
+    let random = SeededRandom::new(options.seed ^ 0x7e4a);
+    if !random.per_mille(WITH_TENANT) {
+        return;
+    }
+    // The objects that templates with instance types name are only in the namespace of the other pool.
+    if options.instancetypes.is_none() && random.per_mille(600) {
+        let create = TenantOperation::CreatePool(random.number(0..=3).cast_signed());
+        steps.insert(1, (pause(&random), Operation::Tenant(create)));
+    }
+    for _ in 0..random.number(3..=8) {
+        let at = place(&random, 1, steps);
+        steps.insert(at, (pause(&random), Operation::Tenant(tenant_op(&random))));
+    }
+}
+
+fn tenant_op(random: &SeededRandom) -> TenantOperation {
+    let which = || which(random);
+    let all = Forgery::ALL.len() as u64;
+    let forgery = Forgery::ALL[usize::try_from(random.number(0..=all - 1)).unwrap_or_default()];
+    match random.number(0..=11) {
+        0..=3 => TenantOperation::ForgeMachines(one_or_two(random), forgery),
+        4..=5 => TenantOperation::ForgeDisks(one_or_two(random), forgery),
+        6 => TenantOperation::ForgeRevision(forgery),
+        7 => TenantOperation::ForgeInstance(which()),
+        8 => TenantOperation::TakeOver(which(), forgery),
+        9 => TenantOperation::Relabel(which()),
+        10 => TenantOperation::DeleteMachine(which()),
+        _ => match random.number(0..=1) {
+            0 => TenantOperation::DeleteDisk(which()),
+            _ => TenantOperation::Scale(random.number(0..=3).cast_signed()),
+        },
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use vmpool_model::{PatchKind, Verb};
 
 use crate::manifest::POOL;
-use crate::world::{GUESTS, NAMESPACE, World};
+use crate::world::{GUESTS, NAMESPACE, TENANT, World};
 
 /// The stored pool.
 pub(crate) fn stored_pool(world: &World) -> Option<Value> {
@@ -41,7 +41,17 @@ pub(crate) async fn delete_with(world: &mut World, resource: &str, which: usize,
 
 /// Name and UID of the selected object of the pool's namespace, or of one without a namespace.
 pub(crate) fn choose(world: &World, resource: &str, which: usize) -> Option<(String, String)> {
-    choose_from(world, resource, which, |namespace| namespace != Some(GUESTS))
+    choose_from(world, resource, which, |namespace| ![Some(GUESTS), Some(TENANT)].contains(&namespace))
+}
+
+/// As [`choose`], in another namespace.
+pub(crate) fn choose_in(
+    world: &World,
+    resource: &str,
+    which: usize,
+    namespace: &str,
+) -> Option<(String, String)> {
+    choose_from(world, resource, which, |found| found == Some(namespace))
 }
 
 /// As [`choose`], among the objects of these namespaces.

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use vmpool_invariants::UserActions;
 use vmpool_invariants::image_references::ImageReferences;
 use vmpool_invariants::object::Object;
+use vmpool_invariants::other_namespaces::ForgedObject;
 use vmpool_invariants::platform::PlatformName;
 use vmpool_invariants::protection;
 use vmpool_invariants::recorder::History;
@@ -39,6 +40,9 @@ use crate::webhook::{Webhook, WebhookState};
 pub const NAMESPACE: &str = "team";
 /// A namespace whose wrappers and machines use images of [`NAMESPACE`] if a grant permits it.
 pub const GUESTS: &str = "guests";
+/// The namespace of a tenant that has a pool of the same name, and forges references to the pool of
+/// [`NAMESPACE`].
+pub const TENANT: &str = "tenant";
 
 /// How long after the end of a protection all controllers know that it has ended.
 const LATEST_CLOCK: Duration = Duration::from_mins(2);
@@ -126,6 +130,10 @@ pub struct World {
     attempts: Arc<Mutex<Vec<Attempt>>>,
     callers: Vec<Task>,
     history: History,
+    /// The changes in the namespace of the tenant.
+    pub(crate) tenant_history: History,
+    /// The objects that the tenant forged.
+    pub(crate) forged: BTreeSet<ForgedObject>,
     /// What refers to which image.
     pub(crate) image_references: ImageReferences,
     /// Deletions of images that are referenced.
@@ -193,6 +201,8 @@ impl World {
             attempts: Arc::default(),
             callers: Vec::new(),
             history: History::default(),
+            tenant_history: History::default(),
+            forged: BTreeSet::new(),
             image_references: ImageReferences::default(),
             image_violations: Vec::new(),
             changes: 0,
@@ -353,7 +363,7 @@ impl World {
         let pool =
             pool.map(Object::from).filter(|pool| !pool.is_kubevirt() || pool.at("/spec/paused") != true);
         let machines = self.server.all(self.resources().machines).into_iter().map(Object::from);
-        let machines = machines.filter(|one| pool.as_ref().is_some_and(|pool| one.owner_uid() == pool.uid()));
+        let machines = machines.filter(|one| pool.as_ref().is_some_and(|pool| one.is_owned_by(pool)));
         let ends = machines.filter_map(|machine| protection::end(&machine));
         let failed = self.server.all(self.resources().machines);
         let retries = failed.iter().filter_map(|machine| {

@@ -16,6 +16,7 @@
 //! | I10 expired free disks are deleted, except those that are kept | [`disk_collection`] | state |
 //! | I11 an image that is referenced is never deleted | [`image_references`] | history |
 //! | I12 a protected machine is not removed by count | [`protection`] | history |
+//! | I14 objects of other namespaces have no effect, and are left alone | all of the above, [`other_namespaces`] | history, audit log |
 //! | I15 the objects that a pool creates and does not keep are bounded | [`unkept_objects`] | history, audit log |
 
 pub mod disk_collection;
@@ -25,6 +26,7 @@ pub mod image_references;
 pub mod leftovers;
 pub mod machine_count;
 pub mod object;
+pub mod other_namespaces;
 pub mod platform;
 pub mod preserved_storage;
 pub mod protection;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject};
 use serde_json::Value;
+use vmpool_api::OwnerIdentity;
 use vmpool_api::v1alpha2::{GROUP, VERSION};
 
 /// The kinds that scenarios use.
@@ -139,6 +140,16 @@ impl Object {
             .find(|reference| reference["controller"] == true)
             .and_then(|reference| reference["uid"].as_str())
             .unwrap_or_default()
+    }
+
+    /// Whether another object controls it: with namespace, group, kind, name and UID.
+    pub fn is_owned_by(&self, owner: &Self) -> bool {
+        let references = self.at("/metadata/ownerReferences").as_array().into_iter().flatten();
+        let controller = references.into_iter().find(|reference| reference["controller"] == true);
+        let (api_version, kind) = (owner.text("/apiVersion"), owner.text("/kind"));
+        let identity = OwnerIdentity::new(api_version, kind, owner.name(), owner.uid());
+        self.namespace() == owner.namespace()
+            && controller.is_some_and(|reference| OwnerIdentity::of_json(reference) == identity)
     }
 
     /// The value of a label.

@@ -7,6 +7,7 @@ mod claims;
 mod healing;
 mod limits_of_protection;
 mod lost_replica;
+mod other_namespaces;
 mod paused;
 mod plugin;
 mod policy;

@@ -6,7 +6,7 @@ use vmpool_invariants::object::{Kind, Object};
 use vmpool_invariants::recorder;
 use vmpool_model::{Call, Change, ChangeKind, Verb};
 
-use super::World;
+use super::{TENANT, World};
 use crate::attempt::{Attempt, Holding, Release, Target};
 use crate::transcript::description_of;
 
@@ -141,7 +141,11 @@ impl World {
                 .into_iter()
                 .find(|kind| platform.resource(*kind).plural == resource);
             if let Some(kind) = kind {
-                self.history.push(recorded(&change, kind, now));
+                let recorded = recorded(&change, kind, now);
+                match recorded.object.namespace() {
+                    TENANT => self.tenant_history.push(recorded),
+                    _ => self.history.push(recorded),
+                }
             }
             self.record_slow_create(&change);
             if self.options.images {

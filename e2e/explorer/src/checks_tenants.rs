@@ -1,0 +1,39 @@
+//! I14: objects of another namespace have no effect on the pool, and the pool of the other namespace has none
+//! either.
+//!
+//! Most of it follows from the other checks, which see the objects of one namespace only: a machine that is
+//! created, deleted or not replaced because of an object of another namespace violates them.
+
+use vmpool_invariants::object::Kind;
+use vmpool_invariants::{other_namespaces, settled};
+use vmpool_test_cluster::control_plane::AuditEntry;
+
+use crate::instance::CONTROLLER;
+use crate::world::{TENANT, World};
+
+/// Violations by requests in the namespace of the tenant.
+pub(crate) fn violations(world: &World, audit: &[AuditEntry]) -> Vec<String> {
+    let history = &world.tenant_history;
+    let found = vmpool_invariants::violations(history, &world.user_actions, audit, CONTROLLER);
+    let of_tenant = found.iter().map(|found| format!("in namespace {TENANT}: {found}"));
+    let touched = other_namespaces::violations(&world.forged, audit, CONTROLLER);
+    of_tenant.chain(touched.iter().map(ToString::to_string)).collect()
+}
+
+/// What the pool of the tenant lacks in a settled world.
+pub(crate) fn settled_violations(world: &World) -> Vec<String> {
+    let state = world.tenant_history.state();
+    let mut found = Vec::new();
+    for pool in state.all(Kind::Pool).filter(|pool| !pool.is_terminating()) {
+        let members = state.members(pool.uid());
+        found.extend(settled::status_errors(pool, &members).iter().map(ToString::to_string));
+        let desired = pool.number("/spec/replicas").unwrap_or_default();
+        if i64::try_from(members.len()).ok() != Some(desired) {
+            found.push(format!(
+                "I14: the pool of the tenant desires {desired} machines and has {}",
+                members.len()
+            ));
+        }
+    }
+    found.iter().map(|found| format!("in namespace {TENANT}: {found}")).collect()
+}
