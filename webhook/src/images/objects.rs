@@ -34,21 +34,12 @@ pub(super) async fn image(reader: &Reader, key: &Key) -> Found<FoundImage> {
 
 /// The stored object that a new machine names as its controller, as far as it refers to images.
 pub(super) async fn read_holder(reader: &Reader, namespace: &str, holder: &Holder) -> Found<Value> {
-    let (subject, api_version, plural, fields): (_, _, _, &'static [&'static str]) = match holder.kind {
-        HolderKind::Wrapper => {
-            (Subject::Wrapper, API_VERSION, WRAPPERS, &["metadata.uid", "status.vmDiskImage"])
-        }
-        HolderKind::Pool => {
-            let fields = &["metadata.uid", "spec.virtualMachineTemplate.spec.dataVolumeTemplates"];
-            (Subject::Pool, POOL_API_VERSION, "virtualmachinepools", fields)
-        }
-        HolderKind::Revision => {
-            let fields =
-                &["metadata.ownerReferences", "data.virtualMachineTemplate.spec.dataVolumeTemplates"];
-            (Subject::Revision, "apps/v1", "controllerrevisions", fields)
-        }
+    let (subject, api_version, plural) = match holder.kind {
+        HolderKind::Wrapper => (Subject::Wrapper, API_VERSION, WRAPPERS),
+        HolderKind::Pool => (Subject::Pool, POOL_API_VERSION, "virtualmachinepools"),
+        HolderKind::Revision => (Subject::Revision, "apps/v1", "controllerrevisions"),
     };
-    let name = Some(holder.name.clone());
+    let (name, fields) = (Some(holder.name.clone()), holder.kind.fields());
     let lookup = Lookup { subject, api_version, plural, namespaced: true, name, fields, reveals: true };
     reader.one(namespace, lookup).await
 }

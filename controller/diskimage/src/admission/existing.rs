@@ -38,6 +38,19 @@ pub enum HolderKind {
     Revision,
 }
 
+impl HolderKind {
+    /// The paths of the fields that say which images an object of the kind refers to, and whose it is.
+    pub fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Wrapper => &["metadata.uid", "status.vmDiskImage"],
+            Self::Pool => &["metadata.uid", "spec.virtualMachineTemplate.spec.dataVolumeTemplates"],
+            Self::Revision => {
+                &["metadata.ownerReferences", "data.virtualMachineTemplate.spec.dataVolumeTemplates"]
+            }
+        }
+    }
+}
+
 /// The objects that a machine names, and that may refer to images for it. The first one that does is enough.
 pub fn find_holders(machine: &Value) -> Vec<Holder> {
     let owners = machine["metadata"]["ownerReferences"].as_array().into_iter().flatten();
