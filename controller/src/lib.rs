@@ -84,4 +84,4 @@ pub use preview::{Preview, preview};
 pub use run::{RunError, run, serve};
 pub use settings::Settings;
 pub use uninstall::UninstallError;
-pub use write::{WriteError, Writer};
+pub use write::{WriteError, WriteLimits, Writer};

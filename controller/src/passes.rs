@@ -27,6 +27,9 @@ const PULSE: Duration = Duration::from_secs(10);
 /// Time after which a pass is slow. A pass computes for a much shorter time, so it waits for the API server.
 const SLOW_PASS: Duration = Duration::from_secs(4);
 
+/// The end of a pass: its key, the time of the next pass, and its computing time.
+pub(crate) type PassEnd<K> = (K, Requeue, Duration);
+
 /// Maximum number of passes in progress of one worker.
 const PASSES: usize = 64;
 
@@ -62,13 +65,11 @@ pub(crate) async fn work<C: Sync, K: Clone + Eq + Hash + Ord + Debug + Send + Sy
 
 /// Runs the passes of one worker until `stop`, and finishes those in progress. It runs one pass after the other. While passes
 /// wait for slow requests, it runs others beside them. `heartbeat` shows the age of the oldest pass.
-///
-/// A pass returns its key, the next time, and its computing time.
 pub(crate) async fn run_passes<'a, K: Clone + Eq + Hash + Ord>(
     queue: &Queue<K>,
     stop: &CancellationToken,
     heartbeat: Option<&Heartbeat>,
-    pass: impl Fn(K) -> BoxFuture<'a, (K, Requeue, Duration)>,
+    pass: impl Fn(K) -> BoxFuture<'a, PassEnd<K>>,
 ) {
     let env = queue.env();
     let mut running = Running::new(env.clone());
@@ -102,7 +103,7 @@ pub(crate) async fn run_passes<'a, K: Clone + Eq + Hash + Ord>(
 /// What a worker does next.
 enum Step<K> {
     /// A pass has ended.
-    Ended((K, Requeue, Duration)),
+    Ended(PassEnd<K>),
     /// Begin a pass over this key.
     Begin(K),
     /// Look again: `stop` came, or the heartbeat is due.
@@ -112,7 +113,7 @@ enum Step<K> {
 /// The passes in progress of one worker.
 struct Running<'a, K> {
     env: Env,
-    passes: FuturesUnordered<BoxFuture<'a, (u64, (K, Requeue, Duration))>>,
+    passes: FuturesUnordered<BoxFuture<'a, (u64, PassEnd<K>)>>,
     /// The uptimes at which they began.
     begun: BTreeMap<u64, Duration>,
     pushed: u64,
@@ -127,7 +128,7 @@ impl<'a, K: Clone + Eq + Hash + Ord + 'a> Running<'a, K> {
         self.begun.is_empty()
     }
 
-    fn push(&mut self, pass: BoxFuture<'a, (K, Requeue, Duration)>) {
+    fn push(&mut self, pass: BoxFuture<'a, PassEnd<K>>) {
         self.pushed += 1;
         let number = self.pushed;
         self.begun.insert(number, self.env.uptime());
@@ -172,7 +173,7 @@ impl<'a, K: Clone + Eq + Hash + Ord + 'a> Running<'a, K> {
     }
 
     /// Waits for the end of a pass.
-    async fn ended(&mut self) -> (K, Requeue, Duration) {
+    async fn ended(&mut self) -> PassEnd<K> {
         match self.passes.next().await {
             Some((number, result)) => {
                 self.begun.remove(&number);

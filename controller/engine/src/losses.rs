@@ -176,7 +176,7 @@ impl Losses {
 
     /// Records a change of the spec: a stopped pool may try again at once.
     pub fn retry(&mut self) {
-        self.is_retried = true;
+        self.is_retried = self.count > 0;
     }
 
     /// Takes over what the conditions of the pool show after a change of leaders: whether losses stopped the pool, or objects

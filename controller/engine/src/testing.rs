@@ -291,8 +291,8 @@ pub(crate) fn pool_owner(name: &str, uid: &str) -> Owner {
 }
 
 /// Another pool as the owner of a machine.
-pub(crate) fn another_pool() -> Option<Arc<Owner>> {
-    Some(Arc::new(Owner::pool(&ObjectId::new("another", "another"))))
+pub(crate) fn another_pool() -> Arc<Owner> {
+    Arc::new(Owner::pool(&ObjectId::new("another", "another")))
 }
 
 pub(crate) fn own_disk(name: &str, machine: &Machine) -> Disk {

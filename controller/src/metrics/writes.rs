@@ -47,7 +47,7 @@ impl WriteMetrics {
             slow: registry.register(
                 "vmpool_slow_writes",
                 "writes",
-                "Writes in flight that have waited for longer than half of --request-deadline: an admission webhook or the API server is slow",
+                "Writes in flight that have waited for longer than half of --request-deadline: admission or the API server is slow",
                 Gauge::default(),
             ),
         }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use vmpool_engine::ledger::Cache;
 use vmpool_engine::losses::{Fate, Loss, LossKind};
+use vmpool_engine::model::Owner;
 use vmpool_engine::{Disk, Memory, Pool, Uid};
 use vmpool_platforms::Platform;
 
@@ -63,16 +64,16 @@ fn machine_fate<P: Platform>(context: &Context<P>, pool: &Pool, name: &str, uid:
 /// machine the owner of its disks.
 fn disk_fate<P: Platform>(context: &Context<P>, pool: &Pool, name: &str, uid: &Uid) -> Fate {
     let is_machine = |disk: &Disk| {
-        disk.owner.as_ref().is_some_and(|owner| {
+        disk.owner.as_ref().and_then(Owner::as_machine).is_some_and(|owner| {
             let machine = context.machines.get(&pool.namespace, &owner.name);
-            machine.is_none_or(|machine| machine.facts.id.uid == owner.uid)
+            machine.is_none_or(|machine| machine.facts.id == *owner)
         })
     };
     match context.disks.get(&pool.namespace, name) {
         None => unseen(context.disks.of(&pool.namespace).saw_deleted(uid)),
         Some(seen) => match &*seen.facts {
             disk if disk.id.uid != *uid || disk.terminating => Fate::Gone,
-            disk if disk.owner.as_ref().is_some_and(|owner| owner.uid == pool.id.uid) => Fate::Kept,
+            disk if disk.belongs_to(&pool.id) => Fate::Kept,
             disk if is_machine(disk) => Fate::Kept,
             _ => Fate::Lost,
         },

@@ -15,7 +15,7 @@ const MACHINES: &str = "/apis/virtualization.deckhouse.io/v1alpha2/namespaces/te
 
 /// A request that takes as long as two webhooks of ten seconds in a row.
 const SLOW_REQUEST: Duration = Duration::from_secs(20);
-const SLOW_DEADLINE: Duration = Duration::from_secs(60);
+const SLOW_DEADLINE: Duration = Duration::from_mins(1);
 
 struct World {
     clock: ManualClock,

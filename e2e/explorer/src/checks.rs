@@ -44,7 +44,7 @@ pub fn invariant_violations(world: &World) -> Vec<String> {
         .chain(writes_of_former_leaders(world, &served))
         .chain(protection::restarted_machines(world, &served, &actions))
         .chain(kubevirt::copies(world, &served))
-        .chain(tenants::violations(world, &of_tenant))
+        .chain(tenants::violations(world, &actions, &of_tenant))
         .chain(world.shared_machines.iter().cloned())
         .chain(world.image_violations.iter().cloned())
         .collect()
@@ -142,13 +142,25 @@ pub fn settled_violations(world: &World) -> Vec<String> {
         let members = state.members(pool.uid());
         violations.extend(settled::status_errors(pool, &members).iter().map(ToString::to_string));
         violations.extend(kubevirt::unused_copies(world, pool));
-        if images::waits_for_image(world, pool) || kubevirt::waits_for_type(world, pool) {
+        if images::waits_for_image(world, pool)
+            || kubevirt::waits_for_type(world, pool)
+            || waits_for_user_because_of_disk(world, pool)
+        {
             continue;
         }
         violations.extend(missing_machines(pool, &members, world.some_may_not_run));
         violations.extend(kubevirt::outdated_machines(world, pool, &members));
     }
     violations
+}
+
+/// Whether a machine runs on a disk that a policy took away from it. The controller replaces the disk only if a user stops or
+/// deletes the machine, creates no other machine before, and says so.
+fn waits_for_user_because_of_disk(world: &World, pool: &Object) -> bool {
+    let conditions = pool.at("/status/conditions").as_array().into_iter().flatten();
+    let mut failures = conditions.filter(|condition| condition["type"] == "ReplicaFailure");
+    world.user_actions.policies > 0
+        && failures.any(|failure| failure["status"] == "True" && failure["reason"] == "DiskFailure")
 }
 
 /// What a settled pool lacks.

@@ -4,17 +4,20 @@
 //! Most of it follows from the other checks, which see the objects of one namespace only: a machine that is
 //! created, deleted or not replaced because of an object of another namespace violates them.
 
+use std::collections::BTreeMap;
+
 use vmpool_invariants::object::Kind;
-use vmpool_invariants::{other_namespaces, settled};
+use vmpool_invariants::{UserActions, other_namespaces, settled};
 use vmpool_test_cluster::control_plane::AuditEntry;
 
 use crate::instance::CONTROLLER;
 use crate::world::{TENANT, World};
 
-/// Violations by requests in the namespace of the tenant.
-pub(crate) fn violations(world: &World, audit: &[AuditEntry]) -> Vec<String> {
+/// Violations by requests in the namespace of the tenant. All targeted removals of a schedule are in the other namespace.
+pub(crate) fn violations(world: &World, actions: &UserActions, audit: &[AuditEntry]) -> Vec<String> {
     let history = &world.tenant_history;
-    let found = vmpool_invariants::violations(history, &world.user_actions, audit, CONTROLLER);
+    let actions = UserActions { completed_removals: BTreeMap::new(), ..actions.clone() };
+    let found = vmpool_invariants::violations(history, &actions, audit, CONTROLLER);
     let of_tenant = found.iter().map(|found| format!("in namespace {TENANT}: {found}"));
     let touched = other_namespaces::violations(&world.forged, audit, CONTROLLER);
     of_tenant.chain(touched.iter().map(ToString::to_string)).collect()

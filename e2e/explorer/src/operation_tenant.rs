@@ -146,9 +146,11 @@ async fn forge_objects(world: &mut World, resource: &str, count: usize, forgery:
     for _ in 0..count {
         let mut object = model.clone();
         object["metadata"] = forged_metadata(world, &model, forgery);
-        // The copies of instance types are not in the namespace of the tenant.
+        // The copies of instance types are not in the namespace of the tenant, and CDI does not clone for it.
         if let Some(spec) = object["spec"].as_object_mut() {
-            spec.retain(|field, _| !["instancetype", "preference"].contains(&field.as_str()));
+            const ELSEWHERE: [&str; 5] =
+                ["instancetype", "preference", "dataVolumeTemplates", "source", "sourceRef"];
+            spec.retain(|field, _| !ELSEWHERE.contains(&field.as_str()));
         }
         if object["data"].is_object() {
             object["data"] = json!({ "virtualMachineTemplate": { "spec": { "forged": true } } });

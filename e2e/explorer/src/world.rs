@@ -349,16 +349,21 @@ impl World {
         if !self.callers.is_empty() {
             return self.now();
         }
-        let pool = self.server.get(self.resources().pools, NAMESPACE, POOL);
+        let pools = self.resources().pools;
         // The controller tries again after a while.
         let is_stopped = |condition: &Value| {
             matches!(condition["reason"].as_str(), Some("MachineLost" | "DiskLost"))
                 && condition["status"] == "True"
         };
-        let conditions = pool.as_deref().and_then(|pool| pool["status"]["conditions"].as_array());
-        if conditions.into_iter().flatten().any(is_stopped) {
+        let is_pool_stopped = |namespace| {
+            let pool = self.server.get(pools, namespace, POOL);
+            let conditions = pool.as_deref().and_then(|pool| pool["status"]["conditions"].as_array());
+            conditions.into_iter().flatten().any(is_stopped)
+        };
+        if is_pool_stopped(NAMESPACE) || is_pool_stopped(TENANT) {
             return self.now();
         }
+        let pool = self.server.get(pools, NAMESPACE, POOL);
         // The controller changes no machine of a paused pool, and shortens no protection.
         let pool =
             pool.map(Object::from).filter(|pool| !pool.is_kubevirt() || pool.at("/spec/paused") != true);

@@ -4,6 +4,7 @@ use std::hint::black_box;
 
 use jiff::Timestamp;
 use vmpool_controller::fuzzing::decode_object;
+use vmpool_engine::losses::Rehearsal;
 use vmpool_engine::model::Draft;
 use vmpool_platforms::{AttachmentOf, DiskOf, Disks, Dvp, Finalizers, KubeVirt, Platform, Storage};
 
@@ -25,7 +26,8 @@ fn pool_of<P: Platform>(input: &[u8]) {
         P::Finalizers::add_to_pool(&pool),
         P::Finalizers::remove_from_pool(&pool),
     ));
-    let draft = Draft { name: "web-7".into(), number: 7, revision, disks: Vec::new() };
+    let draft =
+        Draft { name: "web-7".into(), number: 7, revision, disks: Vec::new(), rehearsal: Rehearsal::None };
     black_box(P::machine(&pool, &template, &draft));
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize as _;
 use serde_json::{Value, json};
+use vmpool_engine::losses::Rehearsal;
 use vmpool_engine::model::Draft;
 use vmpool_platforms::{Dvp, KubeVirt, Platform};
 
@@ -184,7 +185,13 @@ fn changes_of<P: Platform>(pools: &[Value]) -> Vec<Value> {
     for (index, pool) in pools.iter().enumerate() {
         let facts = P::read_pool(pool);
         let revision = P::first_revision(pool, &facts);
-        let draft = Draft { name: "web-7".into(), number: 7, revision, disks: Vec::new() };
+        let draft = Draft {
+            name: "web-7".into(),
+            number: 7,
+            revision,
+            disks: Vec::new(),
+            rehearsal: Rehearsal::None,
+        };
         let (from, to) = (&templates[index], &templates[(index + 1) % templates.len()]);
         changes.push(json!([P::machine(pool, from, &draft), from, to]));
     }

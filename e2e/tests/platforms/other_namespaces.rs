@@ -84,7 +84,7 @@ async fn forge(
         copy["spec"] = original.at("/spec").clone();
         let copy: DynamicObject = serde_json::from_value(copy)?;
         let create = async || {
-            Ok::<_, anyhow::Error>(
+            Ok::<_, vmpool_test_cluster::Error>(
                 api.create(&PostParams::default(), &copy).await.map(drop).map_err(|error| error.to_string()),
             )
         };
@@ -167,7 +167,7 @@ async fn forged_owners(platform: PlatformName) -> Result<()> {
     leader.kill();
     let leads = async || {
         let leads = standby.leads().await == Some(true);
-        Ok::<_, anyhow::Error>(if leads { Ok(()) } else { Err("it does not lead".to_owned()) })
+        Ok::<_, vmpool_test_cluster::Error>(if leads { Ok(()) } else { Err("it does not lead".to_owned()) })
     };
     poll::until(|| "the standby leads".to_owned(), DEADLINE, leads).await?;
     pool.holds(live_members(3).and(status("replicas", 3)), SETTLE).await?;

@@ -178,7 +178,9 @@ async fn the_selected_revision_of_a_pool_is_read() {
     assert_eq!(world.server.requests(), [path.clone(), second.clone()]);
     let stored = |owner: &str| {
         json!({
-            "metadata": { "ownerReferences": [{ "uid": owner, "controller": true }] },
+            "metadata": { "ownerReferences": [{
+                "apiVersion": held["apiVersion"], "kind": held["kind"], "name": "builders", "uid": owner, "controller": true,
+            }] },
             "data": { "spec": { "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": "root" }] } },
         })
     };

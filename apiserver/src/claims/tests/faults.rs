@@ -83,7 +83,7 @@ fn change_before_patches(world: &World, patches: usize) {
         if call.is(MERGE_PATCH, "virtualmachines") && left > 0 {
             left -= 1;
             store.edit_machine("web-0", |machine| {
-                machine["metadata"]["labels"]["edit"] = json!(left.to_string())
+                machine["metadata"]["labels"]["edit"] = json!(left.to_string());
             });
         }
         Fault::None
@@ -129,7 +129,7 @@ async fn a_claim_that_is_not_renewed_yet_delays_other_claims_only_shortly() {
         let renewal = send(&process, "alice", "claim", &first);
         let other = async {
             let answer = send(&process, "bob", "claim", &second).await.unwrap();
-            (machine(&answer), world.env.uptime() - start)
+            (machine(&answer), world.env.uptime().saturating_sub(start))
         };
         futures::future::join(renewal, other).await
     };
@@ -152,7 +152,7 @@ async fn a_release_of_a_machine_that_other_clients_keep_changing_succeeds(#[case
         if is_write && left > 0 {
             left -= 1;
             store.edit_machine("web-0", |machine| {
-                machine["metadata"]["labels"]["edit"] = json!(left.to_string())
+                machine["metadata"]["labels"]["edit"] = json!(left.to_string());
             });
         }
         Fault::None

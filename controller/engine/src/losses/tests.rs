@@ -59,7 +59,7 @@ fn a_pool_that_loses_machines_later_tries_one_after_ten_minutes_and_goes_on_if_i
     assert_eq!(losses.allowance(3, later), Allowance::Trial(Rehearsal::IfSupported));
     losses.created(&id("a"), 3, later);
     assert_eq!(losses.allowance(3, later), Allowance::Stopped(TRIAL_KEPT));
-    assert_eq!(losses.observe(|_, _| Fate::Kept, later + TRIAL_KEPT - SOON), []);
+    assert_eq!(losses.observe(|_, _| Fate::Kept, (later + TRIAL_KEPT).saturating_sub(SOON)), []);
     assert!(losses.is_stopped(3));
     assert_eq!(losses.observe(|_, _| Fate::Kept, later + TRIAL_KEPT), []);
     assert_eq!(losses.allowance(3, later + TRIAL_KEPT), Allowance::Unlimited);

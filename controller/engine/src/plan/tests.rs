@@ -175,7 +175,7 @@ fn world(sketches: &[Sketch], desired: usize, policy: ScaleDownPolicy, naming: N
             machine.activity = if sketch.running { Activity::Running } else { Activity::NotRunning };
             machine.terminating = sketch.terminating;
             if sketch.foreign {
-                machine.owner = another_pool();
+                machine.owner = Some(another_pool());
             }
             if !sketch.labelled {
                 machine.pool_label = None;

@@ -146,6 +146,9 @@ pub(super) struct Api {
     pub(super) policy: AdmissionPolicy,
     /// Objects that a policy or a client took away from the pool.
     pub(super) taken: Taken,
+    /// Whether the controller counts losses. The exhaustive exploration has no policies, and the time since each create would
+    /// multiply its states.
+    pub(super) counts_losses: bool,
     /// Positions at which a machine stopped being a live machine of the pool without a plan of the current leader.
     pub(super) others_removals: Vec<usize>,
 }
@@ -169,6 +172,7 @@ impl Api {
             stray_uids: BTreeSet::new(),
             policy: AdmissionPolicy::default(),
             taken: Taken::default(),
+            counts_losses: true,
             others_removals: Vec::new(),
             pool,
         }

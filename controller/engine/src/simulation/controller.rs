@@ -78,7 +78,11 @@ impl Controller {
         }
         let unconfirmed = machines.unconfirmed_creates();
         machines.settle(&self.machines);
-        for seen in unconfirmed.iter().filter_map(|create| self.machines.get(&create.name)) {
+        for seen in unconfirmed
+            .iter()
+            .filter(|_| api.counts_losses)
+            .filter_map(|create| self.machines.get(&create.name))
+        {
             self.memory.machine_losses.watch(&seen.facts.id, api.now);
         }
         let Memory { machines, disks, .. } = &mut self.memory;
@@ -259,10 +263,7 @@ impl Controller {
 
     fn send(&mut self, api: &mut Api, action: &Action, basis: Basis) -> Result<Result<(), Refusal>, Broken> {
         let now = api.now;
-        let planned = match action {
-            Action::Delete { machine, reason } => self.planned(machine, *reason),
-            _ => None,
-        };
+        let planned = self.required_version(action);
         let Memory { machines, disks, next_number, .. } = &mut self.memory;
         let answer = match action {
             Action::AddPoolFinalizer
@@ -428,7 +429,9 @@ impl Controller {
         draft: &Draft,
     ) -> Result<(), Refusal> {
         if is_kept {
-            self.memory.machine_losses.created(machine, api.pool.machine_loss_limit(), api.now);
+            if api.counts_losses {
+                self.memory.machine_losses.created(machine, api.pool.machine_loss_limit(), api.now);
+            }
             self.queue_disks(machine, draft);
             return Ok(());
         }
@@ -441,7 +444,9 @@ impl Controller {
             self.memory.disk_losses.lost(at_birth(), api.now);
             return Err(Refusal::Lost);
         }
-        self.memory.disk_losses.created(disk, api.pool.disk_loss_limit(), api.now);
+        if api.counts_losses {
+            self.memory.disk_losses.created(disk, api.pool.disk_loss_limit(), api.now);
+        }
         Ok(())
     }
 
@@ -458,7 +463,9 @@ impl Controller {
             },
             api.now,
         );
-        lost.iter().for_each(|_| memory.machine_losses.lost(later(), api.now));
+        for _ in &lost {
+            memory.machine_losses.lost(later(), api.now);
+        }
         let lost = memory.disk_losses.observe(
             |name, uid| match disks.get(name) {
                 None => ObjectFate::Unknown,
@@ -468,7 +475,17 @@ impl Controller {
             },
             api.now,
         );
-        lost.iter().for_each(|_| memory.disk_losses.lost(later(), api.now));
+        for _ in &lost {
+            memory.disk_losses.lost(later(), api.now);
+        }
+    }
+
+    /// The version that a write of this action requires, if it is a deletion.
+    fn required_version(&self, action: &Action) -> Option<u64> {
+        match action {
+            Action::Delete { machine, reason } => self.planned(machine, *reason),
+            _ => None,
+        }
     }
 
     /// The version that a deletion requires: a target is deleted in any state.
@@ -506,7 +523,7 @@ impl Controller {
                     self.memory.machines.written(live.clone(), now);
                     return "was there already";
                 }
-                if self.memory.machines.name_taken(&draft.name) {
+                if self.memory.machines.name_taken(&draft.name) && api.counts_losses {
                     self.memory.machine_losses.watch(&live.facts.id, now);
                 }
                 // It may have belonged to the pool when it was created, and then uses disks of the pool.

@@ -218,6 +218,17 @@ impl World {
         self.removal_clients.push(caller);
     }
 
+    /// Another client removes the owner of all machines of the pool.
+    fn take_all_machines(&mut self) {
+        let live = self.api.pool_machines().filter(|machine| !machine.terminating);
+        let ids: Vec<ObjectId> = live.map(|machine| machine.id.clone()).collect();
+        self.tell(format_args!("{} machines lose their owner", ids.len()));
+        for id in ids {
+            self.api.remove_by_hand(&id, |machine| machine.owner = None);
+            self.api.retained.excused += 1;
+        }
+    }
+
     pub(super) fn others(&mut self, step: Step) {
         match step {
             Step::Scale(desired) => {
@@ -267,15 +278,7 @@ impl World {
                 let AdmissionPolicy { machines, disks } = self.api.policy;
                 self.tell(format_args!("policies strip the owners: machines {machines}, disks {disks}"));
             }
-            Step::TakeAll => {
-                let live = self.api.pool_machines().filter(|machine| !machine.terminating);
-                let ids: Vec<ObjectId> = live.map(|machine| machine.id.clone()).collect();
-                self.tell(format_args!("{} machines lose their owner", ids.len()));
-                for id in ids {
-                    self.api.remove_by_hand(&id, |machine| machine.owner = None);
-                    self.api.retained.excused += 1;
-                }
-            }
+            Step::TakeAll => self.take_all_machines(),
             Step::Protect(which) => self.machine(which, "is protected, or no longer", |api, id| {
                 // An hour exceeds the maximum of the pool, so the controller shortens it.
                 let seconds = [None, Some(5), Some(20), Some(45), Some(3600)][which % 5];

@@ -132,7 +132,7 @@ async fn a_fast_client_is_answered_at_once_beside_slow_ones(
             let mut client = world.connect([H1, H2][review % 2], None).await?;
             client.post("/echo", vec![7; 3000], false).await
         };
-        let answer = world.env.timeout(SOON, reviewed).await;
+        let answer = Box::pin(world.env.timeout(SOON, reviewed)).await;
         let status = answer.unwrap_or_else(|_| panic!("{form:?}: review {review} is held up")).unwrap().0;
         assert_eq!(status, StatusCode::OK, "{form:?}: review {review}");
         let status = kept.post("/echo", vec![7; 3000], false).await.unwrap().0;
@@ -156,7 +156,7 @@ async fn a_client_with_a_certificate_is_answered_at_once_beside_slow_handshakes(
             let mut client = world.connect([H1, H2][review % 2], Some(&leaf)).await?;
             client.post("/echo", vec![7; 3000], false).await
         };
-        let answer = world.env.timeout(SOON, reviewed).await;
+        let answer = Box::pin(world.env.timeout(SOON, reviewed)).await;
         let status = answer.unwrap_or_else(|_| panic!("review {review} is held up")).unwrap().0;
         assert_eq!(status, StatusCode::OK, "review {review}");
         assert_eq!(kept.get("/peer").await.unwrap().0, StatusCode::OK, "review {review}");

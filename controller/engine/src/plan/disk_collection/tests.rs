@@ -371,7 +371,7 @@ fn an_ephemeral_disk_of_a_removed_template_is_deleted_after_it_is_detached() {
         .edit(&machine, |machine| machine.terminating = true);
     assert_eq!(terminating.plan().actions, []);
     let released = world().disk("web-data-2", |_| Some(old(owned(&machine)))).edit(&machine, |machine| {
-        (machine.owner, machine.pool_uid_label) = (another_pool(), None);
+        (machine.owner, machine.pool_uid_label) = (Some(another_pool()), None);
     });
     assert!(!released.plan().actions.iter().any(|action| action.stage() == Stage::CollectDisks));
 }

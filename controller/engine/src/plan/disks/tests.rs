@@ -32,8 +32,8 @@ fn id(name: &str, uid: &str) -> ObjectId {
     ObjectId::new(name, uid)
 }
 
-fn other_kind(name: &str, uid: &str) -> Option<Owner> {
-    Some(Owner { kind: OwnerKind::Other, id: ObjectId::new(name, uid) })
+fn other_kind(name: &str, uid: &str) -> Owner {
+    Owner { kind: OwnerKind::Other, id: ObjectId::new(name, uid) }
 }
 
 #[rstest]
@@ -44,7 +44,7 @@ fn other_kind(name: &str, uid: &str) -> Option<Owner> {
     world(|_| None).edit("web-a", |machine| machine.terminating = true), None
 )]
 #[case::a_foreign_machine_gets_no_disk(
-    world(|_| None).edit("web-a", |machine| machine.owner = another_pool()).pool(|pool| pool.desired = 0),
+    world(|_| None).edit("web-a", |machine| machine.owner = Some(another_pool())).pool(|pool| pool.desired = 0),
     None
 )]
 #[case::a_disk_that_came_otherwise_is_not_ours_to_create(
@@ -73,9 +73,9 @@ fn a_dying_disk_of_an_earlier_machine_of_the_name_is_waited_for() {
 #[rstest]
 #[case::without_owner(None, &[], "web-a-root-2")]
 #[case::of_another_machine(Some(Owner::machine(&id("web-b", "uid-of-web-b"))), &[], "web-a-root-2")]
-#[case::of_another_kind_with_the_name(other_kind("web-a", "an-earlier-uid"), &[], "web-a-root-2")]
-#[case::of_another_kind_with_the_uid(other_kind("web-a", "uid-of-web-a"), &[], "web-a-root-2")]
-#[case::of_another_kind_with_the_uid_of_the_pool(other_kind("web", POOL_UID), &[], "web-a-root-2")]
+#[case::of_another_kind_with_the_name(Some(other_kind("web-a", "an-earlier-uid")), &[], "web-a-root-2")]
+#[case::of_another_kind_with_the_uid(Some(other_kind("web-a", "uid-of-web-a")), &[], "web-a-root-2")]
+#[case::of_another_kind_with_the_uid_of_the_pool(Some(other_kind("web", POOL_UID)), &[], "web-a-root-2")]
 #[case::of_another_name_with_the_uid_of_the_pool(Some(pool_owner("db", POOL_UID)), &[], "web-a-root-2")]
 #[case::and_the_next_name_is_taken(None, &["web-a-root-2", "web-a-root-3"], "web-a-root-4")]
 fn a_machine_uses_another_name_if_a_foreign_disk_has_the_name(

@@ -100,7 +100,7 @@ fn a_deleted_pool_releases_its_machines_and_those_that_users_detached_and_then_i
             pool.rollout.budget = Budget::Machines(1);
         })
         .edit(&name(1), |machine| machine.owner = None)
-        .edit(&name(2), |machine| machine.owner = another_pool());
+        .edit(&name(2), |machine| machine.owner = Some(another_pool()));
     let plan = deleted.plan();
     assert_eq!(released(&plan), [(&*name(0), false), (&*name(1), false)], "no machine of another pool");
     assert_eq!(plan.actions.len(), 2, "{:?}", plan.actions);
@@ -131,7 +131,7 @@ fn a_deleted_machine_that_a_user_removed_from_the_pool_is_released_with_its_stor
     let expected = [(&*name(0), true), (&*name(1), true)];
     let plan = world.plan();
     assert_eq!(released(&plan), expected);
-    let other = world.edit(&name(1), |machine| machine.owner = another_pool());
+    let other = world.edit(&name(1), |machine| machine.owner = Some(another_pool()));
     assert_eq!(released(&other.plan()), expected[..1], "the machines of other pools are not released");
 }
 

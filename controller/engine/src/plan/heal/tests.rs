@@ -205,7 +205,7 @@ fn a_replacement_that_neither_runs_nor_fails_uses_budget_for_a_limited_time() {
     let mut world = world(&starts(3), Budget::Machines(1))
         .edit(&name(1), |machine| machine.start_health = StartHealth::default());
     world.memory.start_failures.replaced(&name(1).into(), world.uptime);
-    world.uptime += LONGEST_START - Duration::from_secs(1);
+    world.uptime += LONGEST_START.saturating_sub(Duration::from_secs(1));
     assert_eq!(deleted(&world.plan()), [""; 0]);
     world.uptime += Duration::from_secs(1);
     assert_eq!(deleted(&world.plan()).len(), 1);

@@ -46,7 +46,7 @@ fn release() -> Action {
     world(|machine| { machine.owner = None; machine.terminating = true; }), None
 )]
 #[case::a_machine_of_another_controller_is_unchanged(
-    world(|machine| machine.owner = another_pool()), None
+    world(|machine| machine.owner = Some(another_pool())), None
 )]
 fn markers(#[case] world: World, #[case] expected: Option<Action>) {
     let plan = world.plan();
@@ -104,7 +104,7 @@ fn retaining() -> World {
     retaining().edit(MIGRATED, |machine| machine.written = Some("another".into())), false
 )]
 #[case::a_user_made_another_controller_its_owner(
-    unowned(MIGRATED).edit(MIGRATED, |machine| machine.owner = another_pool()), false
+    unowned(MIGRATED).edit(MIGRATED, |machine| machine.owner = Some(another_pool())), false
 )]
 fn a_migrated_machine_that_was_detached_is_released_if_its_disks_show_that_it_was_in_the_pool(
     #[case] world: World,

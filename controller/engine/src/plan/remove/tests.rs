@@ -92,7 +92,8 @@ fn an_explicit_pool_never_shrinks_by_itself(#[case] desired: usize) {
 
 #[test]
 fn a_foreign_machine_with_copied_labels_neither_counts_nor_leaves() {
-    let world = World::desiring(2).with_machines(3).edit(&name(2), |machine| machine.owner = another_pool());
+    let world =
+        World::desiring(2).with_machines(3).edit(&name(2), |machine| machine.owner = Some(another_pool()));
     assert_eq!(world.plan(), Plan::default());
 }
 

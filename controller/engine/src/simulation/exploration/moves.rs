@@ -78,6 +78,7 @@ impl State {
             prepare(&mut pool, changes);
         }
         let mut api = Api::new(pool);
+        api.counts_losses = false;
         if let Some(changes) = small.instances {
             api.set_changes(changes);
         }

@@ -59,7 +59,7 @@ fn a_removed_volume_is_reported_also_after_a_change_of_the_count() {
     without_logs(with_storage()).edit("web-0", |machine| machine.terminating = true)
 )]
 #[case::the_machine_belongs_to_another_pool(
-    without_logs(with_storage()).edit("web-0", |machine| machine.owner = another_pool())
+    without_logs(with_storage()).edit("web-0", |machine| machine.owner = Some(another_pool()))
 )]
 fn a_missing_volume_that_no_user_removed_is_not_reported(#[case] world: World) {
     assert_eq!(condition(&shown(&world), condition::DISK_DETACHED), None);
