@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A client is slow if it owes bytes: of the handshake, of its first request, or of a body. If slots are short, a slow client
-//! loses its slot at once ([`crate::capacity`]). A body must also arrive at a minimum rate ([`Pace`]).
+//! loses its slot at once (module `capacity`). A body must also arrive at a minimum rate ([`Pace`]).
 //!
 //! Refusals by the server itself are `Status` objects, because its clients are Kubernetes clients.
 

@@ -30,6 +30,8 @@ const CONTROLLER_SHARED: Grants = &[
 
 const CONTROLLER_KUBEVIRT_CLUSTER: Grants = &[
     ("kubevirt.io/kubevirts", "list watch"),
+    // Whether the account of a machine may clone an object of another namespace.
+    ("authorization.k8s.io/subjectaccessreviews", "create"),
     ("instancetype.kubevirt.io/virtualmachineclusterinstancetypes", "get list watch patch"),
     ("instancetype.kubevirt.io/virtualmachineclusterpreferences", "get list watch patch"),
     ("/namespaces", "get"),
@@ -102,12 +104,15 @@ const WEBHOOK_NAMESPACED: Grants = &[
 ];
 
 const WEBHOOK_KUBEVIRT: Grants =
-    &[("pool.kubevirt.io/virtualmachinepools", "list"), ("kubevirt.io/virtualmachines", "list create")];
+    &[("pool.kubevirt.io/virtualmachinepools", "get list"), ("kubevirt.io/virtualmachines", "list create")];
 
 const WEBHOOK_IMAGES_CLUSTER: Grants = &[("/namespaces", "get")];
 
-const WEBHOOK_IMAGES: Grants =
-    &[("vmpool.dev/vmdiskimages", "get"), ("vmpool.dev/vmdiskimagegrants", "list")];
+const WEBHOOK_IMAGES: Grants = &[
+    ("vmpool.dev/vmdiskimages", "get"),
+    ("vmpool.dev/wrappedvirtualmachines", "get"),
+    ("vmpool.dev/vmdiskimagegrants", "list"),
+];
 
 const WEBHOOK_TYPES_BUNDLE: Grants =
     &[("admissionregistration.k8s.io/mutatingwebhookconfigurations vmpool-webhook", "get patch")];
