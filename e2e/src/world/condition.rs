@@ -90,17 +90,17 @@ pub fn exists() -> Condition {
 }
 
 /// `status.readyReplicas` and `status.replicas` are both `count` for the current generation, so no machine is starting,
-/// surplus or terminating. The status of KubeVirt pools has no generation, so there the machines must agree.
+/// surplus or terminating. The machines must agree, because a status can be older than the machines: where one was just
+/// replaced, the status still counts the former one, and a status of a KubeVirt pool names no generation.
 pub fn ready_replicas(count: i64) -> Condition {
     Condition::new(format!("exactly {count} replicas, all ready"), move |view| {
+        let members = view.members();
         view.pool().is_some_and(|pool| {
-            let is_current = if pool.is_kubevirt() {
-                let members = view.members();
-                i64::try_from(members.len()) == Ok(count) && members.iter().all(|member| member.is_running())
-            } else {
-                pool.number("/status/observedGeneration") == pool.number("/metadata/generation")
-            };
-            is_current
+            let counts_current_spec = pool.is_kubevirt()
+                || pool.number("/status/observedGeneration") == pool.number("/metadata/generation");
+            counts_current_spec
+                && i64::try_from(members.len()) == Ok(count)
+                && members.iter().all(|member| member.is_running())
                 && pool.number("/status/readyReplicas") == Some(count)
                 && pool.number("/status/replicas") == Some(count)
         })
