@@ -270,6 +270,8 @@ async fn perform<P: Platform>(
         }
         Action::ExpandDisk { disk, to } => disk::expand(context, pool, basis, disk, *to).await,
         Action::DeleteDisk { disk, reason } => disk::delete(context, pool, basis, disk, *reason).await,
-        Action::PruneRecord { gone, expired } => pool::prune_record(context, pool, gone, expired).await,
+        Action::PruneRecord { gone, expired, block } => {
+            pool::prune_record(context, pool, (gone, expired), *block).await
+        }
     }
 }

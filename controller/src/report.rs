@@ -86,12 +86,13 @@ pub(crate) async fn report<P: Platform>(
     }
 }
 
-/// Whether the API server stores no fields of vmpool. A definition of an earlier version of vmpool drops only the copies: the
-/// other fields are still written.
+/// Whether the API server stores no fields of vmpool. A definition of an earlier version of vmpool drops only the copies and the
+/// next number: the other fields are still written.
 fn is_pruned(stored: Option<&Summary>, wanted: Option<&Summary>) -> bool {
-    let without_copies =
-        |summary: Option<&Summary>| Some(Summary { used_copies: Arc::default(), ..summary?.clone() });
-    without_copies(stored) != without_copies(wanted)
+    let of_first_version = |summary: Option<&Summary>| {
+        Some(Summary { used_copies: Arc::default(), next_number: None, ..summary?.clone() })
+    };
+    of_first_version(stored) != of_first_version(wanted)
 }
 
 async fn publish<P: Platform>(

@@ -122,6 +122,9 @@ pub struct VirtualMachinePoolStatus {
     /// Name of the current revision: that of the template, or the one that spec.rollout.revision names. A machine has it as a label when the revision is in effect.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "desiredTemplateHash")]
     pub desired_template_hash: Option<String>,
+    /// The number behind the name of the next machine. A new leader goes on from it, so that the name of a former machine does not return.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "nextMachineNumber")]
+    pub next_machine_number: Option<i64>,
     /// The metadata.generation that the controller last processed, also if a write failed.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "observedGeneration")]
     pub observed_generation: Option<i64>,

@@ -51,6 +51,8 @@ pub mod annotations {
     pub const FORMER_STORAGE: &str = "vmpool.dev/former-storage";
     /// On a pool: the removal record of targeted removals. Only vmpool writes it.
     pub const SCALE_IN_TARGETS: &str = "vmpool.pool.kubevirt.io/scale-in-targets";
+    /// On a pool: the last machines that targeted removals deleted, whose names other machines can get. Only vmpool writes it.
+    pub const REMOVED_MACHINES: &str = "vmpool.pool.kubevirt.io/removed-machines";
 }
 
 /// Finalizers.

@@ -182,17 +182,19 @@ impl Batch<'_> {
     ) -> Retry {
         let mut restart = Vec::new();
         loop {
-            let mut record = match self.writer.record(&pool) {
-                Ok(record) => record,
+            let mut removals = match self.writer.removals(&pool) {
+                Ok(removals) => removals,
                 Err(error) => return give_up(reservations, &error),
             };
-            reservations = self.resolve(&pool, &record, reservations, reserved_at, &mut restart);
+            reservations = self.resolve(&pool, &removals.record, reservations, reserved_at, &mut restart);
             if reservations.is_empty() {
                 return Retry { jobs: restart, separately: false };
             }
-            let already_removed: BTreeSet<Uid> = record.accepted().map(|target| target.uid.clone()).collect();
-            let decisions: Vec<Decision> =
-                reservations.iter().map(|reservation| reservation.decide(&record)).collect();
+            let already_removed: BTreeSet<Uid> =
+                removals.record.accepted().map(|target| target.uid.clone()).collect();
+            let decide = |reservation: &Reservation| reservation.decide(&removals, self.writer.pool);
+            let decisions: Vec<Decision> = reservations.iter().map(decide).collect();
+            let record = &mut removals.record;
             let mut count = 0;
             for (reservation, decision) in reservations.iter().zip(&decisions) {
                 match decision {
@@ -201,7 +203,7 @@ impl Batch<'_> {
                 }
             }
             let replicas = decremented(&pool, self.writer.pool.stored.absent_replicas, count);
-            match self.writer.write(&pool, &record, replicas).await {
+            match self.writer.write(&pool, record, replicas).await {
                 Ok(stored) => {
                     finish(&stored, reservations, decisions, already_removed);
                     return Retry { jobs: restart, separately: false };

@@ -1,5 +1,7 @@
 //! The errors of a removal.
 
+use vmpool_engine::{ObjectId, Uid};
+
 use super::model::PoolName;
 use crate::cluster::CallError;
 use crate::error::{Error, ProtectedTarget};
@@ -37,6 +39,19 @@ pub(super) fn target_not_found(target: &str, pool: &PoolName) -> Error {
         target: target.to_owned(),
         namespace: pool.namespace.clone(),
     }
+}
+
+/// An earlier request removed the target `earlier`, and another machine has its name.
+pub(super) fn name_returned(pool: &PoolName, earlier: &Uid, found: &ObjectId) -> Error {
+    let ObjectId { name, uid } = found;
+    conflict(
+        pool,
+        format!(
+            "an earlier request removed virtual machine \"{name}\" with UID {earlier}, and another machine with UID {uid} \
+             has its name: if you repeat that request, it is complete; to remove the other machine, send its UID in \
+             targetUIDs"
+        ),
+    )
 }
 
 /// The result of a write is unknown.

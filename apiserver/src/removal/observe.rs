@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
-use vmpool_engine::ObjectId;
 use vmpool_engine::protection::{Protection, text_of};
-use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
+use vmpool_engine::{ObjectId, Uid};
 use vmpool_runtime::Env;
 
-use super::errors::{conflict, machines_protected, pool_deleting, pool_not_found, target_not_found};
+use super::errors::{
+    conflict, machines_protected, name_returned, pool_deleting, pool_not_found, target_not_found,
+};
 use super::model::{Accepted, PoolName, Target};
 use crate::body::RequestedTarget;
 use crate::cluster::{Cluster, Machine, Pool};
@@ -24,8 +26,43 @@ pub(super) type Machines = BTreeMap<String, Result<Option<Machine>, String>>;
 /// A pool, its removal record, and machines.
 pub(super) struct Observed {
     pub(super) pool: Pool,
-    record: RemovalRecord,
+    removals: Removals,
     machines: Machines,
+}
+
+/// What a pool stores about its removals.
+pub(super) struct Removals {
+    /// The removals in progress.
+    pub(super) record: RemovalRecord,
+    /// The last targets that were deleted, if the names of machines return.
+    removed: RemovedMachines,
+}
+
+impl Removals {
+    /// What the annotations of the pool contain.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if the removal record cannot be read.
+    pub(super) fn of(pool: &Pool, name: &PoolName) -> Result<Self, Error> {
+        let removed = name.stored.removed.and_then(|annotation| pool.metadata.annotations.get(annotation));
+        let removed = removed.map(|text| RemovedMachines::parse(text)).unwrap_or_default();
+        Ok(Self { record: removal_record(pool, name)?, removed })
+    }
+
+    /// The targets of this name whose removal was accepted, also if they are gone.
+    fn accepted<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a ObjectId> {
+        let in_progress = self.record.accepted().filter(move |target| *target.name == *name);
+        in_progress.chain(self.removed.of_name(name))
+    }
+
+    /// The UID of an earlier target whose name this machine has. A request that contains only the name may be a repeated
+    /// request for that target. Another request for this machine has the right to count, so its entry does not matter.
+    pub(super) fn earlier_target<'a>(&'a self, machine: &'a ObjectId) -> Option<&'a Uid> {
+        if self.record.is_accepted(&machine.uid) {
+            return None;
+        }
+        self.accepted(&machine.name).map(|target| &target.uid).find(|uid| **uid != machine.uid)
+    }
 }
 
 /// Reads a pool and machines concurrently.
@@ -39,8 +76,8 @@ pub(super) async fn observe(
 ) -> Result<Observed, Error> {
     let (pool, machines) = futures::join!(read_pool(cluster, name), read_machines(cluster, name, names));
     let pool = pool?;
-    let record = removal_record(&pool, name)?;
-    Ok(Observed { pool, record, machines })
+    let removals = Removals::of(&pool, name)?;
+    Ok(Observed { pool, removals, machines })
 }
 
 /// Reads the stored pool.
@@ -168,24 +205,32 @@ impl Observed {
         {
             let uid = &machine.metadata.uid;
             if required != uid {
+                if let Some(target) = self.removed_target(requested) {
+                    return Ok(target);
+                }
                 let why = format!("virtual machine \"{}\": {}", requested.name, uid_mismatch(required, uid));
                 return Err(conflict(name, why));
             }
         }
         if let Some(machine) = owned_machine(&self.machines, &requested.name, pool_uid, name)? {
             let id = ObjectId::new(&requested.name, &machine.metadata.uid);
-            let already_removed = self.record.is_accepted(&id.uid);
+            let already_removed = self.removals.record.is_accepted(&id.uid);
+            if requested.uid.is_none()
+                && let Some(earlier) = self.removals.earlier_target(&id)
+            {
+                return Err(name_returned(name, earlier, &id));
+            }
             let deleted = machine.metadata.deletion_timestamp.is_some();
             return Ok(Target { id, already_removed, deleted });
         }
-        // If a client repeats a request, a target may already be gone, and only the removal record contains it. A name can
-        // return within the open name block after a change of leaders. A client that must exclude this sends the UID.
-        let matches = |id: &&ObjectId| {
-            *id.name == *requested.name && requested.uid.as_deref().is_none_or(|uid| uid == id.uid.as_str())
-        };
-        let gone = self.record.accepted().find(matches);
-        let gone = gone.ok_or_else(|| target_not_found(&requested.name, name))?;
-        Ok(Target { id: gone.clone(), already_removed: true, deleted: true })
+        self.removed_target(requested).ok_or_else(|| target_not_found(&requested.name, name))
+    }
+
+    /// The target of an earlier request that this one repeats. It may already be gone, and another machine may have its name.
+    fn removed_target(&self, requested: &RequestedTarget) -> Option<Target> {
+        let matches = |id: &&ObjectId| requested.uid.as_deref().is_none_or(|uid| uid == id.uid.as_str());
+        let removed = self.removals.accepted(&requested.name).find(matches)?;
+        Some(Target { id: removed.clone(), already_removed: true, deleted: true })
     }
 }
 
@@ -209,7 +254,7 @@ pub(super) async fn dry_run(
     let targets = observed.targets(name, requested, pool_uid, env.now())?;
     let open: Vec<ObjectId> =
         targets.iter().filter(|target| !target.already_removed).map(|target| target.id.clone()).collect();
-    observed.record.reserve("dry-run", &open).map_err(|full| Error::RecordFull {
+    observed.removals.record.reserve("dry-run", &open).map_err(|full| Error::RecordFull {
         stored: name.stored,
         pool: name.name.clone(),
         why: full.to_string(),

@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::{ObjectId, Uid};
 
-use super::errors::{machines_protected, target_not_found, unconfirmed};
+use super::errors::{machines_protected, name_returned, target_not_found, unconfirmed};
 use super::model::{Accepted, Job, PoolName, Target};
-use super::observe::{Machines, owned_machine, protected_target};
+use super::observe::{Machines, Removals, owned_machine, protected_target};
 use crate::error::{Error, ProtectedTarget};
 
 /// What a write does with a reservation.
@@ -106,12 +106,25 @@ impl Reservation {
         self.invalid.extend(uids.into_iter().map(|uid| (uid, error.clone())));
     }
 
-    /// Accept, if each target is valid or was removed by another request in the meantime.
-    pub(super) fn decide(&self, record: &RemovalRecord) -> Decision {
-        match self.invalid.iter().find(|(uid, _)| !record.is_accepted(uid)) {
-            None => Decision::Accept,
-            Some((_, error)) => Decision::Withdraw(error.clone()),
-        }
+    /// Accept, if each target is valid or was removed by another request in the meantime. The removals are those of the pool
+    /// that the write requires: another request for the name may have been accepted since the targets were observed.
+    pub(super) fn decide(&self, removals: &Removals, pool: &PoolName) -> Decision {
+        let invalid = self.invalid.iter().find(|(uid, _)| !removals.record.is_accepted(uid));
+        let error = invalid.map(|(_, error)| error.clone()).or_else(|| self.name_returned(removals, pool));
+        error.map_or(Decision::Accept, Decision::Withdraw)
+    }
+
+    /// The error of a target that the request names without a UID, and whose name an earlier target had.
+    fn name_returned(&self, removals: &Removals, pool: &PoolName) -> Option<Error> {
+        let mut open = self.targets.iter().filter(|target| !target.already_removed);
+        open.find_map(|target| {
+            let earlier = removals.earlier_target(&target.id)?;
+            let mut requested =
+                self.job.targets.iter().filter(|requested| *requested.name == *target.id.name);
+            requested
+                .all(|requested| requested.uid.is_none())
+                .then(|| name_returned(pool, earlier, &target.id))
+        })
     }
 
     /// Records that the write with this decision is unconfirmed.

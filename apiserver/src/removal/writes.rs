@@ -8,7 +8,7 @@ use vmpool_runtime::Env;
 
 use super::errors::{conflict, pool_deleting, pool_not_found, unavailable};
 use super::model::PoolName;
-use super::observe::{read_pool, removal_record};
+use super::observe::{Removals, read_pool, removal_record};
 use crate::cluster::{CallError, Cluster, Pool};
 use crate::error::Error;
 use crate::metrics::Metrics;
@@ -50,15 +50,26 @@ impl Attempts {
 }
 
 impl PoolWriter<'_> {
+    /// What a pool that is not being deleted stores about its removals.
+    ///
+    /// # Errors
+    /// Those of [`Self::record`].
+    pub(super) fn removals(&self, pool: &Pool) -> Result<Removals, Error> {
+        self.check_exists(pool)?;
+        Removals::of(pool, self.pool)
+    }
+
     /// The removal record of a pool that is not being deleted.
     ///
     /// # Errors
     /// [`Error::Conflict`] if the pool is being deleted, [`Error::Internal`] if the record is invalid.
     pub(super) fn record(&self, pool: &Pool) -> Result<RemovalRecord, Error> {
-        if pool.metadata.deletion_timestamp.is_some() {
-            return Err(pool_deleting(self.pool));
-        }
+        self.check_exists(pool)?;
         removal_record(pool, self.pool)
+    }
+
+    fn check_exists(&self, pool: &Pool) -> Result<(), Error> {
+        if pool.metadata.deletion_timestamp.is_some() { Err(pool_deleting(self.pool)) } else { Ok(()) }
     }
 
     /// Writes the removal record, and `replicas` if it is given.

@@ -44,6 +44,8 @@ pub struct Memory {
     pub disks: Ledger<Disk>,
     /// The next machine number to use. It never decreases.
     pub next_number: u64,
+    /// The uptime of the first pass. A request of the former leader cannot have an effect [`REQUEST_TIMEOUT`] later.
+    first_pass: Option<Duration>,
     /// Backoff of live reads that a plan depends on.
     pub reading: Backoff,
     /// Backoff of creating machines.
@@ -114,7 +116,8 @@ impl Memory {
     pub fn observe(&mut self, pool: &Pool, uptime: Duration) {
         let published = pool.published.summary.as_ref().map_or(0, |summary| summary.healed);
         self.healed_machines = self.healed_machines.max(published);
-        self.next_number = self.next_number.max(pool.name_block.map_or(0, |block| block.first));
+        self.first_pass.get_or_insert(uptime);
+        self.next_number = self.next_number.max(recorded_number(pool));
         if !(self.reservations.is_empty() && pool.record.is_empty()) {
             let requests = pool.record.requests();
             self.reservations.retain(|request, _| requests.contains(request));
@@ -148,6 +151,16 @@ impl Memory {
         if is_new {
             self.restore_losses(pool, uptime);
         }
+    }
+
+    /// How long this leader has observed the pool.
+    pub(crate) fn led_for(&self, uptime: Duration) -> Duration {
+        self.first_pass.map_or(Duration::ZERO, |first| uptime.saturating_sub(first))
+    }
+
+    /// The time until no create of the former leader can have an effect any more; `None` if that is so.
+    pub(crate) fn former_creates_left(&self, uptime: Duration) -> Option<Duration> {
+        REQUEST_TIMEOUT.checked_sub(self.led_for(uptime)).filter(|left| !left.is_zero())
     }
 
     /// A new leader continues where the former one stopped, as the conditions of the pool show it for the present spec.
@@ -423,6 +436,14 @@ impl Memory {
         let age = uptime.saturating_sub(*self.refused_disks.get(disk)?);
         REFUSAL_AGE.checked_sub(age).filter(|left| !left.is_zero())
     }
+}
+
+/// The number from which a new leader goes on: the number in the status, which every change of the machines writes, or the
+/// beginning of the name block. Numbers behind the block were never used, whatever a client writes into the status.
+fn recorded_number(pool: &Pool) -> u64 {
+    let Some(block) = pool.name_block else { return 0 };
+    let published = pool.published.summary.as_ref().and_then(|summary| summary.next_number);
+    published.unwrap_or_default().clamp(block.first, block.end)
 }
 
 #[cfg(test)]

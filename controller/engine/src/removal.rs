@@ -26,11 +26,17 @@
 //! user store the name once, so that a record of the maximum size has space for it. If many users request removals at
 //! the same time, the record omits the last names, so that the names do not use the space of entries. No decision
 //! depends on a name. A record without names, as earlier versions write it, is valid.
+//!
+//! When an entry leaves the record, a repeated request must not hit another machine with the name. On a platform with random
+//! names, the write that removes the entry also records that its number is used up. Ordinals return, so a second annotation
+//! keeps the last targets: [`RemovedMachines`].
 
 mod record;
+mod removed;
 mod written;
 
 pub use record::{
     Entry, Full, LIMIT, LIMIT_BYTES, LIMIT_NAME, RESERVATION_AGE, RemovalRecord, State, accept_within,
 };
+pub use removed::{MOST_REMOVED, RemovedMachines};
 pub use written::ParseError;

@@ -16,7 +16,7 @@ mod text;
 use crate::activity::Entry;
 use crate::condition::{self, Condition, Wanted};
 use crate::failure::{Failure, summarize};
-use crate::model::{ScaleDownPolicy, StatusScope};
+use crate::model::{Naming, ScaleDownPolicy, StatusScope};
 use crate::plan::observed::Observed;
 
 pub use crate::model::Summary;
@@ -59,6 +59,7 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
         available: counts.available,
         updated: counts.updated,
         restart_pending: counts.restart_pending,
+        next_number: (pool.naming == Naming::Random).then(|| observed.settled_numbers()),
         healed: observed.memory.healed_machines(),
         revision: pool.revision.id.clone(),
         used_copies: pool.revision.used_copies.clone(),

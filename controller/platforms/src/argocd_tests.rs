@@ -30,6 +30,7 @@ fn pool<P: Platform>(conditions: Vec<Condition>, observed: i64) -> Value {
         available: 1,
         updated: 1,
         restart_pending: 0,
+        next_number: None,
         healed: 0,
         revision: "r".into(),
         used_copies: Arc::default(),

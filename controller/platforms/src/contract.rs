@@ -25,7 +25,7 @@ use vmpool_engine::condition::Condition;
 use vmpool_engine::failure::{Failure, FailureReason};
 use vmpool_engine::model::{Activity, DiskDraft, Finalizer, Naming};
 use vmpool_engine::names::NameBlock;
-use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::{Machine, ObjectId, Pool};
 
 use super::{DiskOf, Disks, PatchBody, Platform, StatusFields};
@@ -58,6 +58,7 @@ pub fn all<P: Platform>(pool: &Value) {
     a_repointed_machine_reads_back::<P>(pool);
     a_recorded_block_reads_back::<P>(pool);
     a_written_record_reads_back::<P>(pool);
+    removed_machines_read_back_if_names_return::<P>(pool);
     a_published_status_reads_back::<P>(pool);
     the_revision_follows_nothing_but_the_template::<P>(pool);
     a_template_is_the_pools::<P>(pool);
@@ -247,6 +248,25 @@ pub fn a_written_record_reads_back<P: Platform>(pool: &Value) {
     json_patch::merge(&mut body, &P::removal_record(&RemovalRecord::default()));
     let left = body["metadata"]["annotations"].as_object().is_none_or(serde_json::Map::is_empty);
     assert!(left || body["metadata"] == pool["metadata"], "in {}", body["metadata"]);
+}
+
+/// Machines that a targeted removal deleted read back on a platform whose names return. Another platform writes nothing.
+///
+/// # Panics
+/// If they do not.
+pub fn removed_machines_read_back_if_names_return<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    let mut removed = RemovedMachines::default();
+    removed.add(ObjectId::new("web-1", "uid-1"));
+    let mut body = pool.clone();
+    json_patch::merge(&mut body, &P::removed_machines(&removed));
+    match sample.facts.naming {
+        Naming::Ordinal => assert_eq!(P::read_pool(&decode(&body)).removed, removed),
+        Naming::Random => assert_eq!(body, *pool),
+    }
+    assert_eq!(body["spec"], pool["spec"]);
+    json_patch::merge(&mut body, &P::removed_machines(&RemovedMachines::default()));
+    assert!(P::read_pool(&decode(&body)).removed.is_empty(), "in {}", body["metadata"]);
 }
 
 /// A published status reads back unchanged, so that the controller writes it only if it differs.

@@ -165,6 +165,9 @@ pub struct Stored {
     pub instances: Option<StoredResource>,
     /// The annotation of a pool that contains its removal record.
     pub record: &'static str,
+    /// The annotation of a pool that contains the removed machines whose names other machines can get; `None` if names do not
+    /// return.
+    pub removed: Option<&'static str>,
     /// Whether a pool can preserve the storage of a machine that is deleted, unless it is deleted in the foreground.
     pub preserves_storage: bool,
     /// The number of machines that a missing `spec.replicas` of a pool stands for.

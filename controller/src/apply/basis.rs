@@ -218,10 +218,11 @@ impl Basis {
     }
 }
 
-/// Whether a machine has not changed since the plan. The snapshot adds the instance, which is another object.
+/// Whether a machine has not changed since the plan. The snapshot adds the instance, which is another object, and what only
+/// earlier versions of the machine show.
 fn is_same_machine(known: &Arc<Machine>, planned: &Arc<Machine>) -> bool {
-    if planned.instance.is_none() {
-        return is_same(known, planned);
+    if is_same(known, planned) {
+        return true;
     }
     let revision = known.revision.clone();
     **known == Machine { instance: None, revision, ..Machine::clone(planned) }

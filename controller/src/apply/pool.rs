@@ -10,6 +10,7 @@ use kube::api::Patch;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use vmpool_engine::ledger::Seen;
+use vmpool_engine::model::Naming;
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::{Entry, State};
 use vmpool_engine::{Machine, ObjectId, Uid};
@@ -41,12 +42,13 @@ pub(super) async fn open_name_block<P: Platform>(
 }
 
 /// Removes entries from the record in one write: accepted targets that a live read confirms as gone or released, and
-/// expired reservations.
+/// expired reservations. The same write records what keeps a repeated request from removing another machine: the name block
+/// without the numbers of these targets, or the targets themselves if their names return.
 pub(super) async fn prune_record<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    gone: &[ObjectId],
-    expired: &[Arc<str>],
+    (gone, expired): (&[ObjectId], &[Arc<str>]),
+    block: Option<NameBlock>,
 ) -> Outcome {
     let Confirmed { gone, released, here } = match confirm(context, pool, gone).await {
         Ok(confirmed) => confirmed,
@@ -69,18 +71,32 @@ pub(super) async fn prune_record<P: Platform>(
     let left = before.entries().iter();
     let left = left.filter(|entry| entry.state == State::Accepted && !record.is_accepted(&entry.target.uid));
     let settled = Settled { removed: left.cloned().collect(), released, expired };
+    let mut effects = Vec::new();
     let events = if record == *before {
         Vec::new()
     } else {
-        match write(context, pool, P::removal_record(&record)).await {
-            Ok(()) => settled.report(context, pool),
+        let mut patch = P::removal_record(&record);
+        if let Some(block) = block {
+            json_patch::merge(&mut patch, &P::name_block(block));
+        }
+        if pool.facts.naming == Naming::Ordinal && !settled.removed.is_empty() {
+            let mut removed = pool.facts.removed.clone();
+            settled.removed.iter().for_each(|entry| removed.add(entry.target.clone()));
+            json_patch::merge(&mut patch, &P::removed_machines(&removed));
+        }
+        match write(context, pool, patch).await {
+            Ok(()) => {
+                let used = block.and_then(|block| block.first.checked_sub(1));
+                effects.extend(used.map(Effect::NumberUsed));
+                settled.report(context, pool)
+            }
             Err(error) if error.is_gone() || error.is_conflict() => return Outcome::outdated(),
             Err(error) => return not_pruned(pool, error),
         }
     };
     // The snapshot did not show the targets that exist.
     let outdated = !here.is_empty();
-    let effects = here.into_iter().map(Effect::Machine).collect();
+    effects.extend(here.into_iter().map(Effect::Machine));
     Outcome { effects, events, outdated, ..Outcome::done() }
 }
 

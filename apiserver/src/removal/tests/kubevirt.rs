@@ -4,7 +4,7 @@ use http::StatusCode;
 use rstest::rstest;
 use serde_json::{Value, json};
 use vmpool_api::annotations;
-use vmpool_api::kubevirt::annotations::SCALE_IN_TARGETS;
+use vmpool_api::kubevirt::annotations::{REMOVED_MACHINES, SCALE_IN_TARGETS};
 
 use crate::testing::{Answer, NAMESPACE, Process, World, ask, results_of};
 
@@ -54,6 +54,88 @@ async fn a_removal_concerns_only_the_kubevirt_pool_of_the_name() {
         assert!(store.pool()["metadata"]["annotations"].is_null(), "{}", store.pool());
         assert!(store.machine("web-1").unwrap()["metadata"]["deletionTimestamp"].is_null());
     });
+}
+
+/// Deletes the machine `web-1`, and creates another machine of its name. Returns the UIDs of both.
+fn replace_web_1(world: &World) -> [String; 2] {
+    world.server.store(|store| {
+        let model = store.model();
+        let old = model.get(MACHINES, NAMESPACE, "web-1").unwrap();
+        let release = |machine: &mut Value| machine["metadata"]["finalizers"] = json!([]);
+        model.edit_now(MACHINES, NAMESPACE, "web-1", release).unwrap();
+        let metadata = json!({ "name": "web-1", "namespace": NAMESPACE,
+            "ownerReferences": old["metadata"]["ownerReferences"], "finalizers": ["pool.kubevirt.io/finalizer"] });
+        let new = model.create_now(MACHINES, json!({ "metadata": metadata })).unwrap();
+        [&*old, &new].map(|machine| machine["metadata"]["uid"].as_str().unwrap().to_owned())
+    })
+}
+
+/// The controller removes the entries of the record.
+fn prune_record(world: &World, removed: &str) {
+    world.server.store(|store| {
+        let list = json!([{ "name": "web-1", "uid": removed }]).to_string();
+        let change = |pool: &mut Value| {
+            pool["metadata"]["annotations"] = json!({ REMOVED_MACHINES: list });
+            pool["spec"]["replicas"] = json!(3);
+        };
+        store.model().edit_now(POOLS, NAMESPACE, "web", change).unwrap();
+    });
+}
+
+/// Ordinals return. A repeated request must not remove the next machine with the name.
+#[rstest]
+#[case::the_record_contains_the_target(false)]
+#[case::the_entry_has_left_the_record(true)]
+#[tokio::test]
+async fn a_repeated_request_removes_no_other_machine_whose(#[case] is_pruned: bool) {
+    let world = both(&json!(3));
+    let process = world.process(1);
+    let by_name = r#"{"targets":["web-1"]}"#;
+    assert_eq!(remove(&world, &process, by_name).await.code, StatusCode::CREATED);
+    let [old, new] = replace_web_1(&world);
+    if is_pruned {
+        prune_record(&world, &old);
+    }
+    let replicas = || {
+        world.server.store(|store| store.model().get(POOLS, NAMESPACE, "web").unwrap())["spec"]["replicas"]
+            .clone()
+    };
+    let before = replicas();
+
+    let repeated = remove(&world, &process, by_name).await;
+    assert_eq!(repeated.code, StatusCode::CONFLICT, "{}", repeated.body);
+    let message = repeated.body["message"].as_str().unwrap();
+    assert!(message.contains(&old) && message.contains(&new), "{message}");
+    let dry_run = remove(&world, &process, r#"{"targets":["web-1"],"dryRun":["All"]}"#).await;
+    assert_eq!(dry_run.body["message"], repeated.body["message"]);
+
+    let with_uid = |uid: &str| json!({ "targets": ["web-1"], "targetUIDs": [uid] }).to_string();
+    let repeated = remove(&world, &process, &with_uid(&old)).await;
+    assert_eq!(results_of(&repeated), [("web-1".into(), "AlreadyRemoved".into())], "{}", repeated.body);
+    assert_eq!(replicas(), before);
+    let machine = world.server.store(|store| store.model().get(MACHINES, NAMESPACE, "web-1").unwrap());
+    assert!(machine["metadata"]["deletionTimestamp"].is_null(), "{machine}");
+
+    let removed = remove(&world, &process, &with_uid(&new)).await;
+    assert_eq!(results_of(&removed), [("web-1".into(), "Removed".into())], "{}", removed.body);
+    let again = remove(&world, &process, &with_uid(&new)).await;
+    assert_eq!(results_of(&again), [("web-1".into(), "AlreadyRemoved".into())], "{}", again.body);
+}
+
+#[tokio::test]
+async fn a_repeated_request_finds_a_target_that_has_left_the_record() {
+    let world = both(&json!(3));
+    let process = world.process(1);
+    remove(&world, &process, r#"{"targets":["web-1"]}"#).await;
+    let uid = world.server.store(|store| {
+        let machine = store.model().get(MACHINES, NAMESPACE, "web-1").unwrap();
+        let release = |machine: &mut Value| machine["metadata"]["finalizers"] = json!([]);
+        store.model().edit_now(MACHINES, NAMESPACE, "web-1", release).unwrap();
+        machine["metadata"]["uid"].as_str().unwrap().to_owned()
+    });
+    prune_record(&world, &uid);
+    let repeated = remove(&world, &process, r#"{"targets":["web-1"]}"#).await;
+    assert_eq!(results_of(&repeated), [("web-1".into(), "AlreadyRemoved".into())], "{}", repeated.body);
 }
 
 /// Without `replicas`, a KubeVirt pool has one machine.

@@ -5,6 +5,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::failure::FailureReason;
+use crate::model::Summary;
 use crate::names::NameBlock;
 use crate::testing::{World, machine};
 
@@ -80,6 +81,23 @@ fn the_next_number(#[case] next: u64, #[case] block: Option<(u64, u64)>, #[case]
     let mut memory = Memory { next_number: next, ..Memory::default() };
     let block = block.map(|(first, end)| NameBlock { first, end });
     memory.observe(&World::desiring(1).pool(|pool| pool.name_block = block).pool, NOW);
+    assert_eq!(memory.next_number, expected);
+}
+
+/// A change of the machines writes the status, and the next number with it.
+#[rstest]
+#[case::the_definition_does_not_keep_it(None, 64)]
+#[case::it_is_in_the_block(Some(70), 70)]
+#[case::another_client_wrote_a_smaller_one(Some(3), 64)]
+#[case::another_client_wrote_a_greater_one(Some(1 << 40), 128)]
+fn a_new_leader_goes_on_from_the_number_in_the_status(#[case] published: Option<u64>, #[case] expected: u64) {
+    let world = World::desiring(1).block(64, 128);
+    let summary = crate::status(&world.observed(&world.snapshot()), None).summary;
+    assert_eq!(summary.next_number, Some(64), "what this leader publishes");
+    let published = Some(Summary { next_number: published, ..summary });
+    let world = world.pool(|pool| pool.published.summary = published);
+    let mut memory = Memory::default();
+    memory.observe(&world.pool, NOW);
     assert_eq!(memory.next_number, expected);
 }
 

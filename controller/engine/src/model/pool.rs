@@ -12,7 +12,7 @@ use crate::model::exclusion::Exclusion;
 use crate::model::machine::{Machine, Selectable};
 use crate::names::{NameBlock, ordinal_name, ordinal_of};
 use crate::protection;
-use crate::removal::RemovalRecord;
+use crate::removal::{RemovalRecord, RemovedMachines};
 use crate::revision::{RevisionId, TemplateParts};
 use crate::selector::{Labels, Selector};
 
@@ -427,6 +427,8 @@ pub struct Pool<R = CurrentRevision> {
     pub name_block: Option<NameBlock>,
     /// The removal record. If it cannot be read, it is empty and [`Pool::validation_errors`] contains the error.
     pub record: RemovalRecord,
+    /// The machines that targeted removals deleted, on a platform whose names return.
+    pub removed: RemovedMachines,
     /// The clients that last wrote fields of the pool.
     pub writers: Writers,
     /// The last published status.
@@ -470,6 +472,7 @@ impl<R> Pool<R> {
             storage_templates: Vec::new(),
             name_block: None,
             record: RemovalRecord::default(),
+            removed: RemovedMachines::default(),
             writers: Writers::default(),
             published: Published::default(),
             status_scope: StatusScope::default(),
@@ -571,6 +574,7 @@ impl<R> Pool<R> {
             storage_templates,
             name_block,
             record,
+            removed,
             writers,
             published,
             status_scope,
@@ -601,6 +605,7 @@ impl<R> Pool<R> {
             storage_templates,
             name_block,
             record,
+            removed,
             writers,
             published,
             status_scope,
@@ -680,6 +685,9 @@ pub struct Summary {
     pub updated: usize,
     /// Live machines with the current revision that need a restart.
     pub restart_pending: usize,
+    /// The machine number from which a new leader goes on; `None` if the platform names machines by ordinals, or if the
+    /// definition of pools does not keep it.
+    pub next_number: Option<u64>,
     /// How many machines the controller has replaced because they did not start, since the pool was created.
     pub healed: u64,
     /// Identity of the current revision.

@@ -183,6 +183,9 @@ pub enum Action {
         gone: Vec<ObjectId>,
         /// Requests whose reservations are dropped because they were not accepted in time.
         expired: Vec<Arc<str>>,
+        /// The name block from which the numbers of these targets have left; `None` if it stays as it is. The same write
+        /// records it.
+        block: Option<NameBlock>,
     },
 }
 

@@ -109,12 +109,15 @@ fn scattered(
     let claimed: BTreeSet<u64> =
         free_disks.awaited_machines().into_iter().filter_map(|name| namer.number_of(name)).collect();
     let unclaimed = (next..).filter(|number| !claimed.contains(number));
+    // A target of a removal existed, so no create of its name is under way. A new leader begins before its number.
+    let targets = observed.pool.record.entries().iter().map(|entry| &entry.target);
+    let former: BTreeSet<&str> = targets.map(|target| &*target.name).collect();
     let drawn: Vec<(Arc<str>, u64)> = claimed
         .iter()
         .copied()
         .chain(unclaimed)
         .map(|number| (Arc::from(namer.name(number)), number))
-        .filter(|(name, _)| is_free(observed, name))
+        .filter(|(name, _)| !former.contains(&**name) && is_free(observed, name))
         .take(fresh)
         .collect();
     let past = drawn.iter().map(|(_, number)| number + 1).fold(next, u64::max);

@@ -132,6 +132,13 @@ impl<'a> Observed<'a> {
         }
     }
 
+    /// The number below which the creates of all machines are settled. A new leader can go on from it: only a create that may
+    /// still be under way has this number or a greater one.
+    pub fn settled_numbers(&self) -> u64 {
+        let unconfirmed = self.unconfirmed_creates.iter().map(|unconfirmed| unconfirmed.number);
+        unconfirmed.fold(self.memory.next_number, u64::min)
+    }
+
     /// The machines of the pool: those whose controller owner reference names the pool, without those that the pool releases
     /// because their labels do not match its selector any more. A machine that is being deleted is not released.
     pub fn pool_machines(&self) -> impl Iterator<Item = &'a Arc<Machine>> {

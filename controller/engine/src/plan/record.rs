@@ -1,4 +1,8 @@
 //! The removal record: machines that must not be replaced, and entries that the controller can remove.
+//!
+//! While an entry is in the record, a repeated request is recognized. When it leaves the record, its name must not return: a new
+//! leader begins with the first number of the name block, and the repeated request would remove the new machine. The write
+//! that removes the entry therefore also moves the beginning of the block behind its number.
 
 use std::time::Duration;
 
@@ -8,6 +12,8 @@ use super::reservations::machine_uids;
 use super::result::Plan;
 use crate::backoff::MAX_BATCH;
 use crate::ids::ObjectId;
+use crate::model::Naming;
+use crate::names::{NameBlock, Namer};
 
 /// While a target of an accepted removal still exists, the controller collects up to this number of entries of deleted
 /// targets and removes them with one write. A large removal therefore needs few writes of the pool.
@@ -36,6 +42,16 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
     if !here.is_empty() && gone.len() < TOGETHER {
         gone.clear();
     }
+    let numbers = Numbers::of(observed);
+    if let Some(numbers) = &numbers {
+        let before = gone.len();
+        gone.retain(|target| numbers.may_leave(target));
+        if gone.len() < before
+            && let Some(left) = observed.memory.former_creates_left(observed.uptime)
+        {
+            plan.requeue_in(left);
+        }
+    }
     if expired.is_empty() && gone.is_empty() {
         return;
     }
@@ -49,8 +65,51 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         plan.requeue_in(Duration::ZERO);
     }
     if !opens {
-        let gone = gone.into_iter().take(MAX_BATCH).cloned().collect();
-        plan.actions.push(Action::PruneRecord { gone, expired });
+        let gone: Vec<ObjectId> = gone.into_iter().take(MAX_BATCH).cloned().collect();
+        let block = numbers.and_then(|numbers| numbers.block_behind(&gone));
+        plan.actions.push(Action::PruneRecord { gone, expired, block });
+    }
+}
+
+/// The numbers of a pool with random names.
+struct Numbers {
+    namer: Namer,
+    block: NameBlock,
+    /// The number from which this leader goes on.
+    next: u64,
+    /// The number below which no create can be under way, and which the block may therefore begin with.
+    settled: u64,
+}
+
+impl Numbers {
+    /// `None` without a name block, or if names are ordinals.
+    fn of(observed: &Observed<'_>) -> Option<Self> {
+        let pool = observed.pool;
+        let block = pool.name_block.filter(|_| pool.naming == Naming::Random)?;
+        let next = observed.settled_numbers();
+        // The numbers that this leader did not draw can be those of creates of the former leader. After the timeout, only creates
+        // of this leader can be under way.
+        let is_alone = observed.memory.former_creates_left(observed.uptime).is_none();
+        let settled = if is_alone && observed.unconfirmed_creates.is_empty() { block.end } else { next };
+        Some(Self { namer: Namer::new(&pool.id.name, &pool.id.uid), block, next, settled })
+    }
+
+    /// The number of a target, if the pool issued its name.
+    fn number(&self, target: &ObjectId) -> Option<u64> {
+        self.namer.number_of(&target.name).filter(|number| *number < self.block.end)
+    }
+
+    /// Whether no machine gets the name of the target again when its entry has left the record.
+    fn may_leave(&self, target: &ObjectId) -> bool {
+        self.number(target).is_none_or(|number| number < self.settled)
+    }
+
+    /// The name block without the numbers of these targets, and without those that are used up anyway; `None` if it has
+    /// none of them.
+    fn block_behind(&self, gone: &[ObjectId]) -> Option<NameBlock> {
+        let used = gone.iter().filter_map(|target| Some(self.number(target)? + 1)).fold(self.next, u64::max);
+        let first = used.min(self.block.end);
+        (first > self.block.first).then_some(NameBlock { first, ..self.block })
     }
 }
 

@@ -71,7 +71,7 @@ fn a_plan_knows_whether_it_rests_on_the_count(#[case] world: World, #[case] expe
 #[case(Action::AnnotateDisk { disk: id(), annotations: DiskAnnotations::default(), absent: None }, Stage::CollectDisks, "DiskFailure")]
 #[case(Action::DeleteDisk { disk: id(), reason: DiskDeleteReason::Expired }, Stage::CollectDisks, "DiskFailure")]
 #[case(Action::ExpandDisk { disk: id(), to: 1 }, Stage::ExpandDisks, "DiskFailure")]
-#[case(Action::PruneRecord { gone: vec![id()], expired: vec![] }, Stage::CleanUp, "FailedRepair")]
+#[case(Action::PruneRecord { gone: vec![id()], expired: vec![], block: None }, Stage::CleanUp, "FailedRepair")]
 #[case(
     Action::Create {
         draft: Draft {

@@ -335,7 +335,7 @@ impl Controller {
                 self.basis.pool = api.history.len() - 1;
                 opened
             }
-            Action::PruneRecord { gone, expired } => {
+            Action::PruneRecord { gone, expired, block } => {
                 let (gone, here) = api.confirm(gone);
                 for seen in here {
                     machines.written(seen, now);
@@ -343,7 +343,10 @@ impl Controller {
                 if gone.is_empty() && expired.is_empty() {
                     return Ok(Err(Refusal::Conflict));
                 }
-                let settled = api.settle(&gone, expired, basis)?;
+                let settled = api.settle(&gone, expired, *block, basis)?;
+                if settled.is_ok() {
+                    *next_number = block.map_or(0, |block| block.first).max(*next_number);
+                }
                 self.basis.pool = api.history.len() - 1;
                 settled
             }

@@ -121,9 +121,9 @@ pub(super) fn commit(
         Action::PruneRevision { revision } => api.prune(revision, late)?,
         Action::OpenNameBlock { block } => api.open_block(*block, basis)?.is_ok(),
         Action::Create { draft } => api.create(draft, basis)?.is_ok(),
-        Action::PruneRecord { gone, expired } => {
+        Action::PruneRecord { gone, expired, block } => {
             let (gone, _) = api.confirm(gone);
-            !(gone.is_empty() && expired.is_empty()) && api.settle(&gone, expired, basis)?.is_ok()
+            !(gone.is_empty() && expired.is_empty()) && api.settle(&gone, expired, *block, basis)?.is_ok()
         }
     })
 }

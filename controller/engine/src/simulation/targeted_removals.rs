@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::api::{Api, Basis, Broken, Refusal, Wanted, check};
 use crate::ledger::Seen;
-use crate::model::{Machine, ObjectId, Uid};
+use crate::model::{Machine, Naming, ObjectId, Uid};
+use crate::names::{NameBlock, Namer};
 use crate::removal::{Full, RESERVATION_AGE};
 
 /// State besides the removal record that the invariant needs.
@@ -131,12 +132,13 @@ impl Api {
         (gone, here)
     }
 
-    /// The controller's write of the removal record. I6: no entry is removed while its machine exists, and no
-    /// reservation before its timeout.
+    /// The controller's write of the removal record, and of the name block with it. I6: no entry is removed while its machine
+    /// exists or while a new leader could use its name again, and no reservation before its timeout.
     pub(super) fn settle(
         &mut self,
         gone: &BTreeSet<Uid>,
         expired: &[Arc<str>],
+        block: Option<NameBlock>,
         basis: Basis,
     ) -> Result<Result<(), Refusal>, Broken> {
         if basis.pool + 1 != self.history.len() {
@@ -149,9 +151,20 @@ impl Api {
             self.pool.record.withdraw(request);
         }
         self.pool.record.prune(gone);
+        if let Some(block) = block {
+            let old = self.pool.name_block.replace(block);
+            let forward = old.is_some_and(|old| block.first > old.first && block.end == old.end);
+            check(forward, || format!("block {block} follows {old:?} in a write of the record"))?;
+        }
+        let namer = Namer::new(&self.pool.id.name, &self.pool.id.uid);
         for target in before.accepted().filter(|target| !self.pool.record.is_accepted(&target.uid)) {
             let there = self.pool_machines().any(|machine| machine.id.uid == target.uid);
             check(!there, || format!("I6: {target} is still there, and its entry has left"))?;
+            let number = namer.number_of(&target.name).zip(self.pool.name_block);
+            let returns = number.is_some_and(|(number, block)| block.first <= number && number < block.end);
+            check(self.pool.naming == Naming::Ordinal || !returns, || {
+                format!("I6: the name of {target} can return, and its entry has left")
+            })?;
         }
         check(self.pool.record != before, || "a write on the record that changes nothing".into())?;
         self.write_pool();

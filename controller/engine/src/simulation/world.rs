@@ -380,10 +380,11 @@ fn action_text(action: &Action) -> String {
         Action::PruneRevision { revision } => format!("prune {revision}"),
         Action::OpenNameBlock { block } => format!("open block {block}"),
         Action::Create { draft } => format!("create {}", draft.name),
-        Action::PruneRecord { gone, expired } => {
+        Action::PruneRecord { gone, expired, block } => {
             let gone = gone.iter().map(|target| format!("settle {target}"));
             let expired = expired.iter().map(|request| format!("drop {request}"));
-            gone.chain(expired).collect::<Vec<_>>().join(" and ")
+            let block = block.map(|block| format!("begin the block with {}", block.first));
+            gone.chain(expired).chain(block).collect::<Vec<_>>().join(" and ")
         }
     }
 }

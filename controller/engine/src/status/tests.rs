@@ -162,6 +162,7 @@ fn every_counter_counts_its_own() {
         available: 3,
         updated: 2,
         restart_pending: 1,
+        next_number: Some(6),
         healed: 0,
         revision: "r1".into(),
         used_copies: Arc::default(),

@@ -12,10 +12,10 @@ mod view;
 mod write;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::Value;
+use serde_json::{Value, json};
 use vmpool_engine::model::{DiskAnnotations, DiskDraft, Draft, ObjectId, Published};
 use vmpool_engine::names::NameBlock;
-use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::revision::{RevisionId, TemplateParts};
 use vmpool_engine::{Disk, Machine, ParsedPool, Status};
 
@@ -82,6 +82,10 @@ impl Platform for Dvp {
     }
     fn name_block(block: NameBlock) -> Value {
         write::name_block(block)
+    }
+    /// Names do not return, so the name block says enough.
+    fn removed_machines(_: &RemovedMachines) -> Value {
+        json!({})
     }
     fn removal_record(record: &RemovalRecord) -> Value {
         write::removal_record(record)

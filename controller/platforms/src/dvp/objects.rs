@@ -130,6 +130,8 @@ pub(super) struct PoolStatus {
     #[serde(deserialize_with = "lenient")]
     pub(super) restart_pending_replicas: Option<usize>,
     #[serde(deserialize_with = "lenient")]
+    pub(super) next_machine_number: Option<u64>,
+    #[serde(deserialize_with = "lenient")]
     pub(super) desired_template_hash: Option<String>,
     #[serde(deserialize_with = "lenient")]
     pub(super) selector: Option<String>,

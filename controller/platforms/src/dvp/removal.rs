@@ -11,6 +11,7 @@ const STORED: Stored = Stored {
     machines: StoredResource { group: GROUP, version: VERSION, plural: "virtualmachines" },
     instances: None,
     record: SCALE_DOWN_TARGETS,
+    removed: None,
     // Its own disks are deleted with it. Whether retained disks go to another machine is a setting of the pool.
     preserves_storage: false,
     absent_replicas: 0,

@@ -245,6 +245,9 @@ pub(super) fn status(pool: &PoolObject, status: &Status) -> Value {
         "selector": selector(&pool.uid().unwrap_or_default()),
         "conditions": conditions,
     });
+    if let Some(number) = summary.next_number {
+        object["nextMachineNumber"] = number.into();
+    }
     if !status.activity.is_empty() {
         object["activity"] = activity::write(&status.activity);
     }

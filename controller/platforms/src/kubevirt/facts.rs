@@ -11,7 +11,7 @@ use vmpool_engine::model::{
     RequestedRevision, Restarts, Rollout, ScaleDownPolicy, Selectable, StartHealth, StatusScope,
 };
 use vmpool_engine::protection::{self, Protection};
-use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, ObjectId, ParsedPool, Pool};
 
@@ -61,6 +61,7 @@ pub(super) fn pool(object: &PoolObject) -> ParsedPool {
         )));
         RemovalRecord::default()
     });
+    let removed = annotations_of_pool.and_then(|map| map.get(annotations::REMOVED_MACHINES));
     let Settings {
         replicas,
         paused,
@@ -112,6 +113,7 @@ pub(super) fn pool(object: &PoolObject) -> ParsedPool {
         rollout,
         storage_templates: data_volume_templates,
         record,
+        removed: removed.map(|text| RemovedMachines::parse(text)).unwrap_or_default(),
         writers: object.writers.clone(),
         published: publish::stored(object),
         status_scope: StatusScope::FailureAndPause,

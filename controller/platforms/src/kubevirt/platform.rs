@@ -9,7 +9,7 @@ use vmpool_api::kubevirt::annotations::INSTANCETYPE_POLICY;
 use vmpool_api::kubevirt::labels::POOL_UID;
 use vmpool_engine::model::{DiskDraft, Draft, Instance, PinReport, Published, References, UsedCopy};
 use vmpool_engine::names::NameBlock;
-use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::revision::{Fingerprint, RevisionId, TemplateParts};
 use vmpool_engine::{Machine, ObjectId, ParsedPool, Status, Uid};
 use vmpool_instancetype::model::VERSION;
@@ -119,6 +119,9 @@ impl Platform for KubeVirt {
     }
     fn removal_record(record: &RemovalRecord) -> Value {
         publish::removal_record(record)
+    }
+    fn removed_machines(removed: &RemovedMachines) -> Value {
+        publish::removed_machines(removed)
     }
     fn status(pool: &PoolObject, status: &Status, fields: StatusFields) -> Value {
         publish::status(pool, status, fields)

@@ -6,7 +6,7 @@ use vmpool_api::kubevirt::annotations;
 use vmpool_engine::Status;
 use vmpool_engine::condition::{Condition, OWN, REPLICA_FAILURE};
 use vmpool_engine::model::{Published, Summary, UsedCopy};
-use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
 use vmpool_instancetype::model::{Family, Matcher};
 use vmpool_instancetype::status_ref::StatusRef;
 
@@ -19,6 +19,12 @@ use crate::{StatusFields, activity};
 pub(super) fn removal_record(record: &RemovalRecord) -> Value {
     let text = (!record.is_empty()).then(|| record.to_string());
     json!({ "metadata": { "annotations": { (annotations::SCALE_IN_TARGETS): text } } })
+}
+
+/// The merge patch that writes the removed machines.
+pub(super) fn removed_machines(removed: &RemovedMachines) -> Value {
+    let text = (!removed.is_empty()).then(|| removed.to_string());
+    json!({ "metadata": { "annotations": { (annotations::REMOVED_MACHINES): text } } })
 }
 
 /// The status object. With the fields of the platform, it has those of KubeVirt.
@@ -107,6 +113,7 @@ fn read(pool: &PoolObject, status: &PoolStatus) -> Published {
         available: status.available_replicas.unwrap_or_default(),
         updated: status.updated_replicas.unwrap_or_default(),
         restart_pending: status.restart_pending_replicas.unwrap_or_default(),
+        next_number: None,
         healed: status.healed_replicas.unwrap_or_default(),
         revision: status.current_revision.as_deref().unwrap_or_default().into(),
         used_copies: status.used_copies().collect(),

@@ -1,7 +1,7 @@
 //! Targeted removal of KubeVirt pools, and expansion. Removal has a group of its own, because a DVP pool can have the same
 //! name in the same namespace. KubeVirt's own group belongs to vmpool only in a cluster without KubeVirt.
 
-use vmpool_api::kubevirt::annotations::SCALE_IN_TARGETS;
+use vmpool_api::kubevirt::annotations::{REMOVED_MACHINES, SCALE_IN_TARGETS};
 use vmpool_api::kubevirt::{GROUP, POOL_GROUP, POOL_VERSION};
 
 use super::keys::MACHINE_KIND;
@@ -15,6 +15,7 @@ const STORED: Stored = Stored {
     machines: StoredResource { group: GROUP, version: "v1", plural: "virtualmachines" },
     instances: Some(StoredResource { group: GROUP, version: "v1", plural: "virtualmachineinstances" }),
     record: SCALE_IN_TARGETS,
+    removed: Some(REMOVED_MACHINES),
     preserves_storage: true,
     absent_replicas: 1,
     installations: Some(&INSTALLATIONS),

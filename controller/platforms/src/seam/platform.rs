@@ -3,7 +3,7 @@
 use serde_json::Value;
 use vmpool_engine::model::{DiskDraft, Draft, Published};
 use vmpool_engine::names::NameBlock;
-use vmpool_engine::removal::RemovalRecord;
+use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::revision::{Fingerprint, RevisionId};
 use vmpool_engine::{Machine, ParsedPool, Pool, Status};
 
@@ -116,6 +116,10 @@ pub trait Platform: Sized + Send + Sync + 'static {
 
     /// The merge patch that writes the removal record of the pool. An empty record removes the annotation.
     fn removal_record(record: &RemovalRecord) -> Value;
+
+    /// The merge patch that writes the machines that targeted removals deleted, if the names of machines return. An empty list
+    /// removes the annotation.
+    fn removed_machines(removed: &RemovedMachines) -> Value;
 
     /// The status object to publish, with these fields.
     fn status(pool: &Self::Pool, status: &Status, fields: StatusFields) -> Value;

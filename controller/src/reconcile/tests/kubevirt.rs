@@ -3,6 +3,7 @@
 mod between;
 
 use serde_json::Value;
+use vmpool_api::kubevirt::annotations::{REMOVED_MACHINES, SCALE_IN_TARGETS};
 
 use super::*;
 use crate::options::PlatformName;
@@ -93,6 +94,30 @@ async fn no_instance_is_deleted_if_the_cache_does_not_show_yet_that_its_machine(
     assert!(world.server.get(INSTANCES, "web-0").is_some());
     // The release of a machine is a JSON patch.
     assert_eq!(count(&world.take_writes(), MERGE_PATCH, "virtualmachines"), 0, "the machine is not marked");
+}
+
+/// The ordinal of a target returns. The list of removed machines shows what a repeated request is about.
+#[tokio::test]
+async fn a_target_whose_entry_leaves_the_record_is_listed_as_removed() {
+    let mut world = World::new();
+    lead(&mut world, 3);
+    world.calm().await;
+    let target = world.server.get(MACHINES, "web-1").unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    world.take_writes();
+    world.server.edit(POOLS, "web", |pool| {
+        let record = json!([{ "name": "web-1", "uid": target }]).to_string();
+        pool["metadata"]["annotations"] = json!({ SCALE_IN_TARGETS: record });
+        pool["spec"]["replicas"] = json!(2);
+    });
+    world.calm().await;
+    assert_eq!(machine_names(&world.server.all(MACHINES)), ["web-0", "web-2"]);
+    let annotations = world.server.get(POOLS, "web").unwrap()["metadata"]["annotations"].clone();
+    let list = json!([{ "name": "web-1", "uid": target }]).to_string();
+    assert_eq!(annotations, json!({ REMOVED_MACHINES: list }));
+    assert_eq!(count(&world.take_writes(), MERGE_PATCH, "virtualmachinepools"), 1, "one write does both");
+    world.server.edit(POOLS, "web", |pool| pool["spec"]["replicas"] = json!(3));
+    world.calm().await;
+    assert_eq!(machine_names(&world.server.all(MACHINES)), ["web-0", "web-1", "web-2"]);
 }
 
 #[tokio::test]

@@ -183,6 +183,48 @@ async fn a_successor_finishes_a_removal_that_was_accepted() {
     assert!(record(&world).is_empty());
 }
 
+/// A client repeats its request if the response was lost. Another machine with the name would be removed.
+#[tokio::test]
+async fn the_name_of_a_target_does_not_return_with_a_new_leader() {
+    let mut world = explicit(4).await;
+    let names = machine_names(&world.machines());
+    // The largest number, which no other machine shows.
+    world.kill_leader().await;
+    world.lead();
+    world.calm().await;
+    for name in &names {
+        reserve(&world, "r", &[name]);
+    }
+    accept(&world, "r");
+    world.advance(Duration::from_mins(2)).await;
+    assert_eq!(machine_names(&world.machines()), [""; 0]);
+    assert!(record(&world).is_empty());
+    // The definition of the reference does not keep the number in the status.
+    world.server.edit(POOLS, "web", |pool| pool["status"]["nextMachineNumber"] = Value::Null);
+    world.kill_leader().await;
+    world.lead();
+    world.server.edit(POOLS, "web", |pool| pool["spec"]["replicas"] = json!(4));
+    world.calm().await;
+    let machines = machine_names(&world.machines());
+    assert_eq!(machines.len(), 4);
+    assert!(machines.iter().all(|name| !names.contains(name)), "{names:?}, and then {machines:?}");
+}
+
+#[tokio::test]
+async fn the_name_of_a_deleted_machine_does_not_return_with_a_new_leader() {
+    let mut world = World::with_pool(3).await;
+    let names = machine_names(&world.machines());
+    world.server.edit(POOLS, "web", |pool| pool["spec"]["replicas"] = json!(0));
+    world.calm().await;
+    world.kill_leader().await;
+    world.lead();
+    world.server.edit(POOLS, "web", |pool| pool["spec"]["replicas"] = json!(3));
+    world.calm().await;
+    let machines = machine_names(&world.machines());
+    assert_eq!(machines.len(), 3);
+    assert!(machines.iter().all(|name| !names.contains(name)), "{names:?}, and then {machines:?}");
+}
+
 #[tokio::test]
 async fn no_other_machine_is_deleted_with_another_policy() {
     let world = World::with_pool(4).await;

@@ -111,6 +111,9 @@ fn a_block_reaches_past_every_name_that_is_skipped() {
 
 #[rstest]
 #[case::the_next_number(World::desiring(1), &[0])]
+#[case::a_number_of_a_removed_machine_is_not_drawn(
+    World::desiring(2).block(0, 64).accepted("r", &[&name(0)]), &[1]
+)]
 #[case::a_number_is_never_drawn_twice(World::desiring(1).block(0, 64).memory(|memory| memory.next_number = 7), &[7])]
 #[case::numbers_below_the_open_block_do_not_return(World::desiring(1).block(64, 128), &[64])]
 #[case::a_foreign_machine_has_the_name(World::desiring(2).taken(&name(0)), &[1, 2])]

@@ -4,7 +4,8 @@ use rstest::rstest;
 
 use super::*;
 use crate::failure::{Failure, FailureReason};
-use crate::model::ScaleDownPolicy;
+use crate::ledger::REQUEST_TIMEOUT;
+use crate::model::{Naming, ScaleDownPolicy};
 use crate::removal::RESERVATION_AGE;
 use crate::testing::{World, name, target};
 
@@ -16,7 +17,7 @@ type Leaving = (Vec<String>, Vec<String>);
 /// The entries that a plan removes from the record.
 fn settled(world: &World) -> Option<Leaving> {
     let mut settled = world.plan().actions.into_iter().filter_map(|action| match action {
-        Action::PruneRecord { gone, expired } => Some((
+        Action::PruneRecord { gone, expired, .. } => Some((
             gone.iter().map(|target| target.name.to_string()).collect(),
             expired.iter().map(ToString::to_string).collect(),
         )),
@@ -55,6 +56,56 @@ fn an_accepted_entry_leaves_when_its_machine_is_gone(
     #[case] expected: Option<Leaving>,
 ) {
     assert_eq!(settled(&world), expected);
+}
+
+/// The targets that a plan removes from the record, and the beginning of the block that the same write records.
+fn settled_with_block(world: &World) -> Option<(Vec<String>, Option<u64>)> {
+    world.plan().actions.into_iter().find_map(|action| match action {
+        Action::PruneRecord { gone, block, .. } => {
+            let gone = gone.iter().map(|target| target.name.to_string()).collect();
+            Some((gone, block.map(|block| block.first)))
+        }
+        _ => None,
+    })
+}
+
+/// Machines 0 to 2 exist, and the machine with this number was removed. The former leader has recorded the block 0-64.
+fn with_removed(number: u64) -> World {
+    World::desiring(4).with_machines(3).accepted("r", &[&name(number)])
+}
+
+#[rstest]
+#[case::the_number_of_the_target(name(3), 4, Some(4))]
+#[case::all_numbers_that_are_used_up(name(3), 9, Some(9))]
+#[case::a_name_that_the_pool_has_not_issued("web-gone".to_owned(), 0, None)]
+fn the_write_that_removes_an_entry_moves_the_block_behind(
+    #[case] target: String,
+    #[case] next: u64,
+    #[case] first: Option<u64>,
+) {
+    let world = World::desiring(4).with_machines(3).accepted("r", &[&target]);
+    let world = world.memory(|memory| memory.next_number = next);
+    assert_eq!(settled_with_block(&world), Some((vec![target], first)));
+}
+
+/// A new leader does not know which numbers of the block the former leader used, and whose creates are under way.
+#[test]
+fn a_new_leader_keeps_an_entry_until_no_create_of_its_name_can_be_under_way() {
+    let mut world = with_removed(7).memory(|memory| memory.next_number = 0);
+    let left = |world: &World| world.memory.former_creates_left(world.uptime);
+    assert_eq!(settled_with_block(&world), None);
+    assert_eq!((left(&world), world.plan().requeue_after), (Some(REQUEST_TIMEOUT), Some(REQUEST_TIMEOUT)));
+    world.uptime += REQUEST_TIMEOUT;
+    assert_eq!(left(&world), None);
+    assert_eq!(settled_with_block(&world), Some((vec![name(7)], Some(8))));
+    let world = world.with_unconfirmed([5]);
+    assert_eq!(settled_with_block(&world), None, "its own create");
+}
+
+#[test]
+fn ordinals_return_so_they_delay_no_entry() {
+    let world = with_removed(7).pool(|pool| pool.naming = Naming::Ordinal);
+    assert_eq!(settled_with_block(&world), Some((vec![name(7)], None)));
 }
 
 #[test]

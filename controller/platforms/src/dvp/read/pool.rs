@@ -184,6 +184,7 @@ fn published(status: &PoolStatus, pool: &ObjectId) -> Published {
             available: status.ready_replicas?,
             updated: status.updated_replicas?,
             restart_pending: status.restart_pending_replicas?,
+            next_number: status.next_machine_number,
             healed: 0,
             revision: RevisionId::from(status.desired_template_hash.as_deref()?),
             used_copies: Arc::default(),

@@ -146,6 +146,7 @@ fn a_condition_of_another_controller_keeps_its_fields_and_the_failure_has_the_wo
         available: 1,
         updated: 2,
         restart_pending: 1,
+        next_number: None,
         healed: 7,
         revision: "p-4".into(),
         used_copies: [
