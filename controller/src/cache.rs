@@ -218,6 +218,10 @@ impl<T: Cached> Inner<T> {
         let Located { namespace, seen } = object;
         let name = seen.facts.name().clone();
         let objects = self.objects.entry(namespace.clone()).or_default();
+        let seen = match objects.get(&name) {
+            Some(old) => T::keep_history(seen, &old.facts),
+            None => seen,
+        };
         if let Some(old) = objects.get_mut(&name)
             && old.facts == seen.facts
         {

@@ -39,7 +39,7 @@ pub struct VirtualMachinePoolSpec {
     /// How the controller applies a changed machine template to existing machines. If the CustomResourceDefinition of a cluster does not have these fields, use the equivalent annotations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<VirtualMachinePoolRollout>,
-    /// Which machines the controller deletes when replicas is lowered. NewestFirst and OldestFirst choose machines by age. With Explicit, the controller deletes only the targets of targeted removals. There is no default, because the wrong policy deletes data.
+    /// Which machines the controller deletes when replicas is lowered. NewestFirst and OldestFirst choose machines by age, after machines that have never been ready. With Explicit, the controller deletes only the targets of targeted removals. There is no default, because the wrong policy deletes data.
     #[serde(rename = "scaleDownPolicy")]
     pub scale_down_policy: String,
     /// Disk templates, from 1 to 16. Every machine gets its own disk for each of them. If you remove or rename an entry, the controller deletes its disks.

@@ -44,6 +44,18 @@ pub trait Fact: Clone {
     /// The same facts after an accepted deletion.
     #[must_use]
     fn terminated(&self) -> Self;
+    /// These facts with what only earlier facts of the object show; `None` if they show it themselves.
+    fn with_history_of(&self, _earlier: &Self) -> Option<Self> {
+        None
+    }
+}
+
+/// `seen` with what only earlier facts of the object show. Every store of facts keeps this when newer facts arrive.
+pub fn keep_history<T: Fact>(seen: Seen<T>, earlier: &T) -> Seen<T> {
+    match seen.facts.with_history_of(earlier) {
+        Some(facts) => Seen { facts: Arc::new(facts), ..seen },
+        None => seen,
+    }
 }
 
 impl Fact for Machine {
@@ -55,6 +67,11 @@ impl Fact for Machine {
     }
     fn terminated(&self) -> Self {
         Self { terminating: true, ..self.clone() }
+    }
+    /// That it has been ready. A machine that runs shows that, until the facts after it.
+    fn with_history_of(&self, earlier: &Self) -> Option<Self> {
+        let was_ready = earlier.id.uid == self.id.uid && (earlier.been_ready || earlier.runs());
+        (was_ready && !self.been_ready && !self.runs()).then(|| Self { been_ready: true, ..self.clone() })
     }
 }
 
@@ -130,6 +147,10 @@ pub struct UnconfirmedCreate {
 impl<T: Fact> Ledger<T> {
     /// Records a create or a patch that the API server confirmed with this object.
     pub fn written(&mut self, seen: Seen<T>, uptime: Duration) {
+        let seen = match self.get(&seen.facts.id().name) {
+            Some(earlier) => keep_history(seen, &earlier.clone()),
+            None => seen,
+        };
         self.entries.insert(seen.facts.id().name.clone(), (Entry::Written(seen), uptime));
     }
 
@@ -220,7 +241,7 @@ impl<T: Fact> Ledger<T> {
                 _,
             )) => {
                 shown.insert(newer.id().name.clone());
-                *facts = newer.clone();
+                *facts = newer.with_history_of(facts).map_or_else(|| newer.clone(), Arc::new);
                 true
             }
             Some((Entry::Gone { uid, .. }, _)) => facts.id().uid != *uid,

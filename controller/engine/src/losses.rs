@@ -164,6 +164,8 @@ impl Losses {
                     }
                     return false;
                 }
+                // A later list does not contain it. Otherwise the pool would wait for its fate for ever.
+                Fate::Unknown if is_trial && is_old => self.trial = None,
                 Fate::Unknown => {}
             }
             !is_old

@@ -224,8 +224,12 @@ fn is_same_machine(known: &Arc<Machine>, planned: &Arc<Machine>) -> bool {
     if is_same(known, planned) {
         return true;
     }
-    let revision = known.revision.clone();
-    **known == Machine { instance: None, revision, ..Machine::clone(planned) }
+    let mut planned = Machine::clone(planned);
+    planned.been_ready = known.been_ready;
+    if planned.instance.take().is_some() {
+        planned.revision.clone_from(&known.revision);
+    }
+    **known == planned
 }
 
 fn is_same<T: PartialEq>(known: &Arc<T>, planned: &Arc<T>) -> bool {

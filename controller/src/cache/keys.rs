@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use vmpool_engine::ledger::{self, Seen};
 use vmpool_engine::model::{Instance, Owner};
 use vmpool_engine::{Disk, Machine, Uid};
 use vmpool_platforms::Attachment;
@@ -27,6 +28,13 @@ pub(crate) trait Cached: PartialEq + Send + Sync + 'static {
     fn uid(&self) -> &Uid;
     /// Its keys.
     fn keys(&self, namespace: &Arc<str>) -> Vec<Key>;
+    /// `seen` with what only the earlier facts show.
+    fn keep_history(seen: Seen<Self>, _earlier: &Self) -> Seen<Self>
+    where
+        Self: Sized,
+    {
+        seen
+    }
     /// Whether objects of this type are looked up by this kind of key.
     fn is_looked_up_by(_: &Key) -> bool {
         true
@@ -36,6 +44,9 @@ pub(crate) trait Cached: PartialEq + Send + Sync + 'static {
 impl Cached for Machine {
     fn name(&self) -> &Arc<str> {
         &self.id.name
+    }
+    fn keep_history(seen: Seen<Self>, earlier: &Self) -> Seen<Self> {
+        ledger::keep_history(seen, earlier)
     }
     fn uid(&self) -> &Uid {
         &self.id.uid

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use vmpool_invariants::object::{Kind, Object};
 use vmpool_invariants::{
-    UserActions, disk_collection, finalizers, is_explicit, leftovers, settled, shared_disks,
+    UserActions, disk_collection, finalizers, keeps_surplus, leftovers, settled, shared_disks,
 };
 use vmpool_model::{Call, HandledRequest, PatchKind, Verb};
 use vmpool_test_cluster::control_plane::AuditEntry;
@@ -170,8 +170,7 @@ fn missing_machines(pool: &Object, members: &[&Object], some_may_not_run: bool) 
     if pool.is_kubevirt() && pool.at("/spec/paused") == true {
         return None;
     }
-    let explicit = is_explicit(pool);
-    let right = if explicit { members.len() >= desired } else { members.len() == desired };
+    let right = if keeps_surplus(pool) { members.len() >= desired } else { members.len() == desired };
     let running = members.iter().filter(|instance| instance.is_running()).count();
     (!right || running < members.len() && !some_may_not_run).then(|| {
         format!(

@@ -51,7 +51,7 @@ use vmpool_test_cluster::control_plane::AuditEntry;
 
 use crate::recorder::History;
 
-pub use timeline::is_explicit;
+pub use timeline::keeps_surplus;
 pub use user_actions::UserActions;
 pub use violation::Violation;
 

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::replacement::Replacements;
 use super::timeline::{DesiredState, READABLE_FOR, Timeline, accepted_at};
 use super::{UserActions, Violation};
-use crate::object::Kind;
+use crate::object::{Kind, Object};
 use crate::recorder::{Change, History, State};
 
 /// Machines that were removed although they were not targets and the pool had no surplus (I1), or is Explicit (I5).
@@ -53,6 +53,15 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
             found.push(Violation { invariant: "I5", what });
             return;
         }
+        if states.iter().all(|state| state.explicit || state.only_stopped) && !is_stopped(former) {
+            let what = format!(
+                "machine {}, which is not stopped, was removed from the opportunistic pool at revision {} without a request",
+                former.name(),
+                change.revision
+            );
+            found.push(Violation { invariant: "I5", what });
+            return;
+        }
         let members = || before.owned_by(Kind::Machine, pool).filter(|member| !member.is_terminating());
         // Machines that others removed at this moment still existed when the controller decided.
         let others = others.recently_removed(pool, change.at);
@@ -79,6 +88,11 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
         });
     });
     found
+}
+
+/// Whether the guest of a KubeVirt machine has ended, or is not to run.
+fn is_stopped(machine: &Object) -> bool {
+    machine.text("/spec/runStrategy") == "Halted" || machine.text("/status/printableStatus") == "Stopped"
 }
 
 /// Machines that others removed from the pool: deleted and released ones.

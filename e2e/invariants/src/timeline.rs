@@ -33,6 +33,8 @@ pub(super) struct DesiredState {
     pub(super) record: Record,
     /// Whether only targets may be removed.
     pub(super) explicit: bool,
+    /// Whether besides these only stopped machines may be removed.
+    pub(super) only_stopped: bool,
     /// Whether the controller may create no machine, and remove only targets. KubeVirt pools have this.
     pub(super) paused: bool,
     /// The number of failed starts after which the controller replaces a machine. KubeVirt pools have this.
@@ -42,11 +44,19 @@ pub(super) struct DesiredState {
 }
 
 /// Whether only users remove machines from the pool.
-pub fn is_explicit(pool: &Object) -> bool {
+fn is_explicit(pool: &Object) -> bool {
     let strategy = pool.at("/spec/scaleInStrategy");
-    pool.text("/spec/scaleDownPolicy") == "Explicit"
-        || strategy["unmanaged"].is_object()
-        || strategy["opportunistic"].is_object()
+    pool.text("/spec/scaleDownPolicy") == "Explicit" || strategy["unmanaged"].is_object()
+}
+
+/// Whether the controller removes only machines that users stopped.
+fn removes_only_stopped(pool: &Object) -> bool {
+    pool.at("/spec/scaleInStrategy")["opportunistic"].is_object()
+}
+
+/// Whether the pool can keep more machines than it desires.
+pub fn keeps_surplus(pool: &Object) -> bool {
+    is_explicit(pool) || removes_only_stopped(pool)
 }
 
 /// The number of failed starts after which a KubeVirt pool replaces a machine.
@@ -75,6 +85,7 @@ impl Timeline {
             desired: if terminating { 0 } else { desired.unwrap_or_default() },
             record: Record::of(pool),
             explicit: is_explicit(pool),
+            only_stopped: removes_only_stopped(pool),
             paused: pool.is_kubevirt() && pool.at("/spec/paused") == true,
             healing: healing(pool),
             terminating,

@@ -97,7 +97,7 @@ pub struct VirtualMachinePoolNameGeneration {
 /// How machines are removed if there are more than replicas. At most one field. Without it proactive.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachinePoolScaleInStrategy {
-    /// The controller deletes no machines. It does not replace machines that users delete.
+    /// The controller deletes only machines that are stopped, and does not replace machines that users delete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opportunistic: Option<VirtualMachinePoolScaleInStrategyOpportunistic>,
     /// The controller deletes machines.
@@ -111,7 +111,7 @@ pub struct VirtualMachinePoolScaleInStrategy {
     pub unmanaged: Option<BTreeMap<String, serde_json::Value>>,
 }
 
-/// The controller deletes no machines. It does not replace machines that users delete.
+/// The controller deletes only machines that are stopped, and does not replace machines that users delete.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct VirtualMachinePoolScaleInStrategyOpportunistic {
     /// What happens to the DataVolumes and claims of a removed machine. With Disabled they are deleted, with Offline and Online they are retained. Online retains no guest memory. Without it Disabled.
@@ -142,7 +142,7 @@ pub struct VirtualMachinePoolScaleInStrategyProactiveSelectionPolicy {
     /// Restricts the machines. A machine must match both selectors if both are set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selectors: Option<VirtualMachinePoolScaleInStrategyProactiveSelectionPolicySelectors>,
-    /// The order. AscendingOrder and DescendingOrder compare the ordinals at the end of the names, Newest and Oldest the creation times. Without it Random.
+    /// The order. AscendingOrder and DescendingOrder compare the ordinals at the end of the names, Newest and Oldest the creation times. Without it Random. Except in the first two orders, a scale-in begins with machines that have never been ready.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "sortPolicy")]
     pub sort_policy: Option<String>,
     /// Fields that this crate does not know. They are written as they were read.

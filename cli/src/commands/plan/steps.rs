@@ -114,6 +114,7 @@ fn delete_reason(preview: &Preview, reason: DeleteReason) -> String {
                 ScaleDownPolicy::LowestOrdinalFirst => "the smallest ordinal first",
                 ScaleDownPolicy::HighestOrdinalFirst => "the greatest ordinal first",
                 ScaleDownPolicy::Random => "in a random order",
+                ScaleDownPolicy::StoppedOnly => "those that are stopped",
                 ScaleDownPolicy::Explicit => "none",
             };
             format!("surplus, {order}")

@@ -121,3 +121,14 @@ fn a_new_leader_continues_where_the_former_one_stopped() {
     losses.lost(loss(LossKind::AtBirth), NOW);
     assert_eq!(losses.allowance(9, NOW), Allowance::Stopped(REHEARSAL));
 }
+
+/// A list replaces the cache without showing the deletion of the one object that a stopped pool tried again with.
+#[test]
+fn a_trial_whose_fate_stays_unknown_ends() {
+    let mut losses = stopped(LossKind::Later, 3);
+    losses.created(&id("a"), 1, NOW);
+    let later = NOW + TRIAL_KEPT;
+    assert_eq!(losses.observe(|_, _| Fate::Unknown, later), []);
+    assert_eq!(losses.allowance(1, later), Allowance::Stopped(RETRY - TRIAL_KEPT));
+    assert_eq!(losses.allowance(1, NOW + RETRY), Allowance::Trial(Rehearsal::IfSupported));
+}

@@ -140,6 +140,9 @@ pub struct Machine {
     pub evaluated: bool,
     /// Its state.
     pub activity: Activity,
+    /// Whether it has been ready before this state, as far as the platform shows it or this leader has seen it. No write records
+    /// it.
+    pub been_ready: bool,
     /// Whether a change of its spec takes effect only after a restart.
     pub restart_pending: bool,
     /// Whether the platform restarts it for such a change without approval.
@@ -208,6 +211,7 @@ impl Machine {
             written: None,
             evaluated: false,
             activity: Activity::NotRunning,
+            been_ready: false,
             restart_pending: false,
             stop_requested: false,
             restarts_itself: false,

@@ -38,8 +38,17 @@ pub enum ScaleDownPolicy {
     HighestOrdinalFirst,
     /// In a random order, which does not change between two passes.
     Random,
+    /// Only machines that are stopped, in a random order. The others stay until a user stops or deletes them.
+    StoppedOnly,
     /// None. The controller deletes only the targets of targeted removals.
     Explicit,
+}
+
+impl ScaleDownPolicy {
+    /// Whether the number of a machine decides, so that its state does not matter: the pool keeps the ordinals without a gap.
+    pub fn is_by_ordinal(self) -> bool {
+        matches!(self, Self::LowestOrdinalFirst | Self::HighestOrdinalFirst)
+    }
 }
 
 /// Which machines of a pool a scale-down or a rollout considers.

@@ -23,6 +23,9 @@ pub trait NamesInUse {
     fn has_disk(&self, name: &str) -> bool;
 }
 
+/// How long a machine may take from its creation until it is ready for the first time.
+pub const START_TIMEOUT: Duration = Duration::from_mins(30);
+
 /// The usual [`Settings::collection_grace`].
 pub const COLLECTION_GRACE: Duration = Duration::from_secs(30);
 
@@ -137,6 +140,15 @@ impl<'a> Observed<'a> {
     pub fn settled_numbers(&self) -> u64 {
         let unconfirmed = self.unconfirmed_creates.iter().map(|unconfirmed| unconfirmed.number);
         unconfirmed.fold(self.memory.next_number, u64::min)
+    }
+
+    /// Whether the machine is ready or has been ready. A machine that was older than [`START_TIMEOUT`] when this leader first
+    /// observed the pool counts as such: otherwise a change of leaders during an outage would make old machines look new.
+    pub(super) fn has_been_ready(&self, machine: &Machine) -> bool {
+        let age = Duration::try_from(self.now.duration_since(machine.created)).unwrap_or_default();
+        machine.runs()
+            || machine.been_ready
+            || age >= self.memory.led_for(self.uptime).saturating_add(START_TIMEOUT)
     }
 
     /// The machines of the pool: those whose controller owner reference names the pool, without those that the pool releases

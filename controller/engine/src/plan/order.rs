@@ -15,7 +15,9 @@ pub(super) fn leaving_order(policy: ScaleDownPolicy, a: &Machine, b: &Machine) -
         ScaleDownPolicy::OldestFirst | ScaleDownPolicy::Explicit => {
             a.created.cmp(&b.created).then(idle_first).then_with(|| a.id.name.cmp(&b.id.name))
         }
-        ScaleDownPolicy::Random => (scattered(a), &a.id.name).cmp(&(scattered(b), &b.id.name)),
+        ScaleDownPolicy::Random | ScaleDownPolicy::StoppedOnly => {
+            (scattered(a), &a.id.name).cmp(&(scattered(b), &b.id.name))
+        }
         ScaleDownPolicy::LowestOrdinalFirst => (ordinal(a), &a.id.name).cmp(&(ordinal(b), &b.id.name)),
         ScaleDownPolicy::HighestOrdinalFirst => {
             (Reverse(ordinal(a)), &a.id.name).cmp(&(Reverse(ordinal(b)), &b.id.name))

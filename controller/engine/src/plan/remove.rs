@@ -1,4 +1,8 @@
 //! Removal: the accepted targets, and the surplus of other machines.
+//!
+//! Of the surplus, machines that have never been ready leave first: they serve no client yet, and a pool that grows and shrinks
+//! again would otherwise lose its serving machines. Only then the policy decides. With an order by ordinals, only the ordinal
+//! decides.
 
 use super::action::{Action, DeleteReason, Stage};
 use super::blocker::{Blocker, ProtectedStep};
@@ -8,7 +12,7 @@ use super::protected;
 use super::result::Plan;
 use crate::failure::FailureReason;
 use crate::ids::Uid;
-use crate::model::{Machine, ScaleDownPolicy};
+use crate::model::{Activity, Machine, ScaleDownPolicy};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +62,9 @@ fn surplus<'a>(
     let victims = live.len().saturating_sub(observed.pool.desired);
     let before = live.len();
     live.retain(|machine| observed.pool.scale_down_selection.includes(machine));
-    if victims > live.len() && policy != ScaleDownPolicy::Explicit {
+    if policy == ScaleDownPolicy::StoppedOnly {
+        live.retain(|machine| is_stopped(machine));
+    } else if victims > live.len() && policy != ScaleDownPolicy::Explicit {
         let shortfall = format!(
             "{victims} machines are surplus, but the selection of the scale-down includes only {} of {before}: \
              the controller deletes no others",
@@ -72,13 +78,15 @@ fn surplus<'a>(
     let (protected, mut live): (Vec<_>, Vec<_>) =
         live.into_iter().partition(|machine| machine.is_protected(observed.now));
     // Otherwise all machines leave that must, and the protection blocks nothing.
-    if victims > live.len() {
+    if victims > live.len() && policy != ScaleDownPolicy::StoppedOnly {
         protected::block(observed, plan, ProtectedStep::ScaleDown, &protected);
     }
     // Machines with an unconfirmed deletion come first.
     let sure = |machine: &Machine| !observed.memory.is_delete_unconfirmed(&machine.id.uid, observed.uptime);
+    let stays_longer = |machine: &Machine| !policy.is_by_ordinal() && observed.has_been_ready(machine);
     let order = |a: &&Arc<Machine>, b: &&Arc<Machine>| {
-        sure(a).cmp(&sure(b)).then_with(|| leaving_order(policy, a, b))
+        let key = |machine: &Machine| (sure(machine), stays_longer(machine));
+        key(a).cmp(&key(b)).then_with(|| leaving_order(policy, a, b))
     };
     // Most machines stay, and their order does not matter. Only the others are sorted, so that the pass stays linear.
     if victims < live.len() {
@@ -97,6 +105,11 @@ fn surplus<'a>(
         free
     });
     live
+}
+
+/// Whether its deletion stops no guest. A machine that waits for a guest of another cluster has an instance.
+fn is_stopped(machine: &Machine) -> bool {
+    machine.activity == Activity::Stopped && machine.instance.is_none()
 }
 
 #[cfg(test)]

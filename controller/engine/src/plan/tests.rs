@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 use rstest::rstest;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
@@ -8,7 +9,8 @@ use crate::backoff::MAX_BATCH;
 use crate::losses::Rehearsal;
 use crate::model::ObjectId;
 use crate::model::{
-    Activity, DiskAnnotations, DiskDraft, DiskTemplate, Draft, Lifetime, Naming, ScaleDownPolicy, Uid,
+    Activity, DiskAnnotations, DiskDraft, DiskTemplate, Draft, Lifetime, Machine, Naming, ScaleDownPolicy,
+    Uid,
 };
 use crate::names::NameBlock;
 use crate::testing::{World, another_pool, created, deleted, name};
@@ -131,6 +133,7 @@ fn a_blocker_reads_as_a_sentence(#[case] blocker: Blocker, #[case] text: &str) {
 struct Sketch {
     created: i64,
     running: bool,
+    been_ready: bool,
     terminating: bool,
     foreign: bool,
     labelled: bool,
@@ -141,15 +144,16 @@ fn sketch() -> impl Strategy<Value = Sketch> {
     // Few different ages, so that equal ages are common.
     (
         0i64..4,
-        any::<bool>(),
+        any::<(bool, bool)>(),
         prop::bool::weighted(0.2),
         prop::bool::weighted(0.1),
         prop::bool::weighted(0.9),
         prop::bool::weighted(0.9),
     )
-        .prop_map(|(created, running, terminating, foreign, labelled, disk)| Sketch {
+        .prop_map(|(created, (running, been_ready), terminating, foreign, labelled, disk)| Sketch {
             created,
             running,
+            been_ready,
             terminating,
             foreign,
             labelled,
@@ -171,8 +175,10 @@ fn world(sketches: &[Sketch], desired: usize, policy: ScaleDownPolicy, naming: N
         Naming::Ordinal => (format!("web-{number}"), sketch),
     });
     let world = numbered.fold(World::desiring(desired), |world, (name, sketch)| {
-        let world = world.with_machine(&name, sketch.created).edit(&name, |machine| {
+        let created = crate::testing::now().as_second() - 10 + sketch.created;
+        let world = world.with_machine(&name, created).edit(&name, |machine| {
             machine.activity = if sketch.running { Activity::Running } else { Activity::NotRunning };
+            machine.been_ready = sketch.been_ready;
             machine.terminating = sketch.terminating;
             if sketch.foreign {
                 machine.owner = Some(another_pool());
@@ -331,6 +337,25 @@ proptest! {
             matches!(blocker, Blocker::Reservation { machine } if live(machine))
         });
         prop_assert_eq!(leaving.len() + waiting.count(), surplus);
+    }
+
+    /// Reserved machines are neither deleted nor replaced by others.
+    #[test]
+    fn no_machine_that_has_been_ready_leaves_while_another_stays(Shown(world) in any_world()) {
+        let snapshot = world.snapshot();
+        let observed = world.observed(&snapshot);
+        let plan = crate::plan(&observed);
+        let leaves = |machine: &Machine| plan.actions.iter().any(|action| {
+            matches!(action, Action::Delete { machine: id, reason: DeleteReason::Surplus } if *id == machine.id)
+        });
+        let record = &world.pool.record;
+        let is_named = |machine: &Machine| record.entries().iter().any(|entry| entry.target == machine.id);
+        let candidates = || observed.pool_machines().filter(|machine| !machine.terminating && !is_named(machine));
+        let is_new = |machine: &&Arc<Machine>| !observed.has_been_ready(machine);
+        let (leaving, staying): (Vec<_>, Vec<_>) = candidates().partition(|machine| leaves(machine));
+        if !world.pool.scale_down_policy.is_by_ordinal() {
+            prop_assert!(leaving.iter().all(is_new) || !staying.iter().any(is_new));
+        }
     }
 
     #[test]

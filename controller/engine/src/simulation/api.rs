@@ -13,8 +13,8 @@ use super::revisions::Revisions;
 use super::targeted_removals::TargetedRemovals;
 use crate::ledger::{Fact, Seen};
 use crate::model::{
-    Disk, DiskDraft, DiskRef, DiskTemplate, Draft, Finalizer, Machine, Naming, ObjectId, Owner, Pool,
-    ScaleDownPolicy, Uid,
+    Activity, Disk, DiskDraft, DiskRef, DiskTemplate, Draft, Finalizer, Machine, Naming, ObjectId, Owner,
+    Pool, ScaleDownPolicy, Uid,
 };
 use crate::names::NameBlock;
 use crate::protection::Until;
@@ -312,6 +312,10 @@ impl Api {
                 if planned.is_some_and(|version| self.machines.objects[&id.name].version != version) {
                     return Ok(Err(Refusal::Conflict));
                 }
+                let stopped_only = scale_down_policy == ScaleDownPolicy::StoppedOnly && planned.is_some();
+                check(named || !stopped_only || machine.activity == Activity::Stopped, || {
+                    format!("I5: {id} was deleted although it is not stopped")
+                })?;
                 check(named || !machine.is_protected(self.timestamp()), || {
                     format!("I12: {id} was deleted while it is protected")
                 })?;

@@ -64,7 +64,9 @@ impl World {
 
     pub(super) fn is_settled(&self, status: &Status) -> Result<(), Broken> {
         let (pool, machines) = (&self.api.pool, self.api.pool_machines().count());
-        let may_exceed = pool.scale_down_policy == ScaleDownPolicy::Explicit && machines > pool.desired;
+        let keeps =
+            matches!(pool.scale_down_policy, ScaleDownPolicy::Explicit | ScaleDownPolicy::StoppedOnly);
+        let may_exceed = keeps && machines > pool.desired;
         check(machines == pool.desired || may_exceed, || {
             format!("{machines} machines, {} desired", pool.desired)
         })?;

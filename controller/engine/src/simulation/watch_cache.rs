@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::api::{Event, Table};
-use crate::ledger::{Cache, Fact, Seen};
+use crate::ledger::{Cache, Fact, Seen, keep_history};
 use crate::model::Uid;
 use crate::plan::NamesInUse;
 
@@ -36,7 +36,12 @@ impl<T: Fact> WatchCache<T> {
         for event in &table.log[self.position..end] {
             match event {
                 Event::Put(seen) => {
-                    self.objects.insert(seen.facts.id().name.clone(), seen.clone());
+                    let name = &seen.facts.id().name;
+                    let seen = match self.objects.get(name) {
+                        Some(earlier) => keep_history(seen.clone(), &earlier.facts),
+                        None => seen.clone(),
+                    };
+                    self.objects.insert(name.clone(), seen);
                 }
                 Event::Gone(id) => {
                     self.objects.remove(&id.name);

@@ -242,9 +242,11 @@ impl World {
                         ScaleDownPolicy::OldestFirst,
                         ScaleDownPolicy::Explicit,
                     ],
-                    Naming::Ordinal => {
-                        &[ScaleDownPolicy::LowestOrdinalFirst, ScaleDownPolicy::HighestOrdinalFirst]
-                    }
+                    Naming::Ordinal => &[
+                        ScaleDownPolicy::LowestOrdinalFirst,
+                        ScaleDownPolicy::HighestOrdinalFirst,
+                        ScaleDownPolicy::StoppedOnly,
+                    ],
                 };
                 let policy = policies[which % policies.len()];
                 self.api.edit_pool(|pool| pool.scale_down_policy = policy);

@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use vmpool_engine::model::{DiskAnnotations, DiskDraft, Draft, ObjectId, Published};
 use vmpool_engine::names::NameBlock;
-use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
+use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::{RevisionId, TemplateParts};
 use vmpool_engine::{Disk, Machine, ParsedPool, Status};
 

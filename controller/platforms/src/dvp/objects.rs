@@ -218,6 +218,25 @@ pub(super) struct MachineStatus {
     pub(super) block_device_refs: Vec<DeviceRef>,
     #[serde(deserialize_with = "lenient_list")]
     pub(super) conditions: Vec<PlatformCondition>,
+    #[serde(deserialize_with = "lenient")]
+    pub(super) stats: MachineStats,
+}
+
+/// The history of a machine. Of a definition without it, nothing is read.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct MachineStats {
+    /// The last phases.
+    #[serde(deserialize_with = "lenient_list")]
+    pub(super) phases_transitions: Vec<PhaseTransition>,
+}
+
+/// The beginning of a phase.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PhaseTransition {
+    #[serde(deserialize_with = "lenient")]
+    pub(super) phase: String,
 }
 
 /// Only the fields that vmpool reads. DVP conditions may lack fields that the standard type requires.

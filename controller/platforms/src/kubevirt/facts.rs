@@ -76,6 +76,9 @@ pub(super) fn pool(object: &PoolObject) -> ParsedPool {
     } = settings;
     let (scale_down_policy, scale_down_selection) = match scale_in.mode {
         ScaleInMode::Proactive if validation_errors.is_empty() => selection(scale_in.selection),
+        ScaleInMode::Opportunistic if validation_errors.is_empty() => {
+            (ScaleDownPolicy::StoppedOnly, vmpool_engine::model::Selection::default())
+        }
         _ => (ScaleDownPolicy::Explicit, vmpool_engine::model::Selection::default()),
     };
     let mut rollout =

@@ -5,8 +5,8 @@ use rstest::rstest;
 use super::*;
 use crate::backoff::MAX_BATCH;
 use crate::failure::Failure;
-use crate::model::Activity;
-use crate::plan::Blocker;
+use crate::model::{Activity, Instance};
+use crate::plan::{Blocker, START_TIMEOUT};
 use crate::testing::{World, another_pool, deleted, machine, name, target};
 
 /// A pool with machines given as (name, creation second, running).
@@ -53,6 +53,99 @@ fn the_policy_decides_the_order_of_deletion(
         let leaving = &order[..machines.len() - desired];
         assert_eq!(deleted(&world(desired, policy, machines).plan()), leaving, "{desired} desired");
     }
+}
+
+/// A minute before the observation, so that the age of a machine does not show whether it has been ready.
+const RECENTLY: i64 = 1_000_000 - 60;
+
+/// Machines 1 and 3 have been ready, 2 and 4 never. Machine 1 is the oldest.
+fn half_started(desired: usize, policy: ScaleDownPolicy) -> World {
+    let machines = [("web-1", true), ("web-2", false), ("web-3", true), ("web-4", false)];
+    let world = World::desiring(desired).pool(|pool| pool.scale_down_policy = policy);
+    (RECENTLY..).zip(machines).fold(world, |world, (created, (name, been_ready))| {
+        world.with_machine(name, created).edit(name, |machine| {
+            machine.been_ready = been_ready;
+            machine.activity = if name == "web-1" { Activity::Running } else { Activity::NotRunning };
+        })
+    })
+}
+
+#[rstest]
+#[case::oldest_first(ScaleDownPolicy::OldestFirst, &["web-2", "web-4", "web-1", "web-3"])]
+#[case::newest_first(ScaleDownPolicy::NewestFirst, &["web-4", "web-2", "web-3", "web-1"])]
+#[case::but_not_before_a_smaller_ordinal(
+    ScaleDownPolicy::LowestOrdinalFirst, &["web-1", "web-2", "web-3", "web-4"]
+)]
+#[case::but_not_before_a_greater_ordinal(
+    ScaleDownPolicy::HighestOrdinalFirst, &["web-4", "web-3", "web-2", "web-1"]
+)]
+fn machines_that_have_never_been_ready_leave_first(#[case] policy: ScaleDownPolicy, #[case] order: &[&str]) {
+    for desired in 0..=4 {
+        assert_eq!(deleted(&half_started(desired, policy).plan()), order[..4 - desired], "{desired} desired");
+    }
+}
+
+#[test]
+fn in_a_random_order_machines_that_have_never_been_ready_leave_first_too() {
+    let world = half_started(2, ScaleDownPolicy::Random);
+    let mut leaving = deleted(&world.plan()).into_iter().map(str::to_owned).collect::<Vec<_>>();
+    leaving.sort();
+    assert_eq!(leaving, ["web-2", "web-4"]);
+}
+
+/// During an outage, the machines of a pool are not ready. A new leader has not seen that they were.
+#[test]
+fn a_machine_that_was_old_when_the_leader_first_saw_it_counts_as_ready_before() {
+    let start_timeout = i64::try_from(START_TIMEOUT.as_secs()).unwrap();
+    let world = |now_old: bool| {
+        let created = 1_000_000 - start_timeout + i64::from(!now_old);
+        let stopped = |machine: &mut Machine| machine.activity = Activity::NotRunning;
+        World::desiring(1)
+            .pool(|pool| pool.scale_down_policy = ScaleDownPolicy::OldestFirst)
+            .with_machine("web-old", created)
+            .edit("web-old", stopped)
+            .with_machine("web-new", created + 1)
+            .edit("web-new", stopped)
+    };
+    assert_eq!(deleted(&world(true).plan()), ["web-new"]);
+    assert_eq!(deleted(&world(false).plan()), ["web-old"]);
+    // A machine that gets old later does not: this leader has observed it from the beginning.
+    let mut later = world(false);
+    later.uptime += START_TIMEOUT;
+    assert_eq!(deleted(&later.plan()), ["web-old"]);
+}
+
+/// Web-1 runs, web-2 and web-4 are stopped, web-5 waits for a guest of another cluster, and the others start.
+#[rstest]
+#[case::as_many_as_are_surplus(5, &["web-2"])]
+#[case::no_others(1, &["web-2", "web-4"])]
+fn an_opportunistic_scale_down_deletes_only_stopped_machines(
+    #[case] desired: usize,
+    #[case] expected: &[&str],
+) {
+    let world = half_started(desired, ScaleDownPolicy::StoppedOnly)
+        .with_machine("web-5", RECENTLY)
+        .with_machine("web-6", RECENTLY)
+        .edit("web-2", |machine| machine.activity = Activity::Stopped)
+        .edit("web-4", |machine| (machine.activity, machine.been_ready) = (Activity::Stopped, true))
+        .edit("web-5", |machine| {
+            machine.activity = Activity::Stopped;
+            let (id, machine_uid) = (target("web-5"), Some(machine.id.uid.clone()));
+            let parts = crate::revision::LiveParts::default();
+            machine.instance = Some(Arc::new(Instance {
+                id,
+                machine: machine_uid,
+                terminating: false,
+                revision: None,
+                live: parts,
+                ready: false,
+            }));
+        });
+    let plan = world.plan();
+    let mut leaving = deleted(&plan);
+    leaving.sort_unstable();
+    assert_eq!(leaving, expected);
+    assert_eq!(plan.failure, None, "the rest stays until a user stops it");
 }
 
 #[rstest]

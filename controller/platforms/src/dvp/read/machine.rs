@@ -34,13 +34,9 @@ pub(in super::super) fn machine(object: &MachineObject) -> Machine {
         evaluated: status
             .observed_generation
             .is_some_and(|seen| seen >= metadata.generation.unwrap_or_default()),
-        activity: match status.phase.as_str() {
-            // The guest keeps running during a migration.
-            "Running" | "Migrating" => Activity::Running,
-            "Stopped" => Activity::Stopped,
-            "Stopping" => Activity::Stopping,
-            _ => Activity::NotRunning,
-        },
+        activity: read_activity(&status.phase),
+        been_ready: (status.stats.phases_transitions.iter())
+            .any(|transition| read_activity(&transition.phase) == Activity::Running),
         restart_pending: holds("AwaitingRestartToApplyConfiguration"),
         restarts_itself: object.spec.disruptions.restart_approval_mode == "Automatic",
         boot_disk: boot_disk(devices, &disks),
@@ -51,6 +47,16 @@ pub(in super::super) fn machine(object: &MachineObject) -> Machine {
         protection: Protection::read(metadata.annotations.as_ref()),
         disks,
         ..Machine::blank(id(metadata))
+    }
+}
+
+fn read_activity(phase: &str) -> Activity {
+    match phase {
+        // The guest keeps running during a migration.
+        "Running" | "Migrating" => Activity::Running,
+        "Stopped" => Activity::Stopped,
+        "Stopping" => Activity::Stopping,
+        _ => Activity::NotRunning,
     }
 }
 

@@ -67,7 +67,7 @@ fn strategies_decide_what_the_controller_deletes_and_restarts() {
     let facts = read(&pool);
     assert_eq!(
         (facts.scale_down_policy, facts.preservation),
-        (ScaleDownPolicy::Explicit, Preservation::Always)
+        (ScaleDownPolicy::StoppedOnly, Preservation::Always)
     );
     assert_eq!((facts.rollout.restarts, facts.rollout.disabled), (Restarts::ByUser, false));
     pool["spec"]["scaleInStrategy"] = json!({ "unmanaged": {} });

@@ -18,7 +18,7 @@ use super::super::selectors::MachineSelector;
 pub enum ScaleInMode {
     /// The controller deletes them.
     Proactive,
-    /// Users delete them. The controller does not replace these.
+    /// The controller deletes those that are stopped. The controller does not replace those that users delete.
     Opportunistic,
     /// The controller deletes none.
     Unmanaged,
