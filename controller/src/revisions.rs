@@ -150,10 +150,14 @@ pub(crate) async fn resolve<P: Platform>(
     let Resolved { id, stored } = pinned.map_or_else(|| revisions.resolve(pool, &template, shown), stored);
     let mut current = CurrentRevision { pinned: is_pinned, held, ..CurrentRevision::of_template(id, stored) };
     let is_named = P::Revisions::names(&facts.id, facts.generation).is_some();
+    current.template_parts = if is_named || is_pinned {
+        revisions.history.parts()
+    } else {
+        revisions.parts_with(&current.id, &template)
+    };
     if is_named {
         let others = revisions.history.with_content(&template).filter(|other| **other != current.id);
         current.same_template = others.cloned().collect();
-        current.template_parts = revisions.history.parts();
         let mut users = current.same_template.iter().chain([&current.id]);
         // A later revision with the same template contains the same copies.
         let mut same = current.same_template.iter().rev();

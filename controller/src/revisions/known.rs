@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vmpool_engine::model::{CurrentRevision, References, UsedCopy};
-use vmpool_engine::revision::{Fingerprint, History, Resolved, RevisionId};
+use vmpool_engine::revision::{Fingerprint, History, Resolved, RevisionId, TemplateParts};
 use vmpool_engine::{ObjectId, Uid, ledger};
 use vmpool_platforms::{Copied, Platform, Revisions as _, Text};
 
@@ -58,8 +58,8 @@ pub(crate) struct Revisions {
     taken: HashSet<RevisionId>,
     /// Contents that passes use.
     pub(super) contents: HashMap<RevisionId, Text>,
-    /// The fingerprint of the template in the spec, and what it was computed for.
-    template: Option<(TemplateKey, Fingerprint)>,
+    /// The fingerprint and the parts of the template in the spec, and what they were computed for.
+    template: Option<(TemplateKey, Fingerprint, Option<TemplateParts>)>,
     /// Generation and template hash that another controller had published in the status before vmpool took over.
     pub(super) elsewhere: Option<(i64, RevisionId)>,
 }
@@ -251,20 +251,35 @@ impl Revisions {
         self.history.resolve_named(content, pool.facts.generation, names)
     }
 
-    /// The fingerprint of the wanted template of the pool. `canonical` computes it if it is not known for this key.
+    /// The fingerprint of the wanted template of the pool. `read` computes it, and the parts of the template, if they are not
+    /// known for this key.
     pub(super) fn fingerprint(
         &mut self,
         key: TemplateKey,
-        canonical: impl FnOnce() -> Fingerprint,
+        read: impl FnOnce() -> (Fingerprint, Option<TemplateParts>),
     ) -> Fingerprint {
         match &self.template {
-            Some((known, fingerprint)) if *known == key => *fingerprint,
+            Some((known, fingerprint, _)) if *known == key => *fingerprint,
             _ => {
-                let fingerprint = canonical();
-                self.template = Some((key, fingerprint));
+                let (fingerprint, parts) = read();
+                self.template = Some((key, fingerprint, parts));
                 fingerprint
             }
         }
+    }
+
+    /// The parts of all stored revisions, and of the template with this fingerprint, which is the current revision `id`. The
+    /// plan can compare a machine with it before the revision is stored.
+    pub(super) fn parts_with(
+        &self,
+        id: &RevisionId,
+        template: &Fingerprint,
+    ) -> BTreeMap<RevisionId, TemplateParts> {
+        let mut parts = self.history.parts();
+        if let Some((_, _, Some(wanted))) = self.template.as_ref().filter(|(_, known, _)| known == template) {
+            parts.entry(id.clone()).or_insert_with(|| wanted.clone());
+        }
+        parts
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use vmpool_engine::model::Unresolved;
 use vmpool_engine::revision::Fingerprint;
-use vmpool_platforms::{Found, Pins, Platform, Referent, Resolution};
+use vmpool_platforms::{Found, Pins, Platform, Referent, Resolution, Revisions as _};
 
 use super::content::content;
 use super::known::{Change, Revisions};
@@ -33,7 +33,10 @@ pub(super) fn fingerprint<P: Platform, R>(
 ) -> Fingerprint {
     let facts = &pool.facts;
     let key = (facts.generation, facts.template_variant.clone(), context.configuration().expands_references);
-    revisions.fingerprint(key, || P::fingerprint(&wanted(context, pool).content))
+    revisions.fingerprint(key, || {
+        let template = wanted(context, pool).content;
+        (P::fingerprint(&template), P::Revisions::parts(&template))
+    })
 }
 
 /// The template in the spec of the pool, with the copies that the latest stored revision with this template contains; without any if

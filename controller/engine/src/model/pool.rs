@@ -358,7 +358,7 @@ pub struct CurrentRevision {
     pub used_copies: Arc<[UsedCopy]>,
     /// Copies of objects that the pool owns and that no stored revision and no machine refers to.
     pub unused_copies: Vec<ObjectId>,
-    /// The parts of the templates of the stored revisions, if the controller restarts machines.
+    /// The parts of the templates of the stored revisions, and of this one, as far as they are known.
     pub template_parts: BTreeMap<RevisionId, TemplateParts>,
 }
 

@@ -10,7 +10,8 @@
 //! updates a running machine only if the number of unavailable machines stays within the disruption budget. Machines
 //! that do not run use no budget and come first. A machine of another controller that only needs labels and annotations
 //! uses no budget either. Apply finds out whether that is so when it reads the machine; if its spec differs, the
-//! machine waits for budget. In the same way, a protected machine that the platform would restart gets labels and
+//! machine waits for budget. The same holds if the revision of a machine differs from the current one only in labels and
+//! annotations, so that these reach all machines at once. In the same way, a protected machine that the platform would restart gets labels and
 //! annotations, and waits without budget until it is no longer protected.
 //!
 //! If the API server rejects an update of a machine, the controller retries that machine after all others. If the
@@ -33,7 +34,7 @@ use super::progress::{RolloutProgress, RolloutState};
 use super::protected;
 use super::result::Plan;
 use crate::ids::Uid;
-use crate::model::{Activity, Machine, Restarts};
+use crate::model::{Activity, Machine, Restarts, Transition};
 use crate::revision::RevisionId;
 
 pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan: &mut Plan) {
@@ -126,11 +127,14 @@ fn update(
         Err(left) => return plan.back_off(Stage::Update, left),
     };
     let mut remaining_budget = progress.remaining_budget();
-    let (free, mut costly): (Vec<_>, Vec<_>) =
+    let (free, costly): (Vec<_>, Vec<_>) =
         outdated.into_iter().partition(|machine| is_free(observed, machine));
     // The first order decides which running machines get budget, the second one which of all machines are updated
     // first.
     let order = |a: &&Arc<Machine>, b: &&Arc<Machine>| turn(observed, a, b);
+    let (same_spec, mut costly): (Vec<_>, Vec<_>) =
+        costly.into_iter().partition(|machine| differs_in_metadata_only(observed, machine));
+    waiting.extend(same_spec);
     costly.sort_unstable_by(order);
     let (placed, left): (Vec<_>, Vec<_>) = costly.into_iter().partition(|machine| {
         // It may already use budget, for example because of an earlier write.
@@ -180,6 +184,16 @@ fn takes_markers(observed: &Observed<'_>, machine: &Machine) -> bool {
 fn may_differ_in_metadata_only(observed: &Observed<'_>, machine: &Machine) -> bool {
     !observed.memory.rollout_attempts.differs(&machine.id.uid, &observed.pool.revision.id)
         && devices::are_complete(observed, machine)
+}
+
+/// Whether an update changes only labels and annotations of the machine, because its revision has the spec of the current one.
+/// Apply compares the machine itself, which a user may have changed.
+fn differs_in_metadata_only(observed: &Observed<'_>, machine: &Machine) -> bool {
+    let pool = observed.pool;
+    let is_same = |written: &RevisionId| {
+        matches!(pool.transition(Some(written), &pool.revision.id), Transition::None | Transition::Record)
+    };
+    machine.written.as_ref().is_some_and(is_same) && may_differ_in_metadata_only(observed, machine)
 }
 
 /// Whether the spec of the machine must not change, because it is protected and the platform would restart it. An update

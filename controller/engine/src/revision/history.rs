@@ -14,7 +14,7 @@ pub struct StoredRevision {
     pub number: i64,
     /// Fingerprint of its content, computed by the running version.
     pub content: Fingerprint,
-    /// Its parts, if the controller restarts machines.
+    /// Its parts, if they are known.
     pub parts: Option<TemplateParts>,
     /// Whether it lacks copies of objects that its template refers to: another controller has stored it, or not all of the
     /// objects existed. No further machine is created from it.
@@ -24,7 +24,8 @@ pub struct StoredRevision {
 /// The parts of a template that decide what a change of it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateParts {
-    /// Fingerprint of the part that an instance is started from, without [`TemplateParts::live`].
+    /// Fingerprint of the part that an instance is started from, without [`TemplateParts::live`]. If the platform restarts
+    /// machines, it is the whole spec.
     pub instance: Fingerprint,
     /// The parts that the platform can apply to a running instance.
     pub live: LiveParts,

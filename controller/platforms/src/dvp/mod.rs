@@ -15,8 +15,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use vmpool_engine::model::{DiskAnnotations, DiskDraft, Draft, ObjectId, Published};
 use vmpool_engine::names::NameBlock;
-use vmpool_engine::removal::RemovalRecord;
-use vmpool_engine::revision::{RevisionId, TemplateParts};
+use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
+use vmpool_engine::revision::{Fingerprint, LiveParts, RevisionId, TemplateParts};
 use vmpool_engine::{Disk, Machine, ParsedPool, Status};
 
 use super::{
@@ -151,8 +151,14 @@ impl Revisions<PoolObject> for Dvp {
     fn object(pool: &PoolObject, name: &str, id: &RevisionId, number: i64, template: &Value) -> Value {
         write::revision(pool, name, id, number, template)
     }
-    fn parts(_: &Value) -> Option<TemplateParts> {
-        None
+    /// The platform decides what a change of the spec takes, and no instance and no storage is created from a part of it. Only
+    /// labels and annotations are known to disrupt nothing.
+    fn parts(template: &Value) -> Option<TemplateParts> {
+        Some(TemplateParts {
+            instance: Fingerprint::of(&Self::canonical(template)["spec"]),
+            live: LiveParts::default(),
+            storage: Fingerprint::of(&Value::Null),
+        })
     }
 }
 

@@ -28,6 +28,6 @@ pub trait Revisions<Pool>: Send + Sync + 'static {
     /// The object of a new revision. `number` is its number in the history, and `template` its content.
     fn object(pool: &Pool, name: &str, id: &RevisionId, number: i64, template: &Value) -> Value;
 
-    /// The parts of a template, if the controller restarts machines.
+    /// The parts of a template that decide what a change of it takes.
     fn parts(template: &Value) -> Option<TemplateParts>;
 }

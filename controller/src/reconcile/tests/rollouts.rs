@@ -388,3 +388,30 @@ async fn a_machine_that_was_chosen_as_not_running_is_not_updated_if_it_runs() {
     world.calm().await;
     assert_eq!(sizes(&world), ["1Gi", "1Gi"]);
 }
+
+/// The budget counts disruptions, and a label disrupts nothing.
+#[tokio::test]
+async fn a_changed_label_reaches_all_machines_at_once() {
+    let world = World::with_pool(8).await;
+    // The budget is 2.
+    for name in &machine_names(&world.machines())[..3] {
+        world.server.edit(MACHINES, name, |machine| machine["status"]["phase"] = json!("Starting"));
+    }
+    edit(&world, |pool| {
+        pool["spec"]["virtualMachineTemplate"]["metadata"]["labels"] = json!({ "team": "b" });
+    });
+    world.calm().await;
+    let labels = world
+        .machines()
+        .iter()
+        .map(|machine| machine["metadata"]["labels"]["team"].clone())
+        .collect::<Vec<_>>();
+    assert!(labels.iter().all(|label| label == "b"), "{labels:?}");
+    assert_eq!(unevaluated(&world), 0, "the specs are unchanged");
+    let writes = work(&world);
+    assert_eq!(
+        count(&writes, MERGE_PATCH, MACHINES),
+        8,
+        "one write of each machine records the revision, too"
+    );
+}

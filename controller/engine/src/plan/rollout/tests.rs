@@ -4,8 +4,11 @@ use rstest::rstest;
 
 use super::*;
 use crate::failure::{Failure, FailureReason};
-use crate::model::{Budget, DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime, Pool, Selectable};
+use crate::model::{
+    Budget, DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime, Pool, Selectable, TemplateParts,
+};
 use crate::plan::attempts::{EVALUATION_AGE, UpdateOutcome};
+use crate::revision::{Fingerprint, LiveParts};
 use crate::selector::{Labels, Operator, Requirement, Selector};
 use crate::testing::{World, machine, name, own_disk, pool_owner};
 
@@ -27,6 +30,42 @@ pub(super) fn outdated(machines: u64) -> World {
 
 fn allowing(machines: u64, budget: usize) -> World {
     outdated(machines).pool(|pool| pool.rollout.budget = Budget::Machines(budget))
+}
+
+fn parts(spec: u64) -> TemplateParts {
+    let of = |number: u64| Fingerprint::of_exact(&number.into());
+    TemplateParts { instance: of(spec), live: LiveParts::default(), storage: of(0) }
+}
+
+/// Machine 0 does not run, which uses the whole budget. The specs of both revisions are equal or differ.
+fn without_budget(is_same_spec: bool) -> World {
+    with(allowing(4, 1), 0, idle).pool(|pool| {
+        let new = parts(if is_same_spec { 1 } else { 2 });
+        pool.revision.template_parts = [("r1".into(), parts(1)), ("r2".into(), new)].into();
+    })
+}
+
+#[rstest]
+#[case::labels_reach_all_machines_at_once(without_budget(true), &[0, 1, 2, 3])]
+#[case::another_spec_waits_for_budget(without_budget(false), &[0])]
+#[case::an_unknown_base_may_have_another_spec(
+    without_budget(true).pool(|pool| pool.revision.template_parts.retain(|id, _| id.as_str() == "r2")), &[0]
+)]
+#[case::a_user_changed_the_spec_of_a_machine(
+    answering(without_budget(true), 2, UpdateOutcome::Differs), &[0, 1, 3]
+)]
+#[case::a_device_is_missing(with(without_budget(true), 2, |machine| machine.disks.clear()), &[0, 1, 3])]
+#[case::a_paused_rollout_writes_nothing(without_budget(true).pool(|pool| pool.rollout.paused = true), &[])]
+#[case::a_stopped_rollout_repeats_what_was_rejected(
+    refuse(refuse(without_budget(true), 1), 2), &[1, 2]
+)]
+fn a_change_of_labels_uses_no_budget(#[case] world: World, #[case] expected: &[u64]) {
+    let updates = disruption(&world.plan());
+    assert_eq!(updates.iter().map(|(number, _)| *number).collect::<Vec<_>>(), expected);
+    let is_free = |(number, disruption): &(u64, Disruption)| {
+        *disruption == if *number == 0 { Disruption::NotRunning } else { Disruption::MetadataOnly }
+    };
+    assert!(updates.iter().all(is_free), "{updates:?}");
 }
 
 /// The numbers of the machines that a plan updates, in the order of the plan.
