@@ -6,6 +6,7 @@ mod delete;
 mod disk;
 mod finalizer;
 mod outcome;
+mod overridden;
 mod pin;
 mod pool;
 mod record;

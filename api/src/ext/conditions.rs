@@ -43,6 +43,8 @@ pub mod pool {
     pub const REPLICA_FAILURE: &str = "ReplicaFailure";
     /// Present on pools of KubeVirt while a machine lacks a volume that a user removed.
     pub const DISK_DETACHED: &str = "DiskDetached";
+    /// Present while another program gave other values to fields of the template in machines.
+    pub const TEMPLATE_OVERRIDDEN: &str = "TemplateOverridden";
 
     /// Reasons in the conditions of a pool.
     pub mod reason {
@@ -62,6 +64,8 @@ pub mod pool {
         pub const RECREATION_REQUIRED: &str = "RecreationRequired";
         /// Synced is False, or DiskDetached is True: a disk was detached from a machine by hand.
         pub const DISK_DETACHED_BY_HAND: &str = "DiskDetachedByHand";
+        /// Synced is False, or TemplateOverridden is True: machines have other values than the template.
+        pub const FIELDS_OVERRIDDEN: &str = "FieldsOverridden";
         /// ReplicaFailure is True: machines could not be created.
         pub const FAILED_CREATE: &str = "FailedCreate";
         /// ReplicaFailure is True: machines could not be deleted.

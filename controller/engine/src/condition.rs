@@ -68,8 +68,13 @@ pub const IMAGES_READY: &str = "ImagesReady";
 /// `Synced`. Its reason is [`DISK_DETACHED_BY_HAND`].
 pub const DISK_DETACHED: &str = "DiskDetached";
 
+/// Present and True while fields of the template have other values in machines than the controller wrote.
+pub const TEMPLATE_OVERRIDDEN: &str = "TemplateOverridden";
+/// `TemplateOverridden` is True, or `Synced` is False for this reason: an admission policy or the platform changed the fields.
+pub const FIELDS_OVERRIDDEN: &str = "FieldsOverridden";
+
 /// The condition types that the engine publishes. All others in a status belong to other controllers.
-pub const OWN: [&str; 16] = [
+pub const OWN: [&str; 17] = [
     AVAILABLE,
     PROGRESSING,
     SYNCED,
@@ -86,6 +91,7 @@ pub const OWN: [&str; 16] = [
     INSTANCETYPE_OUTDATED,
     IMAGES_READY,
     DISK_DETACHED,
+    TEMPLATE_OVERRIDDEN,
 ];
 
 /// `ImagesReady` is False: the data of an image is not there yet.

@@ -15,6 +15,7 @@ use crate::model::{Disk, Machine, Pool};
 use crate::plan::action::{Stage, Wants};
 use crate::plan::attempts::RolloutAttempts;
 use crate::plan::blocker::Blocker;
+use crate::plan::overridden::OverriddenFields;
 use crate::plan::requested_restarts::RequestedRestarts;
 use crate::plan::start_failures::StartFailures;
 use crate::revision::RevisionId;
@@ -83,6 +84,8 @@ pub struct Memory {
     pub machine_losses: Losses,
     /// The same for disks.
     pub disk_losses: Losses,
+    /// Machines in which fields of the template are not in effect.
+    pub overridden: OverriddenFields,
     /// Requested restarts of instances.
     pub restarts: RequestedRestarts,
     /// The generation of the pool that the backoffs belong to.
@@ -150,6 +153,7 @@ impl Memory {
         }
         if is_new {
             self.restore_losses(pool, uptime);
+            self.overridden.restore(pool);
         }
     }
 
@@ -193,6 +197,7 @@ impl Memory {
     ) {
         self.rollout_attempts.observe(machines.clone(), uptime);
         self.start_failures.observe(machines.clone(), uptime);
+        self.overridden.observe(machines.clone(), self.generation);
         let mut problems = BTreeMap::new();
         for machine in machines.filter(|machine| machine.problem.is_some() && !machine.terminating) {
             let since = self.problems.get(&machine.id.uid).copied().unwrap_or(uptime);

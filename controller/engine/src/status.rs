@@ -5,6 +5,7 @@ mod availability;
 mod blocked;
 mod counts;
 mod detached;
+mod overridden;
 mod phase;
 mod pins;
 mod problem;
@@ -77,6 +78,15 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
             wanted.push(progressing(observed, &counts, &blocked));
         }
     }
+    let overridden = overridden::sentence(observed, &counts);
+    if let Some(message) = &overridden {
+        wanted.push(Wanted {
+            kind: condition::TEMPLATE_OVERRIDDEN,
+            holds: true,
+            reason: condition::FIELDS_OVERRIDDEN,
+            message: message.clone(),
+        });
+    }
     if pool.status_scope == StatusScope::FailureAndPause {
         let detached = detached(observed);
         if !detached.is_empty() {
@@ -131,7 +141,7 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
     }
     let protected = protection::blocked(observed);
     let waits = protected.iter().map(|condition| condition.message.clone()).collect();
-    wanted.extend(phase::conditions(observed, &counts, failure, waits));
+    wanted.extend(phase::conditions(observed, &counts, (failure, overridden), waits));
     wanted.extend(protected);
     let conditions =
         condition::merge(wanted, &pool.published.conditions, observed.now, summary.observed_generation);

@@ -17,6 +17,7 @@ mod intern;
 pub mod kubevirt;
 pub mod merge;
 mod meta;
+mod overridden;
 mod owner;
 pub mod removal;
 mod removal_api;
@@ -32,6 +33,7 @@ pub use dvp::Dvp;
 pub use intern::intern;
 pub use kubevirt::KubeVirt;
 pub use meta::slim_metadata;
+pub use overridden::overridden_fields;
 pub use owner::{is_a, is_controlled_by, is_owner, owner_of, shared_owner_of};
 pub use seam::{
     ApiObject, AttachmentOf, ClaimOf, Configuration, Copied, DefaultInterface, DefaultWording, DiskOf, Disks,

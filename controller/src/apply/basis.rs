@@ -11,6 +11,7 @@ use vmpool_engine::plan::{DeleteReason, Snapshot};
 use vmpool_engine::{Action, Disk, Machine, Memory, ObjectId, Pool, Uid};
 use vmpool_platforms::{AttachmentOf, Disks, Platform, Storage};
 
+use super::overridden::Comparisons;
 use super::storage_names::{self, Conflicts};
 use crate::context::Context;
 use crate::live::ReadError;
@@ -35,6 +36,8 @@ pub(super) struct Basis {
     suspected: HashSet<Arc<str>>,
     /// The templates that machines are created from.
     pub(super) templates: Templates,
+    /// The comparisons of responses with what was sent.
+    pub(super) comparisons: Comparisons,
     /// The uptime at which the writes of the plan began.
     pub(super) begun: Duration,
 }
@@ -90,7 +93,8 @@ impl Basis {
             }
         }
         let suspected = memory.suspected_disks().cloned().collect();
-        let mut basis = Self { suspected, begun: context.env.uptime(), ..Self::default() };
+        let comparisons = Comparisons::of(memory, snapshot);
+        let mut basis = Self { suspected, comparisons, begun: context.env.uptime(), ..Self::default() };
         if !machines.is_empty() {
             for planned in snapshot.machines.iter().filter(|machine| machines.contains(&machine.id.uid)) {
                 let name = &planned.id.name;

@@ -1,16 +1,19 @@
 //! Creating a machine together with its disks. Existing disks are allocated to the machine first. New disks are created
 //! after it, because their owner reference can contain its UID.
 
+use serde_json::value::RawValue;
 use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::losses::{LossKind, Rehearsal};
 use vmpool_engine::model::{DiskDraft, DiskSource, Draft, Lifetime, Owner};
+use vmpool_engine::plan::Paths;
 use vmpool_engine::{Disk, Machine, ObjectId};
 use vmpool_platforms::{DiskOf, Disks, Platform, Wording};
 
 use super::basis::Basis;
 use super::disk;
 use super::outcome::{Effect, Outcome, Written};
+use super::overridden::read_response;
 use super::rejected_disks::judge_disks;
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
@@ -42,7 +45,12 @@ pub(super) async fn unit<P: Platform>(
     let outcome = match stop {
         Some(stop) => stop,
         None => match machine(context, pool, basis, draft).await {
-            Ok(machine) => with_disks(context, pool, draft, machine).await,
+            Ok((machine, overridden)) => {
+                let found = overridden.map(|fields| Effect::Overridden(machine.facts.id.uid.clone(), fields));
+                let mut outcome = with_disks(context, pool, draft, machine).await;
+                outcome.effects.extend(found);
+                outcome
+            }
             Err(outcome) => outcome,
         },
     };
@@ -113,26 +121,35 @@ async fn with_disks<P: Platform>(
     outcome
 }
 
-/// Creates the machine, or finds that it exists and that the pool owns it.
+/// Creates the machine, or finds that it exists and that the pool owns it. Also returns the fields of a new machine that have
+/// other values than the template, if the response was compared.
 async fn machine<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
     basis: &Basis,
     draft: &Draft,
-) -> Written {
+) -> Result<(Seen<Machine>, Option<Paths>), Outcome> {
     let namespace = &*pool.facts.namespace;
     let body = P::machine(&pool.object, &basis.templates.wanted.value(), draft);
     let path = collection::<P::Machine>(namespace);
     // A rejected create had no effect, so its number can be used again. Any other number is used up.
     let used = || Outcome::outdated().with(Effect::NumberUsed(draft.number));
-    let error = match context.writer.create::<P::Machine>(WriteKind::CreateMachine, path, body).await {
-        Ok(machine) => return kept(context, pool, draft, seen(&machine, P::read_machine)).await,
+    let created = context.writer.create::<Box<RawValue>>(WriteKind::CreateMachine, path, body).await;
+    let created = created.and_then(|body| {
+        let machine: P::Machine = read_response(&body)?;
+        let sent = || P::machine(&pool.object, &basis.templates.wanted.value(), draft);
+        Ok((seen(&machine, P::read_machine), basis.comparisons.created::<P>(sent, &body)))
+    });
+    let error = match created {
+        Ok((machine, overridden)) => {
+            return kept(context, pool, draft, machine).await.map(|machine| (machine, overridden));
+        }
         Err(error) if error.is_already_exists() => {
             match context.get_live::<P::Machine>(namespace, &draft.name).await {
                 Ok(Some(machine)) => {
                     let machine = seen(&machine, P::read_machine);
                     if pool.facts.includes(&machine.facts) {
-                        return Ok(machine);
+                        return Ok((machine, None));
                     }
                     // Another object has the name, which also resolves an earlier unconfirmed create. It may have
                     // belonged to the pool when it was created. Then it uses disks of the pool, which are not free.

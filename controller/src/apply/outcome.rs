@@ -5,7 +5,7 @@ use std::sync::Arc;
 use vmpool_engine::failure::FailureReason;
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::DiskDraft;
-use vmpool_engine::plan::UpdateOutcome;
+use vmpool_engine::plan::{Paths, UpdateOutcome};
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Disk, Machine, ObjectId, Uid};
 
@@ -60,6 +60,8 @@ pub(super) enum Effect {
     Healed(ObjectId),
     /// A revision was sent to a machine.
     Update(Uid, RevisionId, UpdateOutcome),
+    /// In a machine, these fields have other values than were sent.
+    Overridden(Uid, Paths),
     /// A restart of an instance was requested.
     Restart(Uid),
     /// A restart of an instance may have been requested.

@@ -55,6 +55,7 @@ pub(super) fn record<P: Platform>(
             Effect::Update(machine, to, outcome) => {
                 memory.rollout_attempts.record(&machine, &to, outcome, uptime);
             }
+            Effect::Overridden(machine, fields) => memory.overridden.record(&machine, fields),
             Effect::Restart(instance) => memory.restarts.request(&instance, uptime),
             Effect::UnconfirmedRestart(instance) => memory.restarts.request_unconfirmed(&instance, uptime),
             Effect::Disk(seen) => memory.disks.written(seen, uptime),

@@ -6,11 +6,14 @@
 use std::sync::Arc;
 
 use kube::api::Patch;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::limits;
-use vmpool_engine::model::{Activity, DiskDraft};
-use vmpool_engine::plan::{Disruption, UpdateOutcome};
+use vmpool_engine::losses::Rehearsal;
+use vmpool_engine::model::{Activity, DiskDraft, Draft, Naming};
+use vmpool_engine::names::ordinal_of;
+use vmpool_engine::plan::{Disruption, Paths, UpdateOutcome};
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, ObjectId};
 use vmpool_platforms::{Platform, Text, Wording};
@@ -18,6 +21,7 @@ use vmpool_platforms::{Platform, Text, Wording};
 use super::basis::Basis;
 use super::disk;
 use super::outcome::{Effect, Outcome, Written, of_machine};
+use super::overridden::read_response;
 use super::rejected_disks::judge_patched_disks;
 use crate::context::Context;
 use crate::events::{PoolEvent, Reason};
@@ -85,7 +89,7 @@ async fn write<P: Platform>(
 ) -> Outcome {
     let Wanted { machine, base, to, disks, disruption } = *wanted;
     let from = base.and_then(|base| basis.templates.of(base, to));
-    let result = patched(context, pool, machine, |live, machine| {
+    let compute = |live: &Value, machine: &Machine| {
         let is_other = |written: &RevisionId| {
             base != Some(written) && (written == to || basis.templates.stored.contains_key(written))
         };
@@ -118,7 +122,12 @@ async fn write<P: Platform>(
             json_patch::merge(&mut patch, &P::record_revision(to));
         }
         Ok(Some(patch))
-    });
+    };
+    let compare = |patch: &Value, after: &RawValue| {
+        let sent = || whole_machine(pool, basis, wanted);
+        basis.comparisons.updated::<P>(&machine.uid, patch, sent, after)
+    };
+    let result = patched(context, pool, machine, compute, compare);
     let attempt = |outcome| Effect::Update(machine.uid.clone(), to.clone(), outcome);
     let written = |after: Seen<Machine>| {
         tracing::info!(machine = &*machine.name, revision = to.as_str(), "wrote a revision to a machine");
@@ -128,9 +137,12 @@ async fn write<P: Platform>(
             .with(Effect::DisksAccepted(disks.to_vec()))
     };
     match result.await {
-        Patched::Done { before, after } => {
+        Patched::Done { before, after, overridden } => {
             let events = applied(pool, machine, to, &before, &after.facts);
-            written(after).reporting(events).reporting(disk::reused(&context.metrics, disks, machine))
+            let found = overridden.map(|fields| Effect::Overridden(machine.uid.clone(), fields));
+            let mut outcome = written(after).reporting(events);
+            outcome.effects.extend(found);
+            outcome.reporting(disk::reused(&context.metrics, disks, machine))
         }
         Patched::Nothing(after) if after.facts.written.as_ref().is_none_or(|written| written != to) => {
             // It would be planned again in each pass.
@@ -156,6 +168,23 @@ async fn write<P: Platform>(
         }
         Patched::Unread(error) => Outcome::failed(failure(machine, to, &error), error),
     }
+}
+
+/// The machine as it would be created from the template.
+fn whole_machine<P: Platform>(pool: &PoolEntry<P>, basis: &Basis, wanted: &Wanted<'_>) -> Value {
+    let Wanted { machine, to, disks, .. } = *wanted;
+    let number = match pool.facts.naming {
+        Naming::Ordinal => ordinal_of(&pool.facts.id.name, &machine.name),
+        Naming::Random => None,
+    };
+    let draft = Draft {
+        name: machine.name.clone(),
+        number: number.unwrap_or_default(),
+        revision: to.clone(),
+        disks: disks.to_vec(),
+        rehearsal: Rehearsal::None,
+    };
+    P::machine(&pool.object, &basis.templates.wanted.value(), &draft)
 }
 
 /// What a failed update says about the revision: nothing if the API server did not validate it. A busy server did not.
@@ -212,14 +241,20 @@ pub(super) async fn record_revision<P: Platform>(
     machine: &ObjectId,
     to: &RevisionId,
 ) -> Outcome {
-    let result = patched(context, pool, machine, |_, machine| {
-        let is_in_effect = machine.written.as_ref() == Some(to) && machine.has_spec_in_effect();
-        match (is_in_effect, machine.revision.as_ref() == Some(to)) {
-            (_, true) => Ok(None),
-            (true, false) => Ok(Some(P::record_revision(to))),
-            (false, false) => Err(Unfit::Changed),
-        }
-    });
+    let result = patched(
+        context,
+        pool,
+        machine,
+        |_, machine| {
+            let is_in_effect = machine.written.as_ref() == Some(to) && machine.has_spec_in_effect();
+            match (is_in_effect, machine.revision.as_ref() == Some(to)) {
+                (_, true) => Ok(None),
+                (true, false) => Ok(Some(P::record_revision(to))),
+                (false, false) => Err(Unfit::Changed),
+            }
+        },
+        |_, _| None,
+    );
     let written: Written = match result.await {
         Patched::Done { after, .. } => Ok(after),
         Patched::Nothing(machine) => Ok(machine),
@@ -247,6 +282,8 @@ enum Patched {
     Done {
         before: Arc<Machine>,
         after: Seen<Machine>,
+        /// The fields with other values than were sent, if they were compared.
+        overridden: Option<Paths>,
     },
     /// It is already as intended.
     Nothing(Seen<Machine>),
@@ -266,6 +303,7 @@ async fn patched<P: Platform>(
     pool: &PoolEntry<P>,
     machine: &ObjectId,
     compute: impl Fn(&Value, &Machine) -> Result<Option<Value>, Unfit>,
+    compare: impl Fn(&Value, &RawValue) -> Option<Paths>,
 ) -> Patched {
     let namespace = &*pool.facts.namespace;
     for _ in 0..ATTEMPTS {
@@ -279,12 +317,17 @@ async fn patched<P: Platform>(
             Err(patched) => return patched,
         };
         drop(body);
-        let (path, patch) = (collection::<P::Machine>(namespace), Patch::Merge(patch));
+        let path = collection::<P::Machine>(namespace);
         let kind = WriteKind::UpdateMachine;
-        match context.writer.patch::<P::Machine, _>(kind, path, &machine.name, None, patch).await {
-            Ok(after) => {
-                let before = live.facts.clone();
-                return Patched::Done { before, after: seen(&after, P::read_machine) };
+        let sent = Patch::Merge(&patch);
+        let after = context.writer.patch::<Box<RawValue>, _>(kind, path, &machine.name, None, sent).await;
+        let after = after.and_then(|body| {
+            let after: P::Machine = read_response(&body)?;
+            Ok((seen(&after, P::read_machine), compare(&patch, &body)))
+        });
+        match after {
+            Ok((after, overridden)) => {
+                return Patched::Done { before: live.facts.clone(), after, overridden };
             }
             Err(error) if error.is_conflict() => {}
             Err(error) if error.is_gone() => return Patched::Outdated,

@@ -9,6 +9,7 @@ mod limits;
 mod membership;
 mod other_clients;
 mod other_namespaces;
+mod overridden;
 mod problems;
 mod protection;
 mod reads;

@@ -75,6 +75,16 @@ impl Server {
         self.intercept(|_| Fate::Serve);
     }
 
+    /// An admission policy changes each object that is created from now on.
+    pub(crate) fn mutate(&self, policy: impl Fn(&Call, &mut Value) + Send + Sync + 'static) {
+        self.model.set_mutation(Some(policy));
+    }
+
+    /// No policy changes objects any more.
+    pub(crate) fn remove_policy(&self) {
+        self.model.set_mutation(None::<fn(&Call, &mut Value)>);
+    }
+
     /// Watches of `resource` lag behind until [`Server::release`].
     pub(crate) fn hold(&self, resource: &str) {
         self.model.delay_watches(CONTROLLER, &full_name(resource), WatchDelay::Held);

@@ -21,6 +21,7 @@ mod loss_limits;
 mod membership;
 pub(crate) mod observed;
 mod order;
+pub(crate) mod overridden;
 pub(crate) mod progress;
 mod protected;
 mod protection;
@@ -39,6 +40,7 @@ pub use action::{Action, DeleteReason, DiskDeleteReason, Disruption, Stage, Want
 pub use attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
 pub use blocker::{Blocker, ProtectedStep};
 pub use observed::{COLLECTION_GRACE, NamesInUse, Observed, START_TIMEOUT, Settings, Snapshot};
+pub use overridden::{OverriddenFields, Paths};
 pub use requested_restarts::RequestedRestarts;
 pub use result::Plan;
 pub use start_failures::StartFailures;

@@ -13,7 +13,10 @@ pub(super) struct MachineCounts {
     pub(super) ready: usize,
     /// Live machines that run.
     pub(super) available: usize,
+    /// Live machines in which the current revision is in effect.
     pub(super) updated: usize,
+    /// Machines that have the current revision, and other values in some of its fields.
+    pub(super) overridden: usize,
     /// Machines with the current revision that need a restart.
     pub(super) restart_pending: usize,
     /// Machines of these that need an approval for the restart.
@@ -34,13 +37,14 @@ impl MachineCounts {
                 let counts_as_ready = pool.status_scope == StatusScope::FailureAndPause;
                 counts.ready += usize::from(counts_as_ready && machine.activity == Activity::Running);
             } else {
-                counts.count(pool, machine);
+                counts.count(observed, machine);
             }
         }
         counts
     }
 
-    fn count(&mut self, pool: &Pool, machine: &Machine) {
+    fn count(&mut self, observed: &Observed<'_>, machine: &Machine) {
+        let pool = observed.pool;
         let state = RolloutState::of(pool, machine);
         let waits = match pool.rollout.restarts {
             Restarts::ByPlatform => machine.restart_pending && state != RolloutState::Outdated,
@@ -50,7 +54,9 @@ impl MachineCounts {
         self.live += 1;
         self.ready += runs;
         self.available += runs;
-        self.updated += usize::from(state == RolloutState::Current);
+        let is_overridden = observed.memory.overridden.includes(&machine.id.uid);
+        self.updated += usize::from(state == RolloutState::Current && !is_overridden);
+        self.overridden += usize::from(state == RolloutState::Current && is_overridden);
         self.restart_pending += usize::from(waits);
         // After the approval the machine stops, and the platform may still report the pending restart.
         let stopping = machine.activity == Activity::Stopping;

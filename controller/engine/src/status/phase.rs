@@ -51,17 +51,19 @@ impl fmt::Display for Phase {
     }
 }
 
-/// The three conditions. `failure` is the failure that the condition `ReplicaFailure` reports, and `waits` says which steps
-/// wait.
+/// The three conditions. `failure` is the failure that the condition `ReplicaFailure` reports, `overridden` the message of the
+/// condition `TemplateOverridden`, and `waits` says which steps wait.
 pub(super) fn conditions(
     observed: &Observed<'_>,
     counts: &MachineCounts,
-    failure: Option<&Failure>,
+    (failure, overridden): (Option<&Failure>, Option<String>),
     waits: Vec<String>,
 ) -> [Wanted; 3] {
     let pool = observed.pool;
     let outdated = outdated(observed);
-    let blocked = blocked(observed, counts, failure);
+    let mut blocked = blocked(observed, counts, failure);
+    // Nothing that the controller does brings the template into effect.
+    blocked.extend(overridden.filter(|_| outdated == 0));
     let mut failing = failing(observed, counts, failure);
     failing.retain(|message| !blocked.contains(message));
     let has_all = counts.total == pool.desired || keeps_surplus(pool) && counts.total > pool.desired;
@@ -124,9 +126,11 @@ fn outdated(observed: &Observed<'_>) -> usize {
 }
 
 /// Whether a surplus is as the spec describes it. Where a user chooses a strategy without scale-in by the controller, the
-/// machines leave when clients delete them, and are not replaced.
+/// machines leave when clients delete them, and are not replaced. With the other strategy, they leave when they are stopped.
 fn keeps_surplus(pool: &Pool) -> bool {
-    pool.scale_down_policy == ScaleDownPolicy::Explicit && pool.status_scope == StatusScope::FailureAndPause
+    let is_explicit = pool.scale_down_policy == ScaleDownPolicy::Explicit;
+    pool.scale_down_policy == ScaleDownPolicy::StoppedOnly
+        || is_explicit && pool.status_scope == StatusScope::FailureAndPause
 }
 
 /// What only a user can correct.

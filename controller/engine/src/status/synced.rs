@@ -2,6 +2,7 @@
 
 use super::counts::MachineCounts;
 use super::detached::{Detached, detached, sentence};
+use super::overridden;
 use super::text::{are, join, machines, names};
 use crate::condition::{self, Wanted};
 use crate::failure::{Failure, FailureReason};
@@ -34,6 +35,8 @@ pub(super) fn synced(
         condition::DISK_DETACHED_BY_HAND
     } else if counts.updated + counts.stranded == counts.live {
         condition::RECREATION_REQUIRED
+    } else if counts.updated + counts.stranded + counts.overridden == counts.live {
+        condition::FIELDS_OVERRIDDEN
     } else {
         condition::ROLLOUT_IN_PROGRESS
     };
@@ -110,6 +113,7 @@ fn causes(
              or recreate these machines"
         )),
     }
+    causes.extend(overridden::sentence(observed, counts));
     if !detached.is_empty() {
         causes.push(sentence(detached));
     }

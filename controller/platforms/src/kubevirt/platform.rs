@@ -41,6 +41,8 @@ pub struct KubeVirt;
 
 impl Platform for KubeVirt {
     const NAME: &'static str = "kubevirt";
+    /// References to types, which have conditions of their own.
+    const COMPLETED: &'static [&'static str] = &["spec.instancetype", "spec.preference"];
 
     type Pool = PoolObject;
     type Machine = MachineObject;

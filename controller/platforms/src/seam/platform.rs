@@ -111,6 +111,10 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// The merge patch that restores the managed labels of a machine; an empty one if the platform has none.
     fn managed_labels(pool: &Self::Pool) -> Value;
 
+    /// Fields of a machine that the platform completes when it stores the machine, in the spelling of
+    /// [`overridden_fields`](crate::overridden_fields). Another value in them is no sign of an admission policy.
+    const COMPLETED: &'static [&'static str] = &[];
+
     /// The merge patch that records a name block on the pool, if the platform does not name machines by ordinals.
     fn name_block(block: NameBlock) -> Value;
 
