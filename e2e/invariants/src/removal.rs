@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::replacement::Replacements;
-use super::timeline::{DesiredState, READABLE_FOR, Timeline, accepted_at};
+use super::timeline::{DesiredState, READABLE_FOR, Removable, Timeline, accepted_at};
 use super::{UserActions, Violation};
 use crate::object::{Kind, Object};
 use crate::recorder::{Change, History, State};
@@ -44,7 +44,7 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
             found.push(Violation { invariant: "I1", what });
             return;
         }
-        if states.iter().all(|state| state.explicit) {
+        if states.iter().all(|state| state.removable == Removable::None) {
             let what = format!(
                 "machine {} was removed from the Explicit pool at revision {} without a request",
                 former.name(),
@@ -53,7 +53,7 @@ pub fn violations(history: &History, actions: &UserActions) -> Vec<Violation> {
             found.push(Violation { invariant: "I5", what });
             return;
         }
-        if states.iter().all(|state| state.explicit || state.only_stopped) && !is_stopped(former) {
+        if states.iter().all(|state| state.removable != Removable::All) && !is_stopped(former) {
             let what = format!(
                 "machine {}, which is not stopped, was removed from the opportunistic pool at revision {} without a request",
                 former.name(),

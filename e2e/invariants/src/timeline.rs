@@ -22,6 +22,17 @@ pub(super) fn accepted_at(heard: Timestamp, stamp: &str) -> Timestamp {
     stamped.map_or(heard, |stamped| heard.min(stamped + SignedDuration::from_secs(1)))
 }
 
+/// Which machines a scale-down may remove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Removable {
+    /// Any.
+    All,
+    /// Those that users stopped.
+    Stopped,
+    /// None.
+    None,
+}
+
 /// The desired state of a pool from one moment on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DesiredState {
@@ -31,10 +42,8 @@ pub(super) struct DesiredState {
     pub(super) desired: usize,
     /// The removal record.
     pub(super) record: Record,
-    /// Whether only targets may be removed.
-    pub(super) explicit: bool,
-    /// Whether besides these only stopped machines may be removed.
-    pub(super) only_stopped: bool,
+    /// Which machines may be removed besides targets.
+    pub(super) removable: Removable,
     /// Whether the controller may create no machine, and remove only targets. KubeVirt pools have this.
     pub(super) paused: bool,
     /// The number of failed starts after which the controller replaces a machine. KubeVirt pools have this.
@@ -43,20 +52,21 @@ pub(super) struct DesiredState {
     pub(super) terminating: bool,
 }
 
-/// Whether only users remove machines from the pool.
-fn is_explicit(pool: &Object) -> bool {
+/// Which machines a scale-down of the pool may remove.
+fn removable_machines(pool: &Object) -> Removable {
     let strategy = pool.at("/spec/scaleInStrategy");
-    pool.text("/spec/scaleDownPolicy") == "Explicit" || strategy["unmanaged"].is_object()
-}
-
-/// Whether the controller removes only machines that users stopped.
-fn removes_only_stopped(pool: &Object) -> bool {
-    pool.at("/spec/scaleInStrategy")["opportunistic"].is_object()
+    if pool.text("/spec/scaleDownPolicy") == "Explicit" || strategy["unmanaged"].is_object() {
+        Removable::None
+    } else if strategy["opportunistic"].is_object() {
+        Removable::Stopped
+    } else {
+        Removable::All
+    }
 }
 
 /// Whether the pool can keep more machines than it desires.
 pub fn keeps_surplus(pool: &Object) -> bool {
-    is_explicit(pool) || removes_only_stopped(pool)
+    removable_machines(pool) != Removable::All
 }
 
 /// The number of failed starts after which a KubeVirt pool replaces a machine.
@@ -84,8 +94,7 @@ impl Timeline {
             since: change.at,
             desired: if terminating { 0 } else { desired.unwrap_or_default() },
             record: Record::of(pool),
-            explicit: is_explicit(pool),
-            only_stopped: removes_only_stopped(pool),
+            removable: removable_machines(pool),
             paused: pool.is_kubevirt() && pool.at("/spec/paused") == true,
             healing: healing(pool),
             terminating,

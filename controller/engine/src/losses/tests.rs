@@ -129,6 +129,6 @@ fn a_trial_whose_fate_stays_unknown_ends() {
     losses.created(&id("a"), 1, NOW);
     let later = NOW + TRIAL_KEPT;
     assert_eq!(losses.observe(|_, _| Fate::Unknown, later), []);
-    assert_eq!(losses.allowance(1, later), Allowance::Stopped(RETRY - TRIAL_KEPT));
+    assert_eq!(losses.allowance(1, later), Allowance::Stopped(RETRY.saturating_sub(TRIAL_KEPT)));
     assert_eq!(losses.allowance(1, NOW + RETRY), Allowance::Trial(Rehearsal::IfSupported));
 }

@@ -337,9 +337,7 @@ impl Controller {
             }
             Action::PruneRecord { gone, expired, block } => {
                 let (gone, here) = api.confirm(gone);
-                for seen in here {
-                    machines.written(seen, now);
-                }
+                here.into_iter().for_each(|seen| machines.written(seen, now));
                 if gone.is_empty() && expired.is_empty() {
                     return Ok(Err(Refusal::Conflict));
                 }
