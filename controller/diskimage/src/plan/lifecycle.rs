@@ -30,6 +30,10 @@ pub(super) fn plan(pass: &mut Pass<'_>) {
     if may_restore && heal::restore(pass) {
         return;
     }
+    let waits = matches!(pass.status.phase, Some(ImagePhase::Queued | ImagePhase::RetryableFailure));
+    if waits && attempt::end_in_time(pass) {
+        return;
+    }
     match pass.status.phase {
         None => {
             enqueue(pass, Reason::Queued, "the import waits for its turn");

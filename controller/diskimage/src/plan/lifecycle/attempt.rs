@@ -37,23 +37,55 @@ pub(super) fn fail(pass: &mut Pass<'_>, reason: Reason, message: &str) {
     let now = pass.now();
     pass.status.failures = pass.status.failures.saturating_add(1);
     pass.status.last_failure = Some(now);
-    let queued = pass.status.queued_at.unwrap_or(now);
-    let limit = pass.world.settings.max_sync_duration;
-    let late = pass.since(queued) >= limit;
+    let late = time_left(pass).is_zero();
     // Only the snapshot of complete data is tried again, from the same claim.
     let complete = pass.has_data().then(|| (pass.status.data_volume.take(), pass.status.claim.take()));
     end_attempt(&mut pass.status);
     (pass.status.data_volume, pass.status.claim) = complete.unwrap_or_default();
     if late {
-        let minutes = limit.as_secs() / 60;
-        let text =
-            format!("all attempts together took longer than {minutes} minutes; the last failure: {message}");
-        pass.set(ImagePhase::Failed, Reason::SyncDeadlineExceeded, text);
+        set_failed(pass, &message);
     } else {
         pass.set(ImagePhase::RetryableFailure, reason, message);
-        pass.again(pass.world.settings.backoff(pass.status.failures));
+        let backoff = pass.world.settings.backoff(pass.status.failures);
+        pass.again(backoff.min(time_left(pass)));
     }
     discard(pass);
+}
+
+fn set_failed(pass: &mut Pass<'_>, last_failure: &str) {
+    let minutes = pass.world.settings.max_sync_duration.as_secs() / 60;
+    let text =
+        format!("all attempts together took longer than {minutes} minutes; the last failure: {last_failure}");
+    pass.set(ImagePhase::Failed, Reason::SyncDeadlineExceeded, text);
+}
+
+/// The time in which data may still be transferred: what is left of `max_sync_duration` since the image was queued. The first
+/// attempt gets all of it, however long the image waited for its turn.
+pub(super) fn time_left(pass: &Pass<'_>) -> Duration {
+    let status = &pass.status;
+    let begin = if status.failures == 0 { status.sync_started_at } else { status.queued_at };
+    let elapsed = begin.map_or(Duration::ZERO, |begin| pass.since(begin));
+    pass.world.settings.max_sync_duration.saturating_sub(elapsed)
+}
+
+/// Ends an import that waits for its next attempt when the time for all attempts is over. Returns whether it did. Without the next
+/// attempt, nothing would notice the end of that time, and an attempt that begins later would exceed it.
+///
+/// Complete data needs no transfer: its snapshot is taken at any time.
+pub(super) fn end_in_time(pass: &mut Pass<'_>) -> bool {
+    if pass.status.failures == 0 || pass.has_data() {
+        return false;
+    }
+    let left = time_left(pass);
+    if !left.is_zero() {
+        pass.again(left);
+        return false;
+    }
+    let last_failure = std::mem::take(&mut pass.status.message);
+    end_attempt(&mut pass.status);
+    set_failed(pass, &last_failure);
+    discard(pass);
+    true
 }
 
 /// Deletes a DataVolume of a failed attempt. Complete data stays: only its snapshot is tried again.

@@ -6,7 +6,7 @@ use vmpool_api::diskimage::values::ImagePhase;
 
 use super::super::pass::{Pass, WAITS};
 use super::super::types::{Action, Turn};
-use super::attempt::{RECHECK, discard, end_attempt, fail};
+use super::attempt::{RECHECK, discard, end_attempt, fail, time_left};
 use super::snapshot;
 use crate::failure::{Reason, is_missing_artifact, without_queries};
 use crate::model::{DataVolume, Transfer};
@@ -62,7 +62,7 @@ pub(super) fn queued(pass: &mut Pass<'_>) {
 fn start(pass: &mut Pass<'_>) {
     pass.status.sync_started_at = Some(pass.now());
     pass.set(ImagePhase::Syncing, Reason::Syncing, "the data is imported");
-    pass.again(pass.world.settings.max_attempt_duration);
+    pass.again(pass.world.settings.max_attempt_duration.min(time_left(pass)));
 }
 
 /// Removes what is left of an earlier import, and names the first object that is still there.
@@ -145,7 +145,7 @@ fn transferring(pass: &mut Pass<'_>, volume: &DataVolume) {
     pass.status.progress.clone_from(&volume.progress);
     let text = if problem.is_empty() { "the data is imported".to_owned() } else { without_queries(&problem) };
     pass.set(ImagePhase::Syncing, Reason::Syncing, text);
-    pass.again(settings.max_attempt_duration.saturating_sub(elapsed));
+    pass.again(settings.max_attempt_duration.saturating_sub(elapsed).min(time_left(pass)));
 }
 
 /// Time since the attempt began. One whose beginning is not recorded begins now: the creation time of its DataVolume is that of the
@@ -156,7 +156,8 @@ fn running_for(pass: &mut Pass<'_>) -> Duration {
     pass.since(started)
 }
 
-/// Ends an attempt that takes too long, or whose transfer was restarted too often. Returns whether it did.
+/// Ends an attempt that takes too long, also together with earlier ones, or whose transfer was restarted too often. Returns
+/// whether it did.
 pub(super) fn exceeds_limits(pass: &mut Pass<'_>, volume: &DataVolume) -> bool {
     let settings = pass.world.settings;
     let problem = volume.problem();
@@ -165,7 +166,13 @@ pub(super) fn exceeds_limits(pass: &mut Pass<'_>, volume: &DataVolume) -> bool {
         fail(pass, Reason::RetryLimitExceeded, text.trim_end());
         return true;
     }
-    if running_for(pass) < settings.max_attempt_duration {
+    let elapsed = running_for(pass);
+    if time_left(pass).is_zero() {
+        let text = format!("the attempt was still running. {problem}");
+        fail(pass, Reason::SyncAttemptDurationExceeded, text.trim_end());
+        return true;
+    }
+    if elapsed < settings.max_attempt_duration {
         return false;
     }
     let minutes = settings.max_attempt_duration.as_secs() / 60;

@@ -297,6 +297,50 @@ fn a_failure_after_the_deadline_is_final_until_a_user_asks() {
     assert_eq!(plan.status.retry_token.as_deref(), Some("again"));
 }
 
+/// An image that has failed once, whose next attempt would begin after the deadline or is running then.
+#[rstest]
+#[case::in_its_backoff(ImagePhase::RetryableFailure, None)]
+#[case::in_the_queue(ImagePhase::Queued, None)]
+#[case::found_again_in_the_queue(ImagePhase::Queued, Some(volume(Transfer::InProgress)))]
+#[case::running(ImagePhase::Syncing, Some(volume(Transfer::InProgress)))]
+fn no_data_is_transferred_after_the_deadline(
+    #[case] phase: ImagePhase,
+    #[case] data_volume: Option<DataVolume>,
+) {
+    let mut case = Case::in_phase(phase, Reason::UnknownSyncFailure);
+    case.now = at(0);
+    case.backing = data_volume.clone().map_or_else(Backing::empty, |volume| Backing {
+        data_volume: Found::Ours(volume),
+        ..Backing::empty()
+    });
+    let last_failure = 12 * HOUR - 10 * MINUTE;
+    case.image.status.queued_at = Some(at(0));
+    case.image.status.last_failure = Some(at(0).checked_add(last_failure).unwrap());
+    case.image.status.failures = 4;
+    case.image.status.message = "no route to host".to_owned();
+    case.turn = Turn::Given;
+    let mut case = case.after(12 * HOUR - MINUTE);
+    case.image.status.sync_started_at = (phase == ImagePhase::Syncing).then_some(case.now);
+    let before = case.plan();
+    assert_ne!(state(&before).0, ImagePhase::Failed);
+    assert!(before.again.is_some_and(|again| again <= MINUTE), "the deadline wakes it: {:?}", before.again);
+
+    let at_the_end = case.after(MINUTE).plan();
+    assert_eq!(state(&at_the_end), (ImagePhase::Failed, Reason::SyncDeadlineExceeded));
+    let expected: &[Action] = if data_volume.is_some() { &[delete_volume()] } else { &[] };
+    assert_eq!(at_the_end.actions, expected);
+    let cause = if phase == ImagePhase::Syncing { "was still running" } else { "no route to host" };
+    assert!(at_the_end.status.message.contains(cause), "{}", at_the_end.status.message);
+}
+
+#[test]
+fn the_first_attempt_after_a_long_wait_in_the_queue_gets_its_time() {
+    let mut case = Case::in_phase(ImagePhase::Queued, Reason::Queued).after(50 * HOUR);
+    case.turn = Turn::Given;
+    let plan = case.plan();
+    assert_eq!((state(&plan).0, plan.again), (ImagePhase::Syncing, Some(HOUR)));
+}
+
 #[test]
 fn a_token_that_was_handled_starts_nothing() {
     let mut case = Case::in_phase(ImagePhase::Failed, Reason::SyncDeadlineExceeded);
