@@ -25,6 +25,7 @@ use crate::revisions::stored::RevisionFacts;
 use crate::settings::Settings;
 use crate::sources::Sources;
 use crate::status_conflict::StatusConflict;
+use crate::storage_problems::StorageProblem;
 use crate::write::Writer;
 
 /// The state of one pool between passes.
@@ -53,6 +54,8 @@ pub(crate) struct PoolMemory {
     pub(crate) unresolved_told: Option<String>,
     /// The message of the last event about a machine that does not start.
     pub(crate) problem: Option<String>,
+    /// What the volumes of a machine that waits for storage report.
+    pub(crate) storage_problem: Option<StorageProblem>,
     /// Detached disks that an event has reported, with their machines.
     pub(crate) detached: BTreeSet<(Uid, Arc<str>)>,
 }

@@ -66,6 +66,7 @@ mod settings;
 mod source_watches;
 mod sources;
 mod status_conflict;
+mod storage_problems;
 #[cfg(test)]
 mod testing;
 mod uninstall;

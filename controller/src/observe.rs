@@ -55,7 +55,7 @@ pub(crate) fn snapshot<P: Platform>(context: &Context<P>, pool: &Pool, memory: &
         })
         .collect();
     let pool_disks = if P::Disks::EXIST { pool_disks(context, pool, memory) } else { Vec::new() };
-    Snapshot {
+    let mut snapshot = Snapshot {
         now: context.env.now(),
         uptime: context.env.uptime(),
         machines,
@@ -63,7 +63,9 @@ pub(crate) fn snapshot<P: Platform>(context: &Context<P>, pool: &Pool, memory: &
         other_users: other_users(context, pool, &pool_disks),
         pool_disks,
         unconfirmed_creates: memory.machines.unconfirmed_creates(),
-    }
+    };
+    snapshot.mark_superseded_disks(pool);
+    snapshot
 }
 
 /// The number of the pool's disks by their usage.
@@ -93,13 +95,14 @@ fn join_instances<P: Platform>(context: &Context<P>, namespace: &str, machines: 
     }
 }
 
-/// The disks that the pool owns, and those with its label that failed or whose template was removed. The other disks
-/// belong to machines and are found through them.
+/// The disks that the pool owns, and those with its label that were never provisioned or whose template was removed. The other
+/// disks belong to machines and are found through them.
 fn pool_disks<P: Platform>(context: &Context<P>, pool: &Pool, memory: &Memory) -> Vec<Arc<Disk>> {
     let matters = |disk: &Disk| {
         disk.belongs_to(&pool.id)
             || disk.pool_uid_label.as_ref() == Some(&pool.id.uid)
                 && (disk.state == DiskState::Failed
+                    || pool.supersedes(disk)
                     || !pool.disks.iter().any(|template| Some(&template.name) == disk.template.as_ref()))
     };
     let mut pool_disks = context.disks.by_key_where(&Key::Pool(PoolKey::of(pool)), matters);

@@ -31,6 +31,7 @@ use crate::pool_entry::{CachedPool, PoolEntry};
 use crate::pool_key::PoolKey;
 use crate::queue::Requeue;
 use crate::report::{detached_disk_events, invalid_settings_event, problem_event, report, unresolved_event};
+use crate::storage_problems::add_storage_problem;
 
 /// Time until the next pass after the lease was too short for a write. By then it is renewed or lost.
 const AFTER_FENCE: Duration = Duration::from_secs(1);
@@ -120,6 +121,7 @@ async fn pass<P: Platform>(
     let planned = requeue_after.and_then(|after| planned(after, result));
     let outdated = after_writes(&applied, state);
 
+    add_storage_problem(context, &pool, &mut snapshot, state).await;
     let unwritten = publish(context, &pool, &snapshot, (applied, failure), state).await;
     timer.record(&context.env, PassStep::Report);
     let times = state.deadlines(context.env.uptime());

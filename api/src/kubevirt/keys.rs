@@ -49,6 +49,9 @@ pub mod annotations {
     /// On a machine: names of the DataVolumes and claims that an update took out of its spec and that it still owns, with
     /// commas between them. They are preserved with its other storage. Only vmpool writes it.
     pub const FORMER_STORAGE: &str = "vmpool.dev/former-storage";
+    /// On a machine: the name of the revision from whose DataVolume templates its storage was created, if an update has
+    /// written other DataVolume templates since. Only vmpool writes it.
+    pub const STORAGE_REVISION: &str = "vmpool.dev/storage-revision";
     /// On a pool: the removal record of targeted removals. Only vmpool writes it.
     pub const SCALE_IN_TARGETS: &str = "vmpool.pool.kubevirt.io/scale-in-targets";
     /// On a pool: the last machines that targeted removals deleted, whose names other machines can get. Only vmpool writes it.

@@ -150,6 +150,11 @@ api_enum! {
 }
 
 impl PrintableStatus {
+    /// Whether the machine waits for its storage, or cannot get it.
+    pub fn waits_for_storage(self) -> bool {
+        matches!(self, Self::Provisioning | Self::WaitingForVolumeBinding | Self::DataVolumeError)
+    }
+
     /// Whether the machine cannot start for a reason that its replacement can remedy. Autohealing replaces such a machine
     /// if the state lasts.
     pub const fn is_start_failure(self) -> bool {

@@ -199,7 +199,8 @@ impl Memory {
         self.start_failures.observe(machines.clone(), uptime);
         self.overridden.observe(machines.clone(), self.generation);
         let mut problems = BTreeMap::new();
-        for machine in machines.filter(|machine| machine.problem.is_some() && !machine.terminating) {
+        let may_have_one = |machine: &&Arc<Machine>| machine.problem.is_some() || machine.waits_for_storage;
+        for machine in machines.filter(may_have_one).filter(|machine| !machine.terminating) {
             let since = self.problems.get(&machine.id.uid).copied().unwrap_or(uptime);
             problems.insert(machine.id.uid.clone(), since);
         }

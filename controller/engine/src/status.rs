@@ -26,7 +26,7 @@ use blocked::Blocked;
 use counts::MachineCounts;
 pub use detached::{Detached, Link, detached};
 pub use phase::Phase;
-pub use problem::{Problem, problem};
+pub use problem::{Problem, machine_waiting_for_storage, problem};
 use surplus::{explicit_surplus, staying};
 use text::{are, join, machines};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::{DiskDraft, DiskSource};
-use vmpool_engine::plan::{DeleteReason, Snapshot};
+use vmpool_engine::plan::{DeleteReason, Snapshot, mark_superseded};
 use vmpool_engine::{Action, Disk, Machine, Memory, ObjectId, Pool, Uid};
 use vmpool_platforms::{AttachmentOf, Disks, Platform, Storage};
 
@@ -112,7 +112,9 @@ impl Basis {
                 let name = &planned.id.name;
                 let known = memory.disks.written_as(name);
                 let known = known.or_else(|| context.disks.get(&pool.namespace, name));
-                if let Some(known) = known.filter(|known| is_same(&known.facts, planned)) {
+                let Some(mut known) = known else { continue };
+                mark_superseded(pool, &mut known.facts);
+                if is_same(&known.facts, planned) {
                     basis.disks.insert(planned.id.uid.clone(), known);
                 }
             }

@@ -175,7 +175,7 @@ pub(super) async fn delete<P: Platform>(
             tracing::info!(disk = &*disk.name, disk_uid = disk.uid.as_str(), ?reason, "deleted a disk");
             let why = match reason {
                 DiskDeleteReason::Expired => "it was free for longer than the ttl of its disk template",
-                DiskDeleteReason::Broken => "it failed or lost its volume, and no machine uses it",
+                DiskDeleteReason::Broken => "it contains no data, and no machine uses it",
                 DiskDeleteReason::TemplateRemoved => "its disk template was removed from the pool",
             };
             let note = format!("deleted disk {disk}: {why}");

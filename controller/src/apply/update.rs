@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::limits;
 use vmpool_engine::losses::Rehearsal;
-use vmpool_engine::model::{Activity, DiskDraft, Draft, Naming};
+use vmpool_engine::model::{Activity, DiskDraft, Draft, Naming, Restarts};
 use vmpool_engine::names::ordinal_of;
 use vmpool_engine::plan::{Disruption, Paths, UpdateOutcome};
 use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Machine, ObjectId};
-use vmpool_platforms::{Platform, Text, Wording};
+use vmpool_platforms::{Platform, Storage, Text, Wording};
 
 use super::basis::Basis;
 use super::disk;
@@ -81,6 +81,15 @@ pub(super) async fn update<P: Platform>(
     outcome.after(claimed)
 }
 
+/// The patch together with what it records in the metadata. Without a patch, nothing is recorded.
+fn with_metadata(patch: Option<Value>, metadata: Option<Value>) -> Option<Value> {
+    let mut patch = patch?;
+    if let Some(metadata) = metadata {
+        json_patch::merge(&mut patch, &metadata);
+    }
+    Some(patch)
+}
+
 async fn write<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -104,7 +113,12 @@ async fn write<P: Platform>(
             P::adopt(live, template, disks)
         } else {
             let from = from.map(Text::value);
-            P::update(live, from.as_ref(), template, disks)
+            let patch = P::update(live, from.as_ref(), template, disks);
+            // Only then the controller creates machines again whose storage is of another template.
+            let records = pool.facts.rollout.restarts == Restarts::ByController;
+            let origin = from.filter(|_| records);
+            let origin = origin.and_then(|from| P::Storage::record_origin(live, &from, &wanted, to));
+            with_metadata(patch, origin)
         };
         let Some(mut patch) = patch else { return Ok(None) };
         let changes_spec = patch.get("spec").is_some();

@@ -53,7 +53,7 @@ fn use_of(disk: &Disk, referred: bool) -> DiskUse {
         DiskUse::InUse
     } else if disk.annotations.claimed_by.is_some() {
         DiskUse::Claimed
-    } else if matches!(disk.state, DiskState::Failed | DiskState::Lost) {
+    } else if matches!(disk.state, DiskState::Failed | DiskState::Lost | DiskState::Superseded) {
         DiskUse::Broken
     } else if disk.annotations.collecting_since.is_some() {
         DiskUse::Collecting

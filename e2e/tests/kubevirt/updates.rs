@@ -159,6 +159,101 @@ async fn with_a_broken_template(world: &World<'_>) -> Result<()> {
     world.until_memory(&ALL, "3Gi").await.map(drop)
 }
 
+/// Machines whose data cannot be imported get new storage when the template is corrected, also beyond the budget, and the pool
+/// says what the importer reports until then.
+async fn with_a_corrected_source(world: &World<'_>) -> Result<()> {
+    const URL: &str = "https://images.example.com/debian-13.qcow2";
+    let mut spec = bare("typo", 2);
+    spec["maxUnavailable"] = json!(1);
+    let storage = crate::pools::spec(1)["virtualMachineTemplate"]["spec"].clone();
+    let template = &mut spec["virtualMachineTemplate"]["spec"];
+    template["template"]["spec"] = storage["template"]["spec"].clone();
+    template["template"]["spec"]["volumes"][0]["dataVolume"]["name"] = json!("typo");
+    let data = |url: &str, knobs: Value| {
+        let mut data = storage["dataVolumeTemplates"][0].clone();
+        data["metadata"] = json!({ "name": "typo", "annotations": knobs });
+        data["spec"]["source"] = json!({ "http": { "url": url } });
+        data
+    };
+    let knobs = json!({
+        "simulator.vmpool.dev/import-error": "Error",
+        "simulator.vmpool.dev/import-message": "expected status code 200, got 404",
+    });
+    template["dataVolumeTemplates"] = json!([data("https://images.example.com/debain-13.qcow2", knobs)]);
+    world.create("typo", &spec).await?;
+    world
+        .until_condition("typo", "Ready", "DataVolume typo-0: Error: expected status code 200, got 404")
+        .await?;
+    let correct = json!([data(URL, json!({}))]);
+    world
+        .patch(
+            "typo",
+            &json!({ "spec": { "virtualMachineTemplate": { "spec": { "dataVolumeTemplates": correct } } } }),
+        )
+        .await?;
+    world.until_ordinals("typo", &[0, 1]).await?;
+    let volumes = world.all("cdi.kubevirt.io/v1beta1", "DataVolume").await?;
+    for name in ["typo-0", "typo-1"] {
+        let url = text(&volumes[name], "/spec/source/http/url");
+        ensure!(url == URL, "{name} is imported from {url}");
+    }
+    Ok(())
+}
+
+/// A guest that a user restarts while the rollout waits for budget starts with its former storage. The rollout replaces that
+/// storage nevertheless.
+async fn with_a_restart_by_a_user(world: &World<'_>) -> Result<()> {
+    const UNTIL: &str = "vmpool.dev/protected-until";
+    let mut spec = bare("hasty", 1);
+    let storage = crate::pools::spec(1)["virtualMachineTemplate"]["spec"].clone();
+    let template = &mut spec["virtualMachineTemplate"]["spec"];
+    template["template"]["spec"] = storage["template"]["spec"].clone();
+    template["template"]["spec"]["volumes"][0]["dataVolume"]["name"] = json!("hasty");
+    template["dataVolumeTemplates"] = storage["dataVolumeTemplates"].clone();
+    template["dataVolumeTemplates"][0]["metadata"]["name"] = json!("hasty");
+    world.create("hasty", &spec).await?;
+    world.until_ordinals("hasty", &[0]).await?;
+    let volume = async || -> Result<Value> {
+        let volumes = world.all("cdi.kubevirt.io/v1beta1", "DataVolume").await?;
+        Ok(volumes["hasty-0"].clone())
+    };
+    let before = volume().await?;
+    // The machine is written and restarted by a user before the rollout may delete it.
+    let protected = |until: Value| json!({ "metadata": { "annotations": { UNTIL: until } } });
+    world.patch_machine("hasty-0", &protected(json!("2999-01-01T00:00:00Z"))).await?;
+    let larger = json!({ "spec": { "virtualMachineTemplate": { "spec": { "dataVolumeTemplates": [{
+        "metadata": { "name": "hasty" },
+        "spec": { "source": { "blank": {} }, "storage": { "resources": { "requests": { "storage": "2Gi" } } } },
+    }] } } } });
+    world.patch("hasty", &larger).await?;
+    world
+        .until("hasty-0 is written", async || {
+            let machine = world.machines().await?["hasty-0"].clone();
+            let size = machine.pointer("/spec/dataVolumeTemplates/0/spec/storage/resources/requests/storage");
+            Ok((size == Some(&json!("2Gi"))).then_some(()))
+        })
+        .await?;
+    let first = uid(&world.instances().await?["hasty-0"]).to_owned();
+    let path = format!("{}/hasty-0", world.place.path(API_VERSION, "VirtualMachineInstance")?);
+    world.place.ask(Method::DELETE, &path, &Value::Null).await?;
+    world
+        .until("hasty-0 runs again", async || {
+            let instances = world.instances().await?;
+            let again = instances.get("hasty-0").filter(|found| uid(found) != first);
+            Ok(again.filter(|found| found["status"]["phase"] == "Running").map(drop))
+        })
+        .await?;
+    ensure!(uid(&volume().await?) == uid(&before), "its storage was replaced too early");
+    world.patch_machine("hasty-0", &protected(Value::Null)).await?;
+    world
+        .until("hasty-0 has new storage", async || {
+            let volumes = world.all("cdi.kubevirt.io/v1beta1", "DataVolume").await?;
+            Ok(volumes.get("hasty-0").filter(|found| uid(found) != uid(&before)).map(drop))
+        })
+        .await?;
+    world.until_ordinals("hasty", &[0]).await.map(drop)
+}
+
 /// What others wrote to a machine stays when the template changes.
 async fn what_others_wrote_stays(world: &World<'_>) -> Result<()> {
     let mut spec = bare("shared", 1);
@@ -239,9 +334,11 @@ fn a_changed_template_reaches_machines_and_guests_as_the_strategy_says() {
             by_request(&world, "rerun", "RerunOnFailure"),
             with_a_stopped_machine(&world),
             with_a_broken_template(&world),
+            with_a_corrected_source(&world),
+            with_a_restart_by_a_user(&world),
             what_others_wrote_stays(&world),
         );
-        all_of(<[_; 7]>::from(results))?;
+        all_of(<[_; 9]>::from(results))?;
         world.is_settled().await
     });
 }

@@ -1,9 +1,14 @@
 //! Pools whose template names objects that do not exist.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use serde_json::json;
+use vmpool_api::labels;
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::World;
 use vmpool_e2e::world::condition::{Condition, event, ready_replicas};
+use vmpool_invariants::object::Object;
 use vmpool_test_cluster::control_plane::apply;
 
 /// `Available` is False, and its message contains `part`.
@@ -51,6 +56,43 @@ fn a_missing_image_is_named_in_condition_and_event_until_it_exists() {
         // When the image exists, the machines start.
         create_image(world, "late").await?;
         pool.until(ready_replicas(2)).await?;
+        Ok::<_, anyhow::Error>(())
+    });
+}
+
+/// An ephemeral and a retained disk are copied from an image whose name has a typing error.
+#[test]
+fn a_corrected_image_reaches_machines_that_have_not_started() {
+    scenario("a corrected image reaches machines that have not started").run(async |world| {
+        // Given an image, and a pool whose disks name another one,
+        create_image(world, "alpine").await?;
+        let templates = |image: &str| {
+            let source =
+                json!({ "type": "ObjectRef", "objectRef": { "kind": "VirtualImage", "name": image } });
+            let spec = json!({ "persistentVolumeClaim": { "size": "64Mi" }, "dataSource": source });
+            json!({ "spec": { "virtualDiskTemplates": [
+                { "name": "root", "spec": spec },
+                { "name": "cache", "spec": spec, "reclaim": { "onScaleDown": "Retain", "ttl": "10m" } },
+            ] } })
+        };
+        let pool = world.pool("web").replicas(3).disk("root").retained("cache", 0, "10m");
+        let pool = pool.with(&templates("alpin")).create().await?;
+        pool.until(unavailable_because("VirtualImage alpin does not exist")).await?;
+        let before = pool.machines().await?;
+        // when the name is corrected, then the same machines start with disks from the image,
+        pool.edit(&templates("alpine")).await?;
+        pool.until(ready_replicas(3)).await?;
+        let uids = |machines: &[Object]| {
+            machines.iter().map(|machine| machine.uid().to_owned()).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(uids(&pool.machines().await?), uids(&before), "no machine was replaced");
+        // and the disks of the other image are deleted, the retained ones when they have been free for their time.
+        let of_typo = |disk: &&Object| disk.at("/spec/dataSource/objectRef/name") == "alpin";
+        let ephemeral = |disk: &&Object| disk.label(labels::DISK_TEMPLATE) == Some("root");
+        let deleted = Condition::new("no ephemeral disk of the wrong image", move |view| {
+            view.disks().into_iter().filter(of_typo).filter(ephemeral).count() == 0
+        });
+        pool.until_within(deleted, Duration::from_secs(90)).await?;
         Ok::<_, anyhow::Error>(())
     });
 }

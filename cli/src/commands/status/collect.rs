@@ -190,6 +190,7 @@ fn of_disk(disk: &Disk) -> DiskStatus {
         DiskState::Changing => "Changing",
         DiskState::Failed => "Failed",
         DiskState::Lost => "Lost",
+        DiskState::Superseded => "Superseded",
     };
     let free_since = match disk.annotations.free_since {
         Some(StoredTime::At(time)) => Some(time),

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use crate::ids::{ObjectId, Uid};
 use crate::owner::Owner;
+use crate::revision::Fingerprint;
 
 /// One disk object of the namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct Disk {
     pub template: Option<Arc<str>>,
     /// Its state.
     pub state: DiskState,
+    /// Fingerprint of the source that its spec names; only for a disk that is being provisioned and has no capacity yet.
+    pub pending_source: Option<Fingerprint>,
     /// Why it is not ready, as the platform reports it; only for a disk that failed, lost its volume, or waits for an
     /// object.
     pub failure: Option<Arc<str>>,
@@ -50,6 +53,7 @@ impl Disk {
             pool_uid_label: None,
             template: None,
             state: DiskState::Ready,
+            pending_source: None,
             failure: None,
             size: None,
             capacity: None,
@@ -73,8 +77,13 @@ impl Disk {
     pub(crate) fn is_usable(&self) -> bool {
         match self.state {
             DiskState::Ready | DiskState::Changing | DiskState::Pending => true,
-            DiskState::Failed | DiskState::Lost => false,
+            DiskState::Failed | DiskState::Lost | DiskState::Superseded => false,
         }
+    }
+
+    /// Whether it is useless and has never contained data, so that nothing is lost with it.
+    pub fn was_never_provisioned(&self) -> bool {
+        matches!(self.state, DiskState::Failed | DiskState::Superseded) && self.capacity.is_none()
     }
 }
 
@@ -92,6 +101,9 @@ pub enum DiskState {
     Failed,
     /// Its volume was deleted.
     Lost,
+    /// It is being provisioned from a source that its disk template no longer names, and contains no data. A disk alone does not
+    /// show this: [`Snapshot::mark_superseded_disks`](crate::plan::Snapshot::mark_superseded_disks) compares it with the pool.
+    Superseded,
 }
 
 /// The annotations that the controller stores on a disk of the pool.

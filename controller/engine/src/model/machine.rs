@@ -136,6 +136,9 @@ pub struct Machine {
     pub revision: Option<RevisionId>,
     /// The revision that the controller last wrote to it.
     pub written: Option<RevisionId>,
+    /// The revision from whose templates its storage was created, if an update has written other templates since. `None` on
+    /// a platform where disks are objects of their own.
+    pub storage_revision: Option<RevisionId>,
     /// Whether the platform has evaluated its current spec.
     pub evaluated: bool,
     /// Its state.
@@ -175,6 +178,8 @@ pub struct Machine {
     pub start_health: StartHealth,
     /// Why it does not start, as the platform reports it; only for a machine that waits to start.
     pub problem: Option<Arc<str>>,
+    /// Whether it waits for storage that the platform creates for it, so that only this storage knows what it waits for.
+    pub waits_for_storage: bool,
     /// What its annotations say about protection; `None` if they say nothing.
     pub protection: Option<Arc<Protection>>,
     /// What it refers to outside the pool, such as pinned copies.
@@ -195,7 +200,10 @@ impl Machine {
 
     /// All revisions that it or its instance names.
     pub fn revisions(&self) -> impl Iterator<Item = &RevisionId> {
-        [self.effective_revision(), self.written.as_ref(), self.revision.as_ref()].into_iter().flatten()
+        let of_storage = self.storage_revision.as_ref();
+        [self.effective_revision(), self.written.as_ref(), self.revision.as_ref(), of_storage]
+            .into_iter()
+            .flatten()
     }
 
     /// A machine without owner, labels, revision and disks that does not run. Its creation time is the Unix epoch.
@@ -209,6 +217,7 @@ impl Machine {
             pool_label: None,
             revision: None,
             written: None,
+            storage_revision: None,
             evaluated: false,
             activity: Activity::NotRunning,
             been_ready: false,
@@ -227,6 +236,7 @@ impl Machine {
             instance: None,
             start_health: StartHealth::default(),
             problem: None,
+            waits_for_storage: false,
             protection: None,
             references: References::none(),
             volumes: Arc::default(),

@@ -8,12 +8,13 @@ use crate::activity::{Entry, Writers};
 use crate::condition::Condition;
 use crate::failure::{Failure, FailureReason, summarize};
 use crate::ids::ObjectId;
+use crate::model::disk::{Disk, DiskState};
 use crate::model::exclusion::Exclusion;
 use crate::model::machine::{Machine, Selectable};
 use crate::names::{NameBlock, ordinal_name, ordinal_of};
 use crate::protection;
 use crate::removal::{RemovalRecord, RemovedMachines};
-use crate::revision::{RevisionId, TemplateParts};
+use crate::revision::{Fingerprint, RevisionId, TemplateParts};
 use crate::selector::{Labels, Selector};
 
 /// How the machines of a pool are named.
@@ -165,6 +166,8 @@ pub struct DiskTemplate {
     pub ttl: Option<Duration>,
     /// Minimum size of its disks, in bytes. With `None` the controller does not expand them.
     pub size: Option<u64>,
+    /// Fingerprint of the source of its disks; `None` if the platform has none.
+    pub source: Option<Fingerprint>,
     /// Whether machines of the pool's current revision have a device for it. Garbage collection keeps the disks of a
     /// template without a device.
     pub used: bool,
@@ -173,7 +176,7 @@ pub struct DiskTemplate {
 impl DiskTemplate {
     /// A template of the current revision with a device, no free disks to keep, no time to live and no minimum size.
     pub fn new(name: &str, lifetime: Lifetime) -> Self {
-        Self { name: name.into(), lifetime, keep_free: 0, ttl: None, size: None, used: true }
+        Self { name: name.into(), lifetime, keep_free: 0, ttl: None, size: None, source: None, used: true }
     }
 }
 
@@ -624,6 +627,15 @@ impl<R> Pool<R> {
             template_variant,
             images,
         }
+    }
+}
+
+impl<R> Pool<R> {
+    /// Whether a disk is being provisioned from another source than its disk template names by now, and contains no data.
+    pub fn supersedes(&self, disk: &Disk) -> bool {
+        let template = self.disks.iter().find(|template| disk.template.as_ref() == Some(&template.name));
+        let sources = template.and_then(|template| template.source).zip(disk.pending_source);
+        disk.state == DiskState::Pending && sources.is_some_and(|(wanted, pending)| wanted != pending)
     }
 }
 

@@ -39,7 +39,9 @@ mod stored_time;
 pub use action::{Action, DeleteReason, DiskDeleteReason, Disruption, Stage, Wants};
 pub use attempts::{EVALUATION_AGE, RolloutAttempts, UpdateOutcome};
 pub use blocker::{Blocker, ProtectedStep};
-pub use observed::{COLLECTION_GRACE, NamesInUse, Observed, START_TIMEOUT, Settings, Snapshot};
+pub use observed::{
+    COLLECTION_GRACE, NamesInUse, Observed, START_TIMEOUT, Settings, Snapshot, mark_superseded,
+};
 pub use overridden::{OverriddenFields, Paths};
 pub use requested_restarts::RequestedRestarts;
 pub use result::Plan;

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use crate::ids::{ObjectId, Uid};
 use crate::ledger::UnconfirmedCreate;
 use crate::memory::Memory;
-use crate::model::{Disk, Machine, Pool};
+use crate::model::{Disk, DiskState, Machine, Pool};
 use crate::removal::RESERVATION_AGE;
 use crate::revision::RevisionId;
 
@@ -51,7 +51,21 @@ pub struct Snapshot {
     pub unconfirmed_creates: Vec<UnconfirmedCreate>,
 }
 
+/// Marks a disk that waits for a source which its disk template in `pool` no longer names.
+pub fn mark_superseded(pool: &Pool, disk: &mut Arc<Disk>) {
+    if pool.supersedes(disk) {
+        Arc::make_mut(disk).state = DiskState::Superseded;
+    }
+}
+
 impl Snapshot {
+    /// Marks the disks that wait for a source which their disk template in `pool` no longer names.
+    pub fn mark_superseded_disks(&mut self, pool: &Pool) {
+        for disk in self.disks.values_mut().chain(&mut self.pool_disks) {
+            mark_superseded(pool, disk);
+        }
+    }
+
     /// Marks the machines of this pool that are not in `staying`, the result of a live list, as terminating. They do not
     /// count as machines that stay. The controller replaces them only when a snapshot shows that they are gone.
     pub fn count_live(&mut self, pool: &ObjectId, staying: &BTreeSet<Uid>) {

@@ -62,10 +62,17 @@ impl RolloutState {
     }
 }
 
-/// What it takes to bring the instance of a machine to revision `written`. A machine without an instance starts with it.
+/// What it takes to bring a machine and its instance to revision `written`. A machine without an instance starts with it, but
+/// with the storage that it has.
 pub(crate) fn transition(pool: &Pool, machine: &Machine, written: &RevisionId) -> Transition {
+    let has_its_storage = has_storage_of(pool, machine, written);
+    if has_its_storage == Some(false) && !is_off(machine) {
+        return Transition::Recreation;
+    }
     let Some(instance) = &machine.instance else { return Transition::None };
     match pool.transition(instance.revision.as_ref(), written) {
+        // The instance was started after an update that a later one took back.
+        Transition::Recreation if has_its_storage == Some(true) => Transition::Restart,
         // The platform does not apply it, or reports that it cannot.
         Transition::LiveUpdate if !pool.rollout.live_updates || machine.restart_pending => {
             Transition::Restart
@@ -82,6 +89,25 @@ pub(crate) fn transition(pool: &Pool, machine: &Machine, written: &RevisionId) -
         }
         other => other,
     }
+}
+
+/// Whether the storage of a machine was created from templates like those of revision `written`. `None` if no update has changed
+/// them, so that the revision of the instance decides.
+///
+/// The instance alone does not: a guest that never ran, or that was started again before the rollout reached it, starts with the
+/// current template and the former storage.
+fn has_storage_of(pool: &Pool, machine: &Machine, written: &RevisionId) -> Option<bool> {
+    let created_from = machine.storage_revision.as_ref()?;
+    if pool.rollout.restarts != Restarts::ByController {
+        return None;
+    }
+    let storage = |id: &RevisionId| pool.revision.template_parts.get(id).map(|parts| &parts.storage);
+    Some(storage(created_from)? == storage(written)?)
+}
+
+/// Whether a user has stopped the machine. It needs nothing until it is started.
+fn is_off(machine: &Machine) -> bool {
+    machine.instance.is_none() && machine.activity == Activity::Stopped
 }
 
 /// Whether the revision that was last written is in effect.

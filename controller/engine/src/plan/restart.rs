@@ -2,8 +2,9 @@
 //!
 //! The rollout planner writes a revision to all machines at once, because that disrupts nothing. This planner then restarts
 //! their instances within the disruption budget. An instance that is not ready is restarted regardless of the budget,
-//! because that disrupts nothing either, and a corrected template can then replace a broken one. The instance of a
-//! protected machine waits, and uses no budget.
+//! because that disrupts nothing either, and a corrected template can then replace a broken one. The same holds for a
+//! machine that has no instance, for example because its storage cannot be created, and whose storage templates changed. The
+//! instance of a protected machine waits, and uses no budget.
 //!
 //! The request of a restart cannot require a version of the machine. Therefore apply first marks the machine, which
 //! requires that version, and a marked machine cannot be claimed. This planner removes the mark when it restarts the
@@ -31,17 +32,18 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         return;
     }
     let leaving: BTreeSet<Uid> = plan.leaving().cloned().collect();
-    let mut waiting: Vec<(&Arc<Machine>, &Instance, Transition)> = Vec::new();
+    let mut waiting: Vec<OutdatedMachine<'_>> = Vec::new();
     let mut protected = Vec::new();
     for machine in observed.pool_machines().filter(|machine| !machine.terminating) {
-        let Some(instance) = &machine.instance else { continue };
         let Some(written) = machine.written.as_ref().filter(|written| pool.is_current(written)) else {
             continue;
         };
-        let requested = memory.restarts.is_requested(&instance.id.uid, observed.uptime);
+        let is_being_restarted = machine.instance.as_ref().is_some_and(|instance| {
+            instance.terminating || memory.restarts.is_requested(&instance.id.uid, observed.uptime)
+        });
         // A machine whose guest has ended runs with the template after its next start.
         let stopped = machine.activity == Activity::Stopped;
-        let skipped = leaving.contains(&machine.id.uid) || requested || instance.terminating || stopped;
+        let skipped = leaving.contains(&machine.id.uid) || is_being_restarted || stopped;
         if skipped || !rollout.selection.includes(machine) {
             continue;
         }
@@ -53,9 +55,13 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
             }
             // It has the template after its next start.
             Transition::Restart if !machine.restartable => {}
-            outdated @ (Transition::Restart | Transition::Recreation) => {
-                waiting.push((machine, instance, outdated));
+            Transition::Restart => {
+                let instance = machine.instance.as_deref();
+                waiting.extend(
+                    instance.map(|instance| OutdatedMachine { machine, remedy: Remedy::Restart(instance) }),
+                );
             }
+            Transition::Recreation => waiting.push(OutdatedMachine { machine, remedy: Remedy::Recreation }),
             // The platform applies a live update.
             Transition::None | Transition::Record | Transition::LiveUpdate | Transition::Unknown => {}
         }
@@ -73,21 +79,22 @@ pub(super) fn plan(observed: &Observed<'_>, plan: &mut Plan) {
         Err(left) => return plan.back_off(Stage::Restart, left),
     };
     let mut budget = RolloutProgress::of(observed).remaining_budget();
-    waiting.sort_by(|(a, one, _), (b, other, _)| {
+    waiting.sort_by(|one, other| {
+        let (a, b) = (one.machine, other.machine);
         // A lost request is repeated before another machine uses the budget.
         let marked = b.is_restarting().cmp(&a.is_restarting());
         let refused = memory.was_refused(&a.id.name).cmp(&memory.was_refused(&b.id.name));
-        one.ready.cmp(&other.ready).then(marked).then(refused).then_with(|| order(observed, a, b))
+        one.is_ready().cmp(&other.is_ready()).then(marked).then(refused).then_with(|| order(observed, a, b))
     });
     let mut chosen = Vec::new();
-    for (machine, instance, transition) in waiting {
-        if instance.ready {
+    for outdated in waiting {
+        if outdated.is_ready() {
             if budget == 0 {
                 continue;
             }
             budget -= 1;
         }
-        chosen.push(restart(pool, machine, instance, transition));
+        chosen.push(outdated.action(pool));
     }
     if chosen.len() > width {
         // The next pass, which starts at once, plans the rest.
@@ -103,14 +110,39 @@ fn order(observed: &Observed<'_>, a: &Machine, b: &Machine) -> Ordering {
     }
 }
 
-fn restart(pool: &Pool, machine: &Machine, instance: &Instance, transition: Transition) -> Action {
-    let (machine, revision) = (machine.id.clone(), pool.revision.id.clone());
-    match transition {
-        Transition::Recreation => {
-            let preserved = pool.preservation.includes_changed_storage();
-            Action::Delete { machine, reason: DeleteReason::StorageChanged { preserved } }
+/// A machine to which the current revision is written and in which it is not in effect.
+struct OutdatedMachine<'a> {
+    machine: &'a Arc<Machine>,
+    remedy: Remedy<'a>,
+}
+
+/// What brings the revision into effect.
+enum Remedy<'a> {
+    /// A restart of this instance.
+    Restart(&'a Instance),
+    /// The deletion of the machine and its storage.
+    Recreation,
+}
+
+impl OutdatedMachine<'_> {
+    /// Whether its guest is ready, so that the remedy disrupts it.
+    fn is_ready(&self) -> bool {
+        self.machine.instance.as_ref().is_some_and(|instance| instance.ready)
+    }
+
+    fn action(&self, pool: &Pool) -> Action {
+        let machine = self.machine.id.clone();
+        match self.remedy {
+            Remedy::Recreation => {
+                let preserved = pool.preservation.includes_changed_storage();
+                Action::Delete { machine, reason: DeleteReason::StorageChanged { preserved } }
+            }
+            Remedy::Restart(instance) => Action::Restart {
+                machine,
+                instance: instance.id.uid.clone(),
+                revision: pool.revision.id.clone(),
+            },
         }
-        _ => Action::Restart { machine, instance: instance.id.uid.clone(), revision },
     }
 }
 

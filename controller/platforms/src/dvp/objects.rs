@@ -282,6 +282,7 @@ pub struct DiskObject {
 pub(super) struct DiskSpec {
     #[serde(deserialize_with = "lenient")]
     pub(super) persistent_volume_claim: Claim,
+    pub(super) data_source: Value,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -5,7 +5,7 @@ use serde_json::json;
 use vmpool_api::crds::POOL_CRD;
 use vmpool_engine::losses::Rehearsal;
 use vmpool_engine::model::{Activity, DiskTemplate, Lifetime, ScaleDownPolicy};
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revision::{Fingerprint, RevisionId};
 use vmpool_engine::status::Summary;
 
 use super::names::API_VERSION;
@@ -104,9 +104,14 @@ fn a_pool_reads_as_its_owner_wrote_it() {
     assert_eq!((&*pool.namespace, &*pool.id.name, pool.id.uid.as_str()), ("team-a", "builders", "9b1c0d4e"));
     assert_eq!((pool.desired, pool.generation, pool.deleting), (4, 3, false));
     assert_eq!(pool.scale_down_policy, ScaleDownPolicy::OldestFirst);
-    let own = |name: &str| DiskTemplate::new(name, Lifetime::Ephemeral);
-    let layers = DiskTemplate { size: Some(20 << 30), ..own("layers") };
-    assert_eq!(pool.disks, [own("boot"), layers]);
+    let own = |name: &str, source: &serde_json::Value| DiskTemplate {
+        source: Some(Fingerprint::of(source)),
+        ..DiskTemplate::new(name, Lifetime::Ephemeral)
+    };
+    let image =
+        json!({ "type": "ObjectRef", "objectRef": { "kind": "ClusterVirtualImage", "name": "debian" } });
+    let layers = DiskTemplate { size: Some(20 << 30), ..own("layers", &json!(null)) };
+    assert_eq!(pool.disks, [own("boot", &image), layers]);
     assert!(pool.validation_errors.is_empty());
 }
 

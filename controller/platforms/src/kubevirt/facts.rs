@@ -173,6 +173,7 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
         pool_label: former_pool,
         revision: facts.revision.clone().map(Into::into),
         written: written(&facts),
+        storage_revision: facts.storage_revision.clone().map(Into::into),
         evaluated: true,
         activity: activity(&facts, protection.as_ref().is_some_and(|known| known.restarting.is_some())),
         restart_pending: facts.restart_required,
@@ -183,6 +184,8 @@ pub(super) fn machine(object: &MachineObject) -> Machine {
         discards_storage: facts.terminating && dependents_first,
         selectable: RECENT.get(&selectable, || Arc::new(selectable.clone())),
         problem: facts.problem.clone().filter(|_| !matches!(facts.readiness, Readiness::Ready)),
+        waits_for_storage: facts.printable_status.is_some_and(PrintableStatus::waits_for_storage)
+            && !matches!(facts.readiness, Readiness::Ready),
         start_health: start_health(&facts),
         volumes: object.storage.volumes.clone(),
         references: REFERENCES.get(&object.references, || Arc::new(object.references.clone())),

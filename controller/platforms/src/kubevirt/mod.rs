@@ -10,7 +10,7 @@
 //! 3. `objects`: the fields of stored objects that vmpool reads
 //! 4. `read`: stored objects as plain types
 //! 5. `machine`, `release`, `coexistence`: objects, patches and verdicts from these types
-//! 6. `template`, `revision`, `storage`, `events`: comparisons of templates, stored templates, storage that a new
+//! 6. `template`, `revision`, `storage`, `storage_origin`, `events`: comparisons of templates, stored templates, storage that a new
 //!    machine would share, and the texts of events
 //! 7. `restart`, `update`: what brings a changed template to an existing machine
 //! 8. `publish`, `facts`: the data model of the engine
@@ -46,6 +46,7 @@ pub mod revision;
 pub mod selectors;
 mod spelling;
 pub mod storage;
+pub mod storage_origin;
 pub mod template;
 pub mod type_admission;
 pub mod update;

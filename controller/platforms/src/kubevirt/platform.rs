@@ -25,7 +25,7 @@ use super::pins::policy;
 use super::read::{self, settings};
 use super::release::{self, Target};
 use super::restart::{self, Restart};
-use super::{facts, keys, pins, publish, revision, storage, template, update};
+use super::{facts, keys, pins, publish, revision, storage, storage_origin, template, update};
 use crate::{
     ApiObject, Configuration, Copied, Existing, Finalizers, Found, Instances, NoDisks, OtherController,
     PatchBody, Pins, Platform, Referent, Resolution, RestartRequest, Revisions, SourceVisitor, StatusFields,
@@ -311,6 +311,9 @@ impl Storage<MachineObject> for KubeVirt {
         // A machine without an ordinal is never updated.
         keys::ordinal(machine).map_or_else(Vec::new, |ordinal| storage::data_volumes(of(spec), ordinal))
     }
+    fn record_origin(live: &Value, from: &Value, to: &Value, revision: &RevisionId) -> Option<Value> {
+        storage_origin::record(live, &from[TEMPLATE], &to[TEMPLATE], revision)
+    }
     fn conflict<K: ApiObject>(
         object: &ObjectMeta,
         machine: &str,
@@ -321,6 +324,9 @@ impl Storage<MachineObject> for KubeVirt {
     }
     fn preserve<K: ApiObject>(object: &K, machine: &ObjectId, pool: &ObjectId) -> Option<Value> {
         release::preserve(object.meta(), machine, pool)
+    }
+    fn problem(volume: &DataVolumeObject) -> Option<String> {
+        volume.problem.clone()
     }
     fn preserved_for(object: &ObjectMeta) -> Option<&str> {
         let pool = object.labels.as_ref()?.get(keys::PRESERVED_POOL)?;

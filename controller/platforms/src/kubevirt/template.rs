@@ -37,10 +37,13 @@ pub fn parts(template: &Value, written: &Value, sizes: &Value) -> TemplateParts 
     TemplateParts {
         instance: Fingerprint::of_exact(&json!({ "template": instance, "sizes": sizes })),
         live,
-        storage: Fingerprint::of_exact(
-            &json!({ "templates": canonical(template)["spec"]["dataVolumeTemplates"] }),
-        ),
+        storage: storage(template),
     }
+}
+
+/// The part of a template that storage is created from.
+pub(super) fn storage(template: &Value) -> Fingerprint {
+    Fingerprint::of_exact(&json!({ "templates": canonical(template)["spec"]["dataVolumeTemplates"] }))
 }
 
 #[cfg(test)]

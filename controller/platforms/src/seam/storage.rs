@@ -5,6 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use vmpool_engine::ObjectId;
+use vmpool_engine::revision::RevisionId;
 
 use super::{ApiObject, NoObject};
 
@@ -43,6 +44,13 @@ pub trait Storage<Machine>: Send + Sync + 'static {
     /// Names of the volumes, and of their claims, that the platform creates for this machine from the template.
     fn new_volumes(template: &Value, machine: &str) -> Vec<String>;
 
+    /// The merge patch that records which revision the storage of `live` was created from, if an update from template `from`
+    /// to `to` with the identity `revision` changes what storage is created from. The controller then creates the machine
+    /// again. `None` if nothing is to be recorded.
+    fn record_origin(_live: &Value, _from: &Value, _to: &Value, _revision: &RevisionId) -> Option<Value> {
+        None
+    }
+
     /// Why `machine`, a machine of `pool`, must not be created or updated while this volume or claim has the name of one of
     /// its new volumes; `None` if nothing is against it.
     fn conflict<K: ApiObject>(
@@ -55,6 +63,11 @@ pub trait Storage<Machine>: Send + Sync + 'static {
     /// The JSON patch that removes `machine`, a machine of `pool`, from the owners of a storage object; `None` if the
     /// machine is not its controller owner. It fails if the owners have changed.
     fn preserve<K: ApiObject>(object: &K, machine: &ObjectId, pool: &ObjectId) -> Option<Value>;
+
+    /// Why this volume is not ready, in the words of the platform; `None` if it reports no problem.
+    fn problem(_volume: &Self::Volume) -> Option<String> {
+        None
+    }
 
     /// The name of the pool whose machine left this storage object behind; `None` if it is not preserved, or a machine
     /// uses it again.

@@ -42,6 +42,8 @@ impl Candidates {
             }
             let name = &disk.id.name;
             match usage {
+                // A new disk is not superseded, so it need not fail for the same reason.
+                DiskUsage::Free if disk.state == DiskState::Superseded => {}
                 DiskUsage::Free if !disk.is_usable() => candidates.broken = true,
                 DiskUsage::Free if observed.memory.disk_refusal(name, observed.uptime).is_none() => {
                     candidates.free.push(at);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::super::observed::Observed;
 use super::shared;
-use crate::model::{Disk, DiskState, Machine, Naming};
+use crate::model::{Disk, Machine, Naming};
 use crate::names::Namer;
 
 /// A disk of the pool that is not terminating.
@@ -140,15 +140,12 @@ impl<'a> MachineIndex<'a> {
     fn own(&self, disk: &Disk) -> bool {
         let Some(owner) = &disk.owner else { return false };
         let pool = &self.observed.pool.id;
-        let never_made = disk.state == DiskState::Failed && disk.capacity.is_none();
         owner.is_pool(pool)
-            || disk
-                .template
-                .as_ref()
-                .is_some_and(|template| never_made || !self.observed.pool.has_disk_template(template))
-                && self.find(&owner.id.name).is_some_and(|machine| {
-                    owner.is_machine(&machine.id) && machine.belongs_to(pool) && !machine.terminating
-                })
+            || disk.template.as_ref().is_some_and(|template| {
+                disk.was_never_provisioned() || !self.observed.pool.has_disk_template(template)
+            }) && self.find(&owner.id.name).is_some_and(|machine| {
+                owner.is_machine(&machine.id) && machine.belongs_to(pool) && !machine.terminating
+            })
     }
 
     /// The usage of a disk that is allocated to a machine which does not refer to it.

@@ -1,4 +1,5 @@
-//! Disks that the platform could not provision, so that their machines cannot run.
+//! Disks that the platform could not provision, so that their machines cannot run. A disk whose disk template got another
+//! source before it was provisioned counts as one of them.
 //!
 //! The controller replaces such an ephemeral disk with one of another name, repeatedly with exponential backoff. The
 //! delay is computed from stored data: the name, which contains the number of attempts, and the creation time of the
@@ -44,8 +45,7 @@ pub(super) fn replaced(
     machine: &Machine,
     (device, template, disk): (&DiskRef, &DiskTemplate, &Disk),
 ) -> Next {
-    let never_made = disk.state == DiskState::Failed && disk.capacity.is_none();
-    if !never_made || template.lifetime != Lifetime::Ephemeral {
+    if !disk.was_never_provisioned() || template.lifetime != Lifetime::Ephemeral {
         return Next::Never;
     }
     let base = disk_name(&machine.id.name, &template.name);
@@ -80,14 +80,15 @@ fn next_name(observed: &Observed<'_>, base: &str, attempt: u64) -> Arc<str> {
     names.find(|name| !is_taken(name)).unwrap_or_else(|| base.to_owned()).into()
 }
 
-/// The message about the failure.
-pub(super) fn message(machine: &Machine, disk: &Disk) -> String {
+/// The message about the failure; `None` for a disk that has not failed and is only replaced.
+pub(super) fn message(machine: &Machine, disk: &Disk) -> Option<String> {
     let what = match disk.state {
+        DiskState::Superseded => return None,
         DiskState::Lost => "lost its volume",
         _ => "failed",
     };
     let why = disk.failure.as_ref().map_or(String::new(), |failure| format!(": {failure}"));
-    format!("disk {} of machine {}, which does not run, {what}{why}", disk.id, machine.id)
+    Some(format!("disk {} of machine {}, which does not run, {what}{why}", disk.id, machine.id))
 }
 
 /// The failures of disks that were already replaced, for machines that do not run yet.
@@ -103,7 +104,7 @@ pub(super) fn replacing<'a>(
     let failed = broken.filter_map(|pool_disk| {
         let owner = pool_disk.disk.owner.as_ref()?.as_machine()?;
         let machine = machines.get(observed, owner)?;
-        strands(machine, pool_disk.disk).then(|| message(machine, pool_disk.disk))
+        message(machine, pool_disk.disk).filter(|_| strands(machine, pool_disk.disk))
     });
     failed.collect()
 }

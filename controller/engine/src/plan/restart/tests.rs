@@ -529,3 +529,67 @@ fn a_rejected_deletion_for_changed_storage_is_repeated_with_a_backoff_and_after_
     world.uptime += left;
     assert_eq!(planned(&world), [name(1)]);
 }
+
+/// A machine to which revision `new` with other storage templates is written, and whose storage is of revision `r1`.
+fn of_former_storage(machine: &mut Machine) {
+    machine.storage_revision = Some("r1".into());
+}
+
+#[test]
+fn a_machine_that_has_never_run_gets_the_storage_of_the_current_template() {
+    let world = world(3, Budget::Machines(1), parts(2, 2)).edit(&name(0), |machine| {
+        of_former_storage(machine);
+        machine.activity = Activity::NotRunning;
+        machine.instance = None;
+    });
+    let world = world.edit(&name(1), |machine| machine.instance = Some(instance(&machine.id, "new", true)));
+    let world = world.edit(&name(2), |machine| machine.instance = Some(instance(&machine.id, "new", true)));
+    assert_eq!(deleted(&world.plan()), [name(0)], "it uses no budget");
+}
+
+#[test]
+fn a_guest_that_a_user_restarted_has_the_former_storage() {
+    let world = world(2, Budget::Machines(1), parts(2, 2));
+    let restarted = |machine: &mut Machine| {
+        of_former_storage(machine);
+        machine.instance = Some(instance(&machine.id, "new", true));
+    };
+    let world = world.edit(&name(0), restarted).edit(&name(1), restarted);
+    assert_eq!(deleted(&world.plan()), [name(0)]);
+}
+
+#[rstest]
+#[case::taken_back(|world: World| world.pool(|pool| {
+    pool.revision.template_parts.insert("new".into(), parts(2, 1));
+}))]
+#[case::unknown_revision(|world: World| world.edit(&name(0), |machine| {
+    machine.storage_revision = Some("gone".into());
+}))]
+#[case::restarts_by_users(|world: World| world.pool(|pool| pool.rollout.restarts = Restarts::ByUser))]
+#[case::stopped(|world: World| world.edit(&name(0), |machine| {
+    machine.activity = Activity::Stopped;
+    machine.instance = None;
+}))]
+#[case::protected(|world: World| world.edit(&name(0), protected(300, None)))]
+fn storage_is_kept_where_the_rollout_does_not_replace_it(#[case] change: fn(World) -> World) {
+    let world = world(1, Budget::Machines(1), parts(2, 2)).edit(&name(0), |machine| {
+        of_former_storage(machine);
+        machine.instance = Some(instance(&machine.id, "new", true));
+    });
+    assert_eq!(deleted(&world.plan()), [name(0)]);
+    assert_eq!(deleted(&change(world).plan()), Vec::<String>::new());
+}
+
+#[test]
+fn a_change_of_storage_that_was_taken_back_deletes_no_storage() {
+    // The instance was started between the two updates.
+    let mut world = world(1, Budget::Machines(1), parts(2, 1)).edit(&name(0), |machine| {
+        of_former_storage(machine);
+        machine.instance = Some(instance(&machine.id, "between", true));
+    });
+    world = world.pool(|pool| {
+        pool.revision.template_parts.insert("between".into(), parts(2, 2));
+    });
+    let plan = world.plan();
+    assert_eq!((deleted(&plan), restarted(&plan)), (Vec::new(), vec![&*name(0)]));
+}

@@ -6,6 +6,7 @@ use vmpool_api::{Quantity, annotations, labels};
 use vmpool_engine::Disk;
 use vmpool_engine::limits;
 use vmpool_engine::model::{DiskAnnotations, DiskState, StoredTime};
+use vmpool_engine::revision::Fingerprint;
 
 use super::super::objects::{AttachmentObject, DiskObject, DiskStatus, MachineObject, PoolObject};
 use super::{annotation, created, id, label, message, moment, pool_uid};
@@ -26,6 +27,7 @@ pub(in super::super) fn disk(object: &DiskObject) -> Disk {
         pool_uid_label: label(metadata, labels::POOL_UID).map(pool_uid),
         template: label(metadata, labels::DISK_TEMPLATE).map(intern),
         state: state(status),
+        pending_source: is_without_data(status).then(|| Fingerprint::of(&object.spec.data_source)),
         failure: failure(status),
         size: bytes(object.spec.persistent_volume_claim.size.as_ref()),
         capacity: bytes(status.capacity.as_ref()),
@@ -54,6 +56,11 @@ fn state(status: &DiskStatus) -> DiskState {
         // platform.
         _ => DiskState::Pending,
     }
+}
+
+/// Whether it is being provisioned. Then nothing is lost if another disk takes its place.
+fn is_without_data(status: &DiskStatus) -> bool {
+    state(status) == DiskState::Pending && status.capacity.is_none()
 }
 
 /// The message of the condition `Ready`, or its reason if it has no message. A disk that waits for an object is

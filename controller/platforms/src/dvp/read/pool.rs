@@ -11,7 +11,7 @@ use vmpool_engine::limits;
 use vmpool_engine::model::{DiskTemplate, ObjectId, Published, ScaleDownPolicy};
 use vmpool_engine::protection;
 use vmpool_engine::removal::RemovalRecord;
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revision::{Fingerprint, RevisionId};
 use vmpool_engine::status::Summary;
 use vmpool_engine::{ParsedPool, Pool};
 
@@ -130,7 +130,14 @@ fn disk_template(template: &objects::DiskTemplate, invalid_settings: &mut Vec<St
         let size: Quantity = serde_json::from_value(size.clone()).ok()?;
         size.bytes().ok()
     });
-    DiskTemplate { keep_free: keep, ttl, size, ..DiskTemplate::new(&template.name, template.lifetime()) }
+    let source = Some(Fingerprint::of(&template.spec["dataSource"]));
+    DiskTemplate {
+        keep_free: keep,
+        ttl,
+        size,
+        source,
+        ..DiskTemplate::new(&template.name, template.lifetime())
+    }
 }
 
 /// Errors of the templates that prevent the creation of machines. The schema of vmpool rejects all of them.

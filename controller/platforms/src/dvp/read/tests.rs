@@ -2,11 +2,12 @@ use std::time::Duration;
 
 use rstest::rstest;
 use serde_json::{Value, json};
+use vmpool_api::labels;
 use vmpool_engine::model::{
     Activity, Budget, DetachedDisk, DiskAnnotations, DiskState, DiskTemplate, Lifetime, RequestedRevision,
     Rollout, StoredTime,
 };
-use vmpool_engine::revision::RevisionId;
+use vmpool_engine::revision::{Fingerprint, RevisionId};
 use vmpool_engine::{Disk, Machine, ObjectId, ParsedPool};
 
 use super::super::objects::{AttachmentObject, DiskObject, MachineObject, PoolObject};
@@ -131,9 +132,40 @@ fn a_kept_template_reads_as_its_owner_wrote_it() {
         keep_free: 2,
         ttl: Some(Duration::from_mins(90)),
         size: Some(20 << 30),
+        source: Some(Fingerprint::of(&json!(null))),
         ..DiskTemplate::new("data", Lifetime::Retained)
     };
     assert_eq!(read, expected);
+}
+
+#[rstest]
+#[case::another_image(json!({"type": "ObjectRef", "objectRef": {"kind": "VirtualImage", "name": "alpin"}}), true)]
+#[case::the_same_image(json!({"objectRef": {"name": "alpine", "kind": "VirtualImage"}, "type": "ObjectRef"}), false)]
+#[case::none(json!(null), true)]
+fn a_disk_without_data_is_superseded_by_another_source_of_its_template(
+    #[case] source: Value,
+    #[case] superseded: bool,
+) {
+    let wanted = json!({ "type": "ObjectRef", "objectRef": { "kind": "VirtualImage", "name": "alpine" } });
+    let templates = json!([{ "name": "data", "spec": { "dataSource": wanted } }]);
+    let pool = pool(&json!({ "virtualDiskTemplates": templates }), &json!({}));
+    let disk = |status: &Value| {
+        let labels = json!({ (labels::DISK_TEMPLATE): "data" });
+        let object = json!({
+            "metadata": { "name": "web-a-data", "namespace": "n", "uid": "u", "labels": labels },
+            "spec": { "dataSource": source },
+            "status": status,
+        });
+        super::disk(&serde_json::from_value(object).unwrap())
+    };
+    for phase in ["Pending", "Provisioning", "WaitForUserUpload", "WaitForFirstConsumer"] {
+        assert_eq!(pool.supersedes(&disk(&json!({ "phase": phase }))), superseded, "{phase}");
+        let provisioned = disk(&json!({ "phase": phase, "capacity": "1Gi" }));
+        assert!(!pool.supersedes(&provisioned), "{phase}: it has a volume");
+    }
+    for phase in ["Ready", "Resizing", "Migrating", "Failed", "PVCLost", "Exporting"] {
+        assert!(!pool.supersedes(&disk(&json!({ "phase": phase }))), "{phase}: it can have data");
+    }
 }
 
 #[rstest]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use vmpool_api::kubevirt::annotations::FORMER_STORAGE;
+use vmpool_api::kubevirt::annotations::{FORMER_STORAGE, STORAGE_REVISION};
 use vmpool_api::kubevirt::values::{PrintableStatus, RunStrategy};
 use vmpool_engine::limits;
 use vmpool_engine::model::{ObjectId, Owner};
@@ -54,6 +54,8 @@ pub struct MachineFacts {
     pub node_selector: Option<Labels>,
     /// Name of the revision in its label.
     pub revision: Option<Arc<str>>,
+    /// Name of the revision in the annotation [`STORAGE_REVISION`].
+    pub storage_revision: Option<Arc<str>>,
     /// Its finalizers.
     pub finalizers: Finalizers,
     /// Whether its guest is ready.
@@ -96,6 +98,7 @@ pub fn machine(object: &MachineObject) -> MachineFacts {
         inner_labels: object.inner_labels.clone(),
         node_selector: object.node_selector.clone(),
         revision: revision.map(|text| intern(limits::clip(text))),
+        storage_revision: annotation(object, STORAGE_REVISION).map(|text| intern(limits::clip(text))),
         finalizers: object.finalizers,
         readiness: readiness(condition("Ready")),
         restart_required: condition("RestartRequired").is_some_and(|condition| condition.status == "True"),
@@ -137,9 +140,12 @@ pub fn claims(object: &MachineObject) -> Vec<Arc<str>> {
     storage(object, &object.storage.claims)
 }
 
+fn annotation<'a>(object: &'a MachineObject, key: &str) -> Option<&'a str> {
+    object.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
 fn storage(object: &MachineObject, of_volumes: &[String]) -> Vec<Arc<str>> {
-    let annotations = object.metadata.annotations.as_ref();
-    let former = annotations.and_then(|annotations| annotations.get(FORMER_STORAGE));
+    let former = annotation(object, FORMER_STORAGE);
     let former = former.into_iter().flat_map(|text| former_storage::recorded(text));
     let names = object.storage.templates.iter().chain(of_volumes).map(String::as_str).chain(former);
     let mut known = BTreeSet::new();

@@ -43,6 +43,20 @@ fn attempt(number: u64, age: i64) -> World {
         .edit("web-a", |machine| machine.disks[0].disk = name.into())
 }
 
+#[test]
+fn a_disk_whose_template_got_another_source_is_replaced_without_a_failure() {
+    let superseded = |disk: &mut Disk| {
+        (disk.state, disk.failure) = (DiskState::Superseded, Some("image alpin does not exist".into()));
+    };
+    let plan = world().edit_disk(DISK, superseded).plan();
+    assert_eq!((plan.actions, plan.failure), (vec![replaced_by(DISK, "web-a-root-2")], None));
+    let runs =
+        world().edit_disk(DISK, superseded).edit("web-a", |machine| machine.activity = Activity::Running);
+    assert_eq!(runs.plan().actions, [], "a running machine keeps its disks");
+    let with_data = world().edit_disk(DISK, superseded).edit_disk(DISK, |disk| disk.capacity = Some(1 << 30));
+    assert_eq!(with_data.plan().actions, []);
+}
+
 fn replaced_by(from: &str, to: &str) -> Action {
     let to = DiskDraft::new(to.into(), "root".into());
     Action::Repoint { machine: target("web-a"), position: 0, from: from.into(), to }

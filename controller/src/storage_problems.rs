@@ -1,0 +1,81 @@
+//! Why the storage of a machine is not ready, as its volumes report it.
+//!
+//! On a platform whose machines create their own storage, a machine only reports that it waits for storage. The cause, for
+//! example the answer of the server of an image, or a quota, is in the object that provisions the volume. The controller
+//! caches none of these objects, so it reads those of one machine that has waited for some time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use vmpool_engine::plan::Snapshot;
+use vmpool_engine::status::machine_waiting_for_storage;
+use vmpool_engine::{Observed, Uid};
+use vmpool_platforms::{Platform, Storage, VolumeOf, intern};
+
+use crate::context::{Context, Names, PoolMemory};
+use crate::pool_entry::PoolEntry;
+
+/// How long the result of a read is used.
+const READ_AGE: Duration = Duration::from_secs(30);
+
+/// The problem of the storage of one machine.
+pub(crate) struct StorageProblem {
+    machine: Uid,
+    /// Uptime of the read.
+    read_at: Duration,
+    /// `None` if its volumes report no problem.
+    message: Option<Arc<str>>,
+}
+
+/// Adds to a machine that waits for its storage what its volumes report. A failed read changes nothing, because the status only
+/// lacks a detail without it.
+pub(crate) async fn add_storage_problem<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    snapshot: &mut Snapshot,
+    state: &mut PoolMemory,
+) {
+    if !P::Storage::EXIST {
+        return;
+    }
+    let waiting = {
+        let names = Names { context, namespace: &pool.facts.namespace };
+        let settings = context.settings.of_plans();
+        let observed = Observed::new(snapshot, &pool.facts, &[], settings, &state.memory, &names);
+        machine_waiting_for_storage(&observed).cloned()
+    };
+    let Some(waiting) = waiting else {
+        state.storage_problem = None;
+        return;
+    };
+    let uptime = context.env.uptime();
+    let is_recent = |known: &StorageProblem| {
+        known.machine == waiting.uid && uptime.saturating_sub(known.read_at) < READ_AGE
+    };
+    if !state.storage_problem.as_ref().is_some_and(is_recent) {
+        let message = read_problem(context, pool, &waiting.name).await;
+        state.storage_problem =
+            Some(StorageProblem { machine: waiting.uid.clone(), read_at: uptime, message });
+    }
+    let message = state.storage_problem.as_ref().and_then(|known| known.message.clone());
+    let machine = snapshot.machines.iter_mut().find(|machine| machine.id.uid == waiting.uid);
+    if let Some((machine, message)) = machine.zip(message) {
+        Arc::make_mut(machine).problem = Some(message);
+    }
+}
+
+async fn read_problem<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &str,
+) -> Option<Arc<str>> {
+    let namespace = &*pool.facts.namespace;
+    let live = context.get_live::<P::Machine>(namespace, machine).await.ok().flatten()?;
+    for name in P::Storage::volumes(&live) {
+        let volume = context.get_live::<VolumeOf<P>>(namespace, &name).await.ok().flatten();
+        if let Some(problem) = volume.as_ref().and_then(P::Storage::problem) {
+            return Some(intern(&problem));
+        }
+    }
+    None
+}
