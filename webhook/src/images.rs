@@ -6,6 +6,8 @@
 
 mod objects;
 
+use std::collections::BTreeSet;
+
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, State as Extract};
@@ -15,7 +17,8 @@ use http::HeaderMap;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use vmpool_api::diskimage::finalizers::IMAGE_PROTECTION;
-use vmpool_diskimage::admission::{self, Finding, Severity};
+use vmpool_diskimage::admission::{self, Finding, FoundImage, Severity};
+use vmpool_diskimage::model::{Key, NamedSource, SourceKind};
 use vmpool_diskimage::read;
 use vmpool_diskimage::source::SourceUrl;
 use vmpool_engine::admission::{Found, Kind, Refusal, Refusals, Rule};
@@ -158,22 +161,32 @@ async fn references(
 
 /// Refuses new references to images of the own namespace that are being deleted. Without a grant, the deletion of an image in
 /// another namespace is not revealed; the controllers handle it. A machine that a wrapper or a pool creates from an image that it
-/// refers to already is no new reference.
+/// refers to already is no new reference. A DataSource of the namespace that leads to an image is a reference to it.
 async fn review_references(state: &State, request: &Request, caller: Caller) -> Answer {
     let deleting = !request.object["metadata"]["deletionTimestamp"].is_null();
     if caller == Caller::Unauthenticated || deleting {
         return Answer::allowed();
     }
-    let before = read::named_images(&request.namespace, &request.old_object);
-    let named = read::named_images(&request.namespace, &request.object);
-    let new = named.difference(&before).filter(|key| key.namespace == request.namespace);
+    let before = read::named_sources(&request.namespace, &request.old_object);
+    let named = read::named_sources(&request.namespace, &request.object);
+    let is_own = |source: &&NamedSource| source.key.namespace == request.namespace;
+    let new = named.difference(&before).filter(is_own);
+    let known: BTreeSet<&Key> = before.iter().map(|source| &source.key).collect();
     let mut terminating = Vec::new();
-    for key in new.take(MAX_IMAGES) {
+    for source in new.take(MAX_IMAGES) {
         // An image that cannot be read is the controllers' business, too.
-        if let Found::There(image) = objects::image(&state.reader, key).await
-            && image.deleting
-        {
-            terminating.push((key.clone(), image.uid));
+        let found = objects::image(&state.reader, &source.key).await;
+        let is_image = matches!(found, Found::There(_));
+        terminating.extend(found_terminating(found).map(|uid| (source.key.clone(), uid, BTreeSet::new())));
+        if is_image || source.kind != SourceKind::DataSource {
+            continue;
+        }
+        let alias = BTreeSet::from([source.key.clone()]);
+        for key in objects::images_behind(&state.reader, &source.key).await {
+            if key.namespace == request.namespace && !known.contains(&key) {
+                let found = objects::image(&state.reader, &key).await;
+                terminating.extend(found_terminating(found).map(|uid| (key, uid, alias.clone())));
+            }
         }
     }
     for holder in admission::find_holders(&request.object) {
@@ -181,14 +194,24 @@ async fn review_references(state: &State, request: &Request, caller: Caller) -> 
             break;
         }
         match objects::read_holder(&state.reader, &request.namespace, &holder).await {
-            Found::There(stored) => terminating.retain(|(key, uid)| !holder.refers(&stored, key, uid)),
+            Found::There(stored) => {
+                terminating.retain(|(key, uid, aliases)| !holder.refers(&stored, key, uid, aliases));
+            }
             Found::Absent => {}
             // The controllers enforce the rule, too, and a refused machine would not be created.
             Found::Failed(_) => return Answer::allowed(),
         }
     }
-    let terminating: Vec<_> = terminating.into_iter().map(|(key, _)| key).collect();
+    let terminating: Vec<_> = terminating.into_iter().map(|(key, ..)| key).collect();
     refused(admission::references(&terminating))
+}
+
+/// The UID of an image, if it is being deleted.
+fn found_terminating(image: Found<FoundImage>) -> Option<String> {
+    match image {
+        Found::There(image) if image.deleting => Some(image.uid),
+        _ => None,
+    }
 }
 
 /// Reviews a create or an update.

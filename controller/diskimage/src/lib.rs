@@ -14,6 +14,7 @@
 //!  objects      the objects with the data             status       the status as it is stored
 //!  queue        whose import starts                   references   which objects refer to an image
 //!  grants       what other namespaces may do          clone_permission   the permission to clone from them
+//!  aliases      DataSources that lead to images
 //!  source       the URL of an image                   model        what the planner knows
 //!  failure      reasons, and messages of CDI          settings     limits of imports
 //!  limits       limits of texts                       owner        kinds of owners
@@ -42,6 +43,7 @@
 //! (I14).
 
 pub mod admission;
+pub mod aliases;
 pub mod clone_permission;
 mod conditions;
 pub mod corrections;

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::Value;
+use serde_json::{Value, json};
 use vmpool_api::diskimage::finalizers::GRANT_PROTECTION;
 use vmpool_api::diskimage::{VmDiskImageGrant, vm_disk_image_grant::VmDiskImageGrantFrom};
+use vmpool_api::kubevirt::DataSource;
 
 use crate::grants::{Create, Grant, GrantKind, Grantee, Namespaces, Requirement};
 use crate::model::{Key, NamedSource, SourceKind};
@@ -94,6 +95,29 @@ pub fn named_sources(namespace: &str, object: &Value) -> BTreeSet<NamedSource> {
     templates.filter_map(|template| named_source(namespace, &template["spec"])).collect()
 }
 
+/// What a DataSource points to. CDI copies the source of another DataSource into the status, and KubeVirt clones that until CDI has
+/// written it again, so both count. CDI follows no DataSource into another namespace.
+pub fn source_targets(namespace: &str, object: &Value) -> BTreeSet<NamedSource> {
+    let sources = [&object["spec"]["source"], &object["status"]["source"]];
+    let targets = sources.into_iter().flat_map(|source| {
+        let kinds = [
+            (SourceKind::DataSource, "dataSource"),
+            (SourceKind::Snapshot, "snapshot"),
+            (SourceKind::Claim, "pvc"),
+        ];
+        kinds.into_iter().filter_map(|(kind, field)| named(namespace, kind, &source[field]))
+    });
+    let is_followed =
+        |target: &NamedSource| target.kind != SourceKind::DataSource || target.key.namespace == namespace;
+    targets.filter(is_followed).collect()
+}
+
+/// What a stored DataSource points to, as [`source_targets`].
+pub fn data_source_targets(stored: &DataSource) -> BTreeSet<NamedSource> {
+    let namespace = stored.metadata.namespace.as_deref().unwrap_or_default();
+    source_targets(namespace, &json!({ "spec": stored.spec, "status": stored.status }))
+}
+
 /// What the spec of a DataVolume, or of its template, names.
 pub(crate) fn named_source(namespace: &str, spec: &Value) -> Option<NamedSource> {
     let source = &spec["source"];
@@ -105,8 +129,12 @@ pub(crate) fn named_source(namespace: &str, spec: &Value) -> Option<NamedSource>
     .into_iter()
     .find(|(_, each)| each.is_object())?;
     let is_known = reference["kind"].as_str().unwrap_or("DataSource") == "DataSource";
-    let name = reference["name"].as_str().filter(|_| is_known)?;
-    // CDI takes an empty namespace for an omitted one.
+    named(namespace, kind, reference).filter(|_| is_known)
+}
+
+/// The object that a reference names. CDI takes an empty namespace for an omitted one.
+fn named(namespace: &str, kind: SourceKind, reference: &Value) -> Option<NamedSource> {
+    let name = reference["name"].as_str().filter(|name| !name.is_empty())?;
     let named = reference["namespace"].as_str().filter(|named| !named.is_empty());
     Some(NamedSource { kind, key: Key::new(named.unwrap_or(namespace), name) })
 }
@@ -114,7 +142,6 @@ pub(crate) fn named_source(namespace: &str, spec: &Value) -> Option<NamedSource>
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
-    use serde_json::json;
 
     use super::*;
     use crate::grants::{Origin, may_refer};
@@ -170,5 +197,26 @@ mod tests {
         assert_eq!(named_images("n", &machine), found);
         let pool = json!({"spec": {"virtualMachineTemplate": machine}});
         assert_eq!(named_images("n", &pool), found);
+    }
+
+    #[rstest]
+    #[case::a_snapshot(json!({"spec": {"source": {"snapshot": {"name": "d", "namespace": "i"}}}}), &[(SourceKind::Snapshot, "i")])]
+    #[case::a_claim_of_an_empty_namespace(
+        json!({"spec": {"source": {"pvc": {"name": "d", "namespace": ""}}}}), &[(SourceKind::Claim, "n")])]
+    #[case::a_data_source(
+        json!({"spec": {"source": {"dataSource": {"name": "d", "namespace": "n"}}}}), &[(SourceKind::DataSource, "n")])]
+    #[case::a_data_source_of_another_namespace(
+        json!({"spec": {"source": {"dataSource": {"name": "d", "namespace": "i"}}}}), &[])]
+    #[case::what_cdi_has_resolved(
+        json!({"spec": {"source": {"dataSource": {"name": "d"}}},
+            "status": {"source": {"snapshot": {"name": "d", "namespace": "i"}}}}),
+        &[(SourceKind::DataSource, "n"), (SourceKind::Snapshot, "i")])]
+    #[case::nothing(json!({"spec": {"source": {}}}), &[])]
+    fn the_targets_of_a_data_source_are_read(#[case] object: Value, #[case] found: &[(SourceKind, &str)]) {
+        let found: BTreeSet<NamedSource> = found
+            .iter()
+            .map(|(kind, namespace)| NamedSource { kind: *kind, key: Key::new(*namespace, "d") })
+            .collect();
+        assert_eq!(source_targets("n", &object), found);
     }
 }

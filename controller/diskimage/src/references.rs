@@ -2,15 +2,17 @@
 //!
 //! The objects of an image have its name, so a reference to its DataSource, snapshot or claim names the image. The [`Index`]
 //! keeps the referrers by the images that they name, so that counting does not read every machine of the cluster. A count is
-//! always made from the referrers, never by adding and subtracting.
+//! always made from the referrers, never by adding and subtracting. A reference to a DataSource that leads to an image under
+//! another name counts for that image, too ([`crate::aliases`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use crate::aliases::Aliases;
 use crate::clone_permission::Account;
 use crate::grants::{Grant, Origin, may_refer};
-use crate::model::{Counts, Image, Key, Reference, References, ReferrerKind};
+use crate::model::{Counts, Image, Key, NamedSource, Reference, References, ReferrerKind};
 
 #[cfg(test)]
 mod tests;
@@ -46,6 +48,8 @@ pub struct Referrer {
     pub created: Option<Timestamp>,
     /// The images that its spec names. A wrapper names one; the others name the sources of their DataVolumes.
     pub images: BTreeSet<Key>,
+    /// Those of them that it names as DataSources, which may lead to other images.
+    pub data_sources: BTreeSet<Key>,
     /// On wrappers: the image in its status.
     pub mark: Option<Mark>,
     /// The wrapper that controls a machine, the machine that owns a DataVolume, or the pool of a stored
@@ -85,6 +89,7 @@ pub struct Index {
     referrers: BTreeMap<String, Referrer>,
     by_image: BTreeMap<Key, BTreeSet<String>>,
     by_owner: BTreeMap<Owner, BTreeSet<String>>,
+    aliases: Aliases,
 }
 
 impl Index {
@@ -101,8 +106,8 @@ impl Index {
     /// named before.
     pub fn update(&mut self, referrer: Referrer) -> BTreeSet<Key> {
         let mut affected = self.remove(&referrer.uid);
+        affected.extend(self.concerned(&referrer));
         for image in referrer.names() {
-            affected.insert(image.clone());
             self.by_image.entry(image.clone()).or_default().insert(referrer.uid.clone());
         }
         if let Some(owner) = &referrer.owner {
@@ -116,8 +121,8 @@ impl Index {
     /// Removes a referrer. Returns the images whose count may change.
     pub fn remove(&mut self, uid: &str) -> BTreeSet<Key> {
         let Some(referrer) = self.referrers.remove(uid) else { return BTreeSet::new() };
-        let mut affected: BTreeSet<Key> = referrer.names().cloned().collect();
-        for image in &affected {
+        let mut affected: BTreeSet<Key> = self.concerned(&referrer).collect();
+        for image in referrer.names() {
             remove_from(&mut self.by_image, image, uid);
         }
         if let Some(owner) = &referrer.owner {
@@ -131,7 +136,44 @@ impl Index {
     fn add_owned(&self, owner: &Owner, affected: &mut BTreeSet<Key>) {
         let owned = self.by_owner.get(owner).into_iter().flatten();
         let owned = owned.filter_map(|uid| self.referrers.get(uid));
-        affected.extend(owned.flat_map(Referrer::names).cloned());
+        affected.extend(owned.flat_map(|referrer| self.concerned(referrer)));
+    }
+
+    /// The images that a referrer names, and those that its DataSources lead to.
+    fn concerned<'a>(&'a self, referrer: &'a Referrer) -> impl Iterator<Item = Key> + 'a {
+        let behind = referrer.data_sources.iter().flat_map(|source| self.aliases.resolve(source));
+        referrer.names().chain(behind.map(|source| &source.key)).cloned()
+    }
+
+    /// Sets what a DataSource points to; nothing if it is gone. Returns the images whose count may change.
+    pub fn set_source(&mut self, source: &Key, targets: BTreeSet<NamedSource>) -> BTreeSet<Key> {
+        let mut affected = self.images_behind(source);
+        self.aliases.set(source, targets);
+        affected.extend(self.images_behind(source));
+        affected
+    }
+
+    fn images_behind(&self, source: &Key) -> BTreeSet<Key> {
+        self.aliases.resolve(source).into_iter().map(|target| target.key.clone()).collect()
+    }
+
+    /// What DataSources lead to.
+    pub fn aliases(&self) -> &Aliases {
+        &self.aliases
+    }
+
+    /// The UIDs of the objects that name an image, directly or through a DataSource.
+    fn named_by(&self, image: &Key) -> BTreeSet<&String> {
+        let direct = self.by_image.get(image).into_iter().flatten();
+        let aliases = self.aliases.leading_to(image);
+        let indirect = aliases.into_iter().filter_map(|alias| self.by_image.get(alias)).flatten();
+        direct.chain(indirect).collect()
+    }
+
+    /// Whether a referrer names an image, directly or through a DataSource.
+    fn refers(&self, referrer: &Referrer, image: &Key) -> bool {
+        let leads = |source: &Key| self.aliases.leads_to(source, image);
+        referrer.images.contains(image) || referrer.data_sources.iter().any(leads)
     }
 
     /// The objects of this kind that name an image, whether they count or not.
@@ -150,7 +192,7 @@ impl Index {
         let stored = stored.filter_map(|uid| self.referrers.get(uid));
         let mut revisions = stored.filter(|referrer| referrer.kind == ReferrerKind::Pool);
         revisions.any(|revision| {
-            revision.images.contains(image) && revision.created.is_some_and(|created| created <= at)
+            self.refers(revision, image) && revision.created.is_some_and(|created| created <= at)
         })
     }
 
@@ -162,9 +204,9 @@ impl Index {
         labels: &BTreeMap<String, BTreeMap<String, String>>,
     ) -> Counted {
         let mut counted = Counted::default();
-        let named = self.by_image.get(&image.key).into_iter().flatten();
+        let named = self.named_by(&image.key);
         let mut pools = BTreeSet::new();
-        for referrer in named.filter_map(|uid| self.referrers.get(uid)) {
+        for referrer in named.into_iter().filter_map(|uid| self.referrers.get(uid)) {
             if !self.counts(referrer, image) {
                 continue;
             }
@@ -196,7 +238,7 @@ impl Index {
     }
 
     fn counts(&self, referrer: &Referrer, image: &Image) -> bool {
-        let names = referrer.images.contains(&image.key);
+        let names = self.refers(referrer, &image.key);
         match referrer.kind {
             ReferrerKind::Wrapper => {
                 names && referrer.mark.as_ref().is_some_and(|mark| mark.uid == image.uid)

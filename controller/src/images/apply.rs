@@ -117,7 +117,7 @@ async fn carry_out(context: &Context, facts: &Facts, action: &Action) -> Result<
         Action::ApplyDataSource { target } => {
             if let Some(source) = facts.backing.data_source.ours() {
                 let mut wanted = objects::data_source_target(&image.key, *target);
-                for other in ["snapshot", "pvc"] {
+                for other in ["snapshot", "pvc", "dataSource"] {
                     if wanted.get(other).is_none() {
                         wanted[other] = Value::Null;
                     }

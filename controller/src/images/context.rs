@@ -189,7 +189,8 @@ impl Context {
         let now = Moment { wall: self.now(), uptime: self.env.uptime() };
         let (changed, touched) = {
             let mut store = self.store.lock();
-            let changed = change(&mut store, now);
+            let mut changed = change(&mut store, now);
+            store.add_aliases(&mut changed);
             // Before the first lists are complete, no pass runs, and the changes add up.
             (changed, self.is_synced().then(|| store.take_touched()))
         };

@@ -258,7 +258,13 @@ impl Watches<'_> {
             self.namespaced::<kubevirt::DataSource>(
                 "watch of sources",
                 Scope::default(),
-                table!(sources, |store, source, _| store.set_source(&source, Origin::Watched)),
+                Feed {
+                    unset: |store, source: &kubevirt::DataSource| {
+                        store.unset_source(&key(source.meta()), Some(version(source.meta())))
+                    },
+                    missing: |store, key| store.unset_source(key, None),
+                    ..table!(sources, |store, source, _| store.set_source(&source, Origin::Watched))
+                },
             );
         }
         if served.snapshots {

@@ -1,6 +1,6 @@
 //! Reads from the API server that a decision needs before it removes something.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim};
@@ -8,11 +8,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::PartialObjectMeta;
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use vmpool_api::diskimage::{VirtualMachine as Wrapper, VmDiskImage, VmDiskImageGrant};
 use vmpool_api::kubevirt;
 use vmpool_diskimage::grants::Grant;
-use vmpool_diskimage::model::{Backing, DataKind, Image, Key};
+use vmpool_diskimage::model::{Backing, DataKind, Image, Key, NamedSource};
 use vmpool_diskimage::read::{self, backing, backing::Owned, referrer};
 use vmpool_diskimage::references::{Counted, Index, Referrer};
 use vmpool_platforms::ApiObject;
@@ -28,6 +28,9 @@ use crate::watches::api;
 
 /// How many times the deadline of a request all pages of a list may take.
 const PAGES: u32 = 8;
+
+/// What DataSources point to.
+type Sources = BTreeMap<Key, BTreeSet<NamedSource>>;
 
 /// Why a live read failed.
 #[derive(Debug, thiserror::Error)]
@@ -101,6 +104,9 @@ impl Context {
     /// permits references from other namespaces.
     pub(super) async fn read_references(&self, image: &Image) -> Result<Counted, ReadFailed> {
         let mut found: Vec<Referrer> = Vec::new();
+        // A pool can change to another DataSource while the lists are read. The DataSources from before and after them show both.
+        let mut sources: Sources = BTreeMap::new();
+        self.list_sources(&mut sources).await?;
         self.list_all(|object: Wrapper| found.push(referrer::wrapper(&object))).await?;
         self.list_all(|object: Loose<kubevirt::VirtualMachine>| {
             found.push(referrer::machine(&object.metadata, &object.spec));
@@ -119,6 +125,7 @@ impl Context {
             found.push(referrer::data_volume(&object.metadata, &object.spec, phase));
         })
         .await?;
+        self.list_sources(&mut sources).await?;
         // The namespaces after the grants: the deletion of a namespace comes before that of its grants.
         let mut grants: Vec<Grant> = Vec::new();
         let of_namespace = Api::<VmDiskImageGrant>::namespaced(self.client.clone(), &image.key.namespace);
@@ -138,9 +145,24 @@ impl Context {
             .await?;
         }
         grants.retain(|grant| grant.is_in_effect(terminating));
-        let mut counted = Index::new(found).count(image, &grants, &labels);
+        let mut index = Index::new(found);
+        for (source, targets) in sources {
+            index.set_source(&source, targets);
+        }
+        let mut counted = index.count(image, &grants, &labels);
         counted.references.live = true;
         Ok(counted)
+    }
+
+    /// Adds what the DataSources of all namespaces point to now.
+    async fn list_sources(&self, sources: &mut Sources) -> Result<(), ReadFailed> {
+        self.list_all(|object: Loose<kubevirt::DataSource>| {
+            let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+            let stored = json!({ "spec": object.spec, "status": object.status });
+            let targets = read::source_targets(namespace, &stored);
+            sources.entry(read::key(&object.metadata)).or_default().extend(targets);
+        })
+        .await
     }
 
     /// A namespace. `None` if it does not exist.

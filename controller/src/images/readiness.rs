@@ -2,7 +2,7 @@
 
 use vmpool_api::diskimage::values::ImagePhase;
 use vmpool_diskimage::failure::Reason;
-use vmpool_diskimage::model::{NamedSource, ReferrerKind, SourceKind};
+use vmpool_diskimage::model::{Key, NamedSource, ReferrerKind, SourceKind};
 use vmpool_engine::condition::{IMAGE_FAILED, IMAGE_SYNCING, IMAGE_TERMINATING, REF_NOT_PERMITTED};
 use vmpool_engine::limits::shorten;
 use vmpool_engine::model::Unresolved;
@@ -24,9 +24,30 @@ impl Images for Context {
 /// In a namespace with images, each name is that of an image, so the answer to a pool of another namespace does not depend on whether
 /// the image exists. A DataSource that is not of an image is an exception, because it is made for clones. Other claims and snapshots
 /// are none: the answer would show which names they have.
+///
+/// A DataSource that is not of an image can lead to one. Then the image decides.
 fn blocker(context: &Context, pool: &PoolKey, source: &NamedSource) -> Option<Unresolved> {
+    let direct = blocker_of(context, pool, source, None);
+    if direct.is_some() || source.kind != SourceKind::DataSource {
+        return direct;
+    }
+    let behind = context.store.lock().resolve(&source.key);
+    behind.iter().find_map(|target| blocker_of(context, pool, target, Some(&source.key)))
+}
+
+/// Why a pool cannot clone an object. `alias` is the DataSource that leads to it, if the template does not name it.
+fn blocker_of(
+    context: &Context,
+    pool: &PoolKey,
+    source: &NamedSource,
+    alias: Option<&Key>,
+) -> Option<Unresolved> {
     let namespace = &*pool.namespace;
-    let unresolved = |reason, message| Some(Unresolved { reason, message: shorten(message) });
+    let unresolved = |reason, message: String| {
+        let through =
+            alias.map(|alias| format!("; the template names the DataSource {alias}, which leads to it"));
+        Some(Unresolved { reason, message: shorten(message + &through.unwrap_or_default()) })
+    };
     let key = &source.key;
     let image = context.image(key);
     let (is_foreign, has_images, may_use, is_held) = {
@@ -39,6 +60,11 @@ fn blocker(context: &Context, pool: &PoolKey, source: &NamedSource) -> Option<Un
         )
     };
     if is_foreign && source.kind == SourceKind::DataSource {
+        return None;
+    }
+    // What is beside its DataSource, a user of its namespace has chosen. A name in another namespace is guessed, perhaps.
+    let is_chosen = alias.is_some_and(|alias| alias.namespace == key.namespace);
+    if is_chosen && (image.is_none() || is_foreign) {
         return None;
     }
     if has_images && !may_use {

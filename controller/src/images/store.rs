@@ -376,8 +376,35 @@ impl Store {
     pub(super) fn set_source(&mut self, object: &kubevirt::DataSource, origin: table::Origin) -> Changed {
         let (key, version) = (key(&object.metadata), version(&object.metadata));
         let entry = backing::data_source(object);
+        let targets = read::data_source_targets(object);
         let set = self.sources.put(origin, key.clone(), version, entry);
-        changed(set.is_ok(), key)
+        let mut affected = changed(set.is_ok(), key.clone());
+        if set.is_ok() {
+            affected.extend(self.index.set_source(&key, targets));
+        }
+        affected
+    }
+
+    /// A DataSource is gone: deleted at this version, or missing in a list.
+    pub(super) fn unset_source(&mut self, key: &Key, version: Option<u64>) -> Changed {
+        let is_gone = self.sources.remove(key, version).is_some();
+        let mut affected = changed(is_gone, key.clone());
+        if is_gone {
+            affected.extend(self.index.set_source(key, BTreeSet::new()));
+        }
+        affected
+    }
+
+    /// What a DataSource leads to.
+    pub(super) fn resolve(&self, source: &Key) -> Vec<NamedSource> {
+        self.index.aliases().resolve(source).into_iter().cloned().collect()
+    }
+
+    /// Adds the DataSources that lead to changed images or DataSources, so that a pool that names one of them is concerned, too.
+    pub(super) fn add_aliases(&self, changed: &mut Changed) {
+        let aliases = changed.iter().flat_map(|key| self.index.aliases().leading_to(key));
+        let aliases: Changed = aliases.cloned().collect();
+        changed.extend(aliases);
     }
 }
 

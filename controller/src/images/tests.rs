@@ -1,5 +1,6 @@
 //! Images and pools with one leader, on a model of the API server.
 
+mod aliases;
 mod imports;
 mod labels;
 mod terminating;
@@ -186,13 +187,15 @@ fn machine(name: &str, image: &str) -> Value {
     })
 }
 
-/// The kinds that can refer to an image, and those that permit references.
-const LISTED: [&str; 6] = [
+/// The kinds that can refer to an image, and those that permit references. DataSources can change while the others are listed.
+const LISTED: [&str; 8] = [
+    "datasources",
     "wrappedvirtualmachines",
     "virtualmachines",
     "virtualmachinepools",
     "controllerrevisions",
     "datavolumes",
+    "datasources",
     "vmdiskimagegrants",
 ];
 
@@ -237,7 +240,7 @@ async fn references_are_counted_without_requests_and_listed_once_before_a_deleti
     world.advance(10 * SECOND).await;
     let log = world.server.take_log();
     assert!(log.iter().all(|call| call.verb != Verb::List));
-    // When they show none, each kind is listed once, although the image gets several passes until its objects are gone.
+    // When they show none, the kinds are listed once, although the image gets several passes until its objects are gone.
     for number in 0..10 {
         world.server.delete(MACHINES, &format!("{}-{number}", names[0]));
     }

@@ -1,14 +1,15 @@
 //! Reads the objects that the rules about images need.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize as _;
 use serde_json::Value;
 use vmpool_api::Quantity;
 use vmpool_api::diskimage::{API_VERSION, VmDiskImageGrant, WRAPPERS};
-use vmpool_api::kubevirt::POOL_API_VERSION;
+use vmpool_api::kubevirt::{DATA_VOLUME_API_VERSION, POOL_API_VERSION};
 use vmpool_diskimage::admission::{Facts, FoundImage, Holder, HolderKind, Question};
-use vmpool_diskimage::model::Key;
+use vmpool_diskimage::aliases::Aliases;
+use vmpool_diskimage::model::{Key, NamedSource, SourceKind};
 use vmpool_diskimage::read;
 use vmpool_engine::admission::{Found, Lookup, Subject};
 
@@ -30,6 +31,34 @@ pub(super) async fn image(reader: &Reader, key: &Key) -> Found<FoundImage> {
         deleting: !image["metadata"]["deletionTimestamp"].is_null(),
         disk_size: image["spec"]["diskSize"].as_str().map(Quantity::new),
     })
+}
+
+/// The names of the images that a DataSource may lead to.
+pub(super) async fn images_behind(reader: &Reader, source: &Key) -> BTreeSet<Key> {
+    let mut aliases = Aliases::default();
+    let direct = read_targets(reader, source).await;
+    for next in direct.iter().filter(|target| target.kind == SourceKind::DataSource) {
+        aliases.set(&next.key, read_targets(reader, &next.key).await);
+    }
+    aliases.set(source, direct);
+    aliases.resolve(source).into_iter().map(|target| target.key.clone()).collect()
+}
+
+/// What a DataSource points to. One that cannot be read is the controllers' business.
+async fn read_targets(reader: &Reader, key: &Key) -> BTreeSet<NamedSource> {
+    let lookup = Lookup {
+        subject: Subject::Volume,
+        api_version: DATA_VOLUME_API_VERSION,
+        plural: "datasources",
+        namespaced: true,
+        name: Some(key.name.clone()),
+        fields: &["spec.source", "status.source"],
+        reveals: true,
+    };
+    match reader.one(&key.namespace, lookup).await {
+        Found::There(source) => read::source_targets(&key.namespace, &source),
+        Found::Absent | Found::Failed(_) => BTreeSet::new(),
+    }
 }
 
 /// The stored object that a new machine names as its controller, as far as it refers to images.

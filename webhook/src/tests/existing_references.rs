@@ -150,3 +150,43 @@ async fn a_wrapper_that_cannot_be_read_does_not_stop_its_machine() {
     world.server.0.lock().objects.insert(path, failure);
     assert_eq!(verdict(&world, &machine(&wrapper_owner())).await, true);
 }
+
+const LATEST: &str = "/apis/cdi.kubevirt.io/v1beta1/namespaces/team-a/datasources/latest";
+
+/// Stores the DataSource `latest` with this source.
+fn store_alias(world: &World, source: &Value) {
+    let metadata = json!({ "name": "latest", "namespace": "team-a" });
+    world.store(LATEST, json!({ "metadata": metadata, "spec": { "source": source } }));
+}
+
+#[rstest]
+#[case::to_its_data_source(json!({ "dataSource": { "name": "debian", "namespace": "team-a" } }), false)]
+#[case::to_its_snapshot(json!({ "snapshot": { "name": "debian", "namespace": "team-a" } }), false)]
+#[case::to_its_claim(json!({ "pvc": { "name": "debian", "namespace": "team-a" } }), false)]
+#[case::to_another_snapshot(json!({ "snapshot": { "name": "fedora", "namespace": "team-a" } }), true)]
+#[case::to_another_namespace(json!({ "snapshot": { "name": "debian", "namespace": "team-b" } }), true)]
+#[tokio::test]
+async fn an_alias_of_an_image_that_is_being_deleted_is_refused(#[case] source: Value, #[case] allowed: bool) {
+    let world = with_terminating_image();
+    store_alias(&world, &source);
+    let mut machine = machine(&owner("example.com/v1", "Team", "a", "a"));
+    machine["spec"]["dataVolumeTemplates"] = clones_of("latest");
+    assert_eq!(verdict(&world, &machine).await, allowed);
+}
+
+#[rstest]
+#[case::that_names_the_alias("latest", true)]
+#[case::that_names_another_image("other", false)]
+#[tokio::test]
+async fn a_machine_of_a_pool_through_an_alias_is_no_new_reference(
+    #[case] named: &str,
+    #[case] allowed: bool,
+) {
+    let world = with_terminating_image();
+    store_alias(&world, &json!({ "snapshot": { "name": "debian", "namespace": "team-a" } }));
+    let spec = json!({ "virtualMachineTemplate": { "spec": { "dataVolumeTemplates": clones_of(named) } } });
+    world.store(POOL, json!({ "metadata": { "name": "farm", "uid": "pool-1" }, "spec": spec }));
+    let mut machine = machine(&pool_owner());
+    machine["spec"]["dataVolumeTemplates"] = clones_of("latest");
+    assert_eq!(verdict(&world, &machine).await, allowed);
+}

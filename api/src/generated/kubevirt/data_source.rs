@@ -29,12 +29,27 @@ pub struct DataSourceSpec {
 /// Where the data is. It has one of the fields.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct DataSourceSource {
+    /// Another DataSource of the same namespace, which points to a claim or a snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "dataSource")]
+    pub data_source: Option<DataSourceSourceDataSource>,
     /// A PersistentVolumeClaim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pvc: Option<DataSourceSourcePvc>,
     /// A VolumeSnapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<DataSourceSourceSnapshot>,
+    /// Fields that this crate does not know. They are written as they were read.
+    #[serde(flatten)]
+    pub unknown_fields: BTreeMap<String, serde_json::Value>,
+}
+
+/// Another DataSource of the same namespace, which points to a claim or a snapshot.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct DataSourceSourceDataSource {
+    /// Name of the source.
+    pub name: String,
+    /// Namespace of the source.
+    pub namespace: String,
     /// Fields that this crate does not know. They are written as they were read.
     #[serde(flatten)]
     pub unknown_fields: BTreeMap<String, serde_json::Value>,

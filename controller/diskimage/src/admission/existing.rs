@@ -6,6 +6,8 @@
 //! A client can copy an owner reference. Therefore only the stored object decides: it is in the namespace of the machine, has the UID
 //! of the owner reference, and refers to this image itself.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use vmpool_api::diskimage::{GROUP, WRAPPER_KIND};
 use vmpool_api::kubevirt::POOL_GROUP;
@@ -71,24 +73,28 @@ pub fn find_holders(machine: &Value) -> Vec<Holder> {
 
 impl Holder {
     /// Whether this is the object, as it is stored in the namespace of the machine, and refers to the image. `uid` is that of the
-    /// image.
-    pub fn refers(&self, stored: &Value, image: &Key, uid: &str) -> bool {
+    /// image, and `aliases` are the DataSources that lead to it.
+    pub fn refers(&self, stored: &Value, image: &Key, uid: &str, aliases: &BTreeSet<Key>) -> bool {
         let namespace = image.namespace.as_str();
         let is_owned = || {
             let mut owners = stored["metadata"]["ownerReferences"].as_array().into_iter().flatten();
             owners.any(|owner| owner["controller"] == true && owner["uid"] == self.uid.as_str())
         };
+        let names = |object: &Value| {
+            let named = named_images(namespace, object);
+            named.contains(image) || !named.is_disjoint(aliases)
+        };
         let has_uid = !self.uid.is_empty() && stored["metadata"]["uid"] == self.uid.as_str();
         match self.kind {
             HolderKind::Wrapper => {
                 let mark = &stored["status"]["vmDiskImage"];
-                let names = mark["namespace"] == namespace && mark["name"] == image.name.as_str();
-                has_uid && names && mark["uid"] == uid && !uid.is_empty() && mark["bound"] == true
+                let is_marked = mark["namespace"] == namespace && mark["name"] == image.name.as_str();
+                has_uid && is_marked && mark["uid"] == uid && !uid.is_empty() && mark["bound"] == true
             }
-            HolderKind::Pool => has_uid && named_images(namespace, stored).contains(image),
+            HolderKind::Pool => has_uid && names(stored),
             HolderKind::Revision => {
                 let pool = json!({ "spec": stored["data"] });
-                !self.uid.is_empty() && is_owned() && named_images(namespace, &pool).contains(image)
+                !self.uid.is_empty() && is_owned() && names(&pool)
             }
         }
     }

@@ -175,6 +175,7 @@ fn references(target: &Image, wrapper: Option<&WrapperObject>, machine: bool, li
         key: crate::model::Key::new("images", name),
         uid: name.to_owned(),
         images: BTreeSet::from([target.key.clone()]),
+        data_sources: BTreeSet::new(),
         mark: mark.map(|mark| Mark { image: target.key.clone(), uid: uid(mark) }),
         owner: None,
         finished: false,

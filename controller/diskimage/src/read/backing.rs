@@ -273,7 +273,10 @@ pub fn data_source(stored: &kubevirt::DataSource) -> Owned<DataSource> {
     let is_own = |namespace: &String, name: &String| {
         metadata.namespace.as_ref() == Some(namespace) && metadata.name.as_ref() == Some(name)
     };
+    // CDI prefers another DataSource to what stands beside it.
+    let is_alias = serde_json::to_value(source).is_ok_and(|source| !source["dataSource"].is_null());
     let target = match (&source.snapshot, &source.pvc) {
+        _ if is_alias => None,
         (Some(snapshot), None) if is_own(&snapshot.namespace, &snapshot.name) => Some(DataTarget::Snapshot),
         (None, Some(claim)) if is_own(&claim.namespace, &claim.name) => Some(DataTarget::Claim),
         _ => None,

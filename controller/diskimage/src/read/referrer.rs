@@ -8,8 +8,8 @@ use vmpool_api::OwnerIdentity;
 use vmpool_api::diskimage::VirtualMachine;
 use vmpool_api::kubevirt::clone_account;
 
-use super::{key, named_images, named_source};
-use crate::model::{Key, ReferrerKind};
+use super::{key, named_source, named_sources};
+use crate::model::{Key, NamedSource, ReferrerKind, SourceKind};
 use crate::owner::OwnerKind;
 use crate::references::{Mark, Owner, Referrer};
 
@@ -20,10 +20,22 @@ fn begin(kind: ReferrerKind, metadata: &ObjectMeta) -> Referrer {
         uid: metadata.uid.clone().unwrap_or_default(),
         created: metadata.creation_timestamp.as_ref().map(|time| time.0),
         images: BTreeSet::new(),
+        data_sources: BTreeSet::new(),
         mark: None,
         owner: expected_owner(kind, metadata),
         finished: false,
         service_account: None,
+    }
+}
+
+impl Referrer {
+    fn add_sources(&mut self, sources: impl IntoIterator<Item = NamedSource>) {
+        for source in sources {
+            if source.kind == SourceKind::DataSource {
+                self.data_sources.insert(source.key.clone());
+            }
+            self.images.insert(source.key);
+        }
     }
 }
 
@@ -62,7 +74,7 @@ pub fn wrapper(stored: &VirtualMachine) -> Referrer {
 pub fn machine(metadata: &ObjectMeta, spec: &Value) -> Referrer {
     let mut referrer = begin(ReferrerKind::Machine, metadata);
     let namespace = referrer.key.namespace.clone();
-    referrer.images = named_images(&namespace, &of_spec(spec));
+    referrer.add_sources(named_sources(&namespace, &of_spec(spec)));
     referrer.service_account = Some(account(&spec["template"]["spec"]));
     referrer
 }
@@ -71,7 +83,7 @@ pub fn machine(metadata: &ObjectMeta, spec: &Value) -> Referrer {
 pub fn pool(metadata: &ObjectMeta, spec: &Value) -> Referrer {
     let mut referrer = begin(ReferrerKind::Pool, metadata);
     let namespace = referrer.key.namespace.clone();
-    referrer.images = named_images(&namespace, &of_spec(spec));
+    referrer.add_sources(named_sources(&namespace, &of_spec(spec)));
     referrer.service_account = Some(account(&spec["virtualMachineTemplate"]["spec"]["template"]["spec"]));
     referrer
 }
@@ -100,7 +112,7 @@ fn of_spec(spec: &Value) -> Value {
 pub fn data_volume(metadata: &ObjectMeta, spec: &Value, phase: Option<&str>) -> Referrer {
     let mut referrer = begin(ReferrerKind::DataVolume, metadata);
     let namespace = referrer.key.namespace.clone();
-    referrer.images.extend(named_source(&namespace, spec).map(|source| source.key));
+    referrer.add_sources(named_source(&namespace, spec));
     referrer.finished = matches!(phase, Some("Succeeded" | "Failed"));
     referrer
 }

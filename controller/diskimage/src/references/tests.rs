@@ -3,6 +3,7 @@ use rstest::rstest;
 use super::*;
 use crate::grants::{Grantee, Namespaces};
 use crate::model::ReferrerKind::{DataVolume, Machine, Pool};
+use crate::model::SourceKind;
 use crate::testing;
 
 fn image() -> Image {
@@ -20,6 +21,7 @@ fn referrer(kind: ReferrerKind, namespace: &str, name: &str) -> Referrer {
         key: Key::new(namespace, name),
         uid: format!("uid-{namespace}-{name}"),
         images: BTreeSet::from([key()]),
+        data_sources: BTreeSet::new(),
         mark: None,
         owner: None,
         finished: false,
@@ -104,6 +106,84 @@ fn each_object_counts_once_and_in_its_count(
     let reversed = referrers.iter().rev().cloned().collect();
     assert_eq!(counts(reversed), expected);
     assert_eq!(counts(referrers.iter().chain(&referrers).cloned().collect()), expected);
+}
+
+/// A referrer that names a DataSource.
+fn through(source: &str, referrer: Referrer) -> Referrer {
+    let source = BTreeSet::from([Key::new("images", source)]);
+    Referrer { images: source.clone(), data_sources: source, ..referrer }
+}
+
+fn snapshot(name: &str) -> BTreeSet<NamedSource> {
+    BTreeSet::from([NamedSource { kind: SourceKind::Snapshot, key: Key::new("images", name) }])
+}
+
+#[rstest]
+#[case::a_machine(referrer(Machine, "images", "a"), (1, 0, 0))]
+#[case::a_pool(referrer(Pool, "images", "a"), (0, 1, 0))]
+#[case::an_unfinished_clone(referrer(DataVolume, "images", "a"), (0, 0, 1))]
+fn a_reference_to_an_alias_counts_for_the_image_behind_it(
+    #[case] referrer: Referrer,
+    #[case] expected: (usize, usize, usize),
+) {
+    let latest = Key::new("images", "latest");
+    let counted = |index: &Index| index.count(&image(), &[], &BTreeMap::new()).references.counts;
+    let mut index = Index::new([through("latest", referrer.clone())]);
+    assert!(counted(&index).is_zero());
+    assert!(index.set_source(&latest, snapshot("debian")).contains(&key()), "the image gets a pass");
+    let counts = counted(&index);
+    assert_eq!((counts.machines, counts.pools, counts.clones), expected);
+    // A claim of this name is another object.
+    let claim = Referrer { data_sources: BTreeSet::new(), ..through("latest", referrer) };
+    let mut other = Index::new([claim]);
+    other.set_source(&latest, snapshot("debian"));
+    assert!(counted(&other).is_zero());
+    assert_eq!(index.remove("uid-images-a"), BTreeSet::from([latest.clone(), key()]));
+    assert!(counted(&index).is_zero());
+    let affected = index.set_source(&latest, snapshot("fedora"));
+    assert_eq!(
+        affected,
+        BTreeSet::from([key(), Key::new("images", "fedora")]),
+        "before and after the change"
+    );
+    index.set_source(&latest, BTreeSet::new());
+    assert!(index.by_image.is_empty() && index.aliases == Aliases::default());
+}
+
+#[test]
+fn a_reference_through_an_alias_of_another_namespace_counts_with_a_grant_for_the_referrer_only() {
+    let alias = Key::new("team-a", "latest");
+    let names = BTreeSet::from([alias.clone()]);
+    let pool = referrer(Pool, "team-a", "a");
+    let mut index = Index::new([Referrer { images: names.clone(), data_sources: names, ..pool }]);
+    index.set_source(&alias, snapshot("debian"));
+    let counted = index.count(&image(), &[], &BTreeMap::new());
+    assert_eq!((counted.references.counts.pools, counted.denied.values().sum::<usize>()), (0, 1));
+    let from =
+        |namespace: &str| Grantee { namespaces: Namespaces::Name(namespace.to_owned()), kinds: Vec::new() };
+    let grant = Grant {
+        namespace: "images".to_owned(),
+        from: vec![from("team-a")],
+        to: Vec::new(),
+        create: None,
+        deleted: None,
+        protected: true,
+    };
+    let counted = index.count(&image(), &[grant], &BTreeMap::new());
+    assert_eq!(counted.references.counts.pools, 1);
+    let account = Account { namespace: "team-a".to_owned(), name: "default".to_owned() };
+    assert_eq!(counted.accounts, BTreeSet::from([account]), "KubeVirt clones the snapshot for this account");
+}
+
+#[test]
+fn a_stored_revision_through_an_alias_is_an_earlier_reference() {
+    let at: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    let pool = referrer(Pool, "images", "web");
+    let stored = Referrer { created: Some(at), ..through("latest", revision("web-1", &pool)) };
+    let mut index = Index::new([stored]);
+    assert!(!index.had_reference(&pool.uid, "images", &key(), at));
+    index.set_source(&Key::new("images", "latest"), snapshot("debian"));
+    assert!(index.had_reference(&pool.uid, "images", &key(), at));
 }
 
 /// A stored revision of a pool, with the name of the pool.

@@ -17,7 +17,8 @@ impl World {
         let Some(view) = self.data_sources.view(key).cloned().filter(|view| !view.meta.deleting()) else {
             return;
         };
-        let ready = match Source::read(key, &view.source) {
+        let resolved = self.resolved_source(key, &view.source);
+        let ready = match resolved.as_ref().and_then(|source| Source::read(key, source)) {
             None => Err("DataSource has no source".to_owned()),
             Some(source) => self.source_ready(&source),
         };
@@ -34,7 +35,7 @@ impl World {
                 last_heartbeat_time: None,
                 last_transition_time: since,
             }],
-            source: view.source.clone(),
+            source: resolved.unwrap_or_default(),
         };
         if let Some(status) = difference(&view.status, &desired) {
             self.patch_status(&Id::new(Kind::DataSource, key), &status, now);

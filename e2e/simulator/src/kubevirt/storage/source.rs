@@ -54,9 +54,20 @@ impl World {
         let reference = Key::new(namespace, name);
         Some(match self.data_sources.view(&reference) {
             None => Err(format!("datasources.cdi.kubevirt.io {reference} not found")),
-            Some(view) => Source::read(&reference, &view.source)
+            Some(view) => self
+                .resolved_source(&reference, &view.source)
+                .and_then(|source| Source::read(&reference, &source))
                 .ok_or_else(|| format!("DataSource {reference} has no source")),
         })
+    }
+
+    /// The source of a DataSource. If it names another one of its namespace, the source of that one, which names no third.
+    pub(in crate::kubevirt) fn resolved_source(&self, key: &Key, source: &Value) -> Option<Value> {
+        let other = &source["dataSource"];
+        let Some(name) = other["name"].as_str() else { return Some(source.clone()) };
+        let is_same = other["namespace"].as_str().is_none_or(|namespace| *namespace == *key.namespace);
+        let view = self.data_sources.view(&Key::new(&key.namespace, name)).filter(|_| is_same)?;
+        view.source["dataSource"].is_null().then(|| view.source.clone())
     }
 
     /// Whether the data of a source is there.
@@ -125,7 +136,8 @@ impl World {
         if id.kind != Kind::DataSource {
             let of_source = |kind: Kind, source: &Key| kind == id.kind && source == key;
             for (other, view) in self.data_sources.views() {
-                let found = match Source::read(other, &view.source) {
+                let resolved = self.resolved_source(other, &view.source).unwrap_or_default();
+                let found = match Source::read(other, &resolved) {
                     Some(Source::Claim(source)) => of_source(Kind::Claim, &source),
                     Some(Source::Snapshot(source)) => of_source(Kind::Snapshot, &source),
                     None => false,
@@ -147,6 +159,12 @@ impl World {
                 );
             }
             Kind::DataSource => {
+                let is_alias = |source: &Value| source["dataSource"]["name"].as_str() == Some(&*key.name);
+                let aliases = self
+                    .data_sources
+                    .views()
+                    .filter(|(other, view)| other.namespace == key.namespace && is_alias(&view.source));
+                marked.extend(aliases.map(|(other, _)| Id::new(Kind::DataSource, other)));
                 let refers =
                     |template: &Value| template["spec"]["sourceRef"]["name"].as_str() == Some(&*key.name);
                 for (other, view) in self.machines.views() {

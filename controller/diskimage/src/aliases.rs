@@ -1,0 +1,61 @@
+//! DataSources that lead to an image under another name.
+//!
+//! CDI and KubeVirt clone what a DataSource points to: a snapshot, a claim, or what another DataSource of its namespace points to.
+//! CDI follows one such step, and no second one. So a template that names an alias names the image behind it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::model::{Key, NamedSource, SourceKind};
+
+#[cfg(test)]
+mod tests;
+
+/// What DataSources point to, but for those that point to objects of their own name only: these are the DataSources of images.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Aliases {
+    targets: BTreeMap<Key, BTreeSet<NamedSource>>,
+    by_target: BTreeMap<Key, BTreeSet<Key>>,
+}
+
+impl Aliases {
+    /// Sets what a DataSource points to; nothing if it is gone.
+    pub fn set(&mut self, source: &Key, targets: BTreeSet<NamedSource>) {
+        for target in self.targets.remove(source).into_iter().flatten() {
+            if let Some(aliases) = self.by_target.get_mut(&target.key) {
+                aliases.remove(source);
+                if aliases.is_empty() {
+                    self.by_target.remove(&target.key);
+                }
+            }
+        }
+        let targets: BTreeSet<NamedSource> =
+            targets.into_iter().filter(|target| target.key != *source).collect();
+        for target in &targets {
+            self.by_target.entry(target.key.clone()).or_default().insert(source.clone());
+        }
+        if !targets.is_empty() {
+            self.targets.insert(source.clone(), targets);
+        }
+    }
+
+    /// The objects that a DataSource leads to, the DataSources between included.
+    pub fn resolve(&self, source: &Key) -> BTreeSet<&NamedSource> {
+        let direct = || self.targets.get(source).into_iter().flatten();
+        let next = direct().filter(|target| target.kind == SourceKind::DataSource);
+        let next = next.filter_map(|target| self.targets.get(&target.key)).flatten();
+        direct().chain(next.filter(|target| target.kind != SourceKind::DataSource)).collect()
+    }
+
+    /// Whether a DataSource leads to an object of this name.
+    pub(crate) fn leads_to(&self, source: &Key, key: &Key) -> bool {
+        // Almost all DataSources that templates name are no aliases.
+        self.targets.contains_key(source) && self.resolve(source).into_iter().any(|target| target.key == *key)
+    }
+
+    /// The DataSources that lead to an object of this name.
+    pub fn leading_to(&self, key: &Key) -> BTreeSet<&Key> {
+        let direct = || self.by_target.get(key).into_iter().flatten();
+        let next = direct().filter_map(|alias| self.by_target.get(alias)).flatten();
+        direct().chain(next).filter(|alias| self.leads_to(alias, key)).collect()
+    }
+}
