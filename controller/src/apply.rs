@@ -238,6 +238,9 @@ async fn perform<P: Platform>(
         }
         Action::Release { machine, shared } => repair::release(context, pool, machine, shared).await,
         Action::CreateDisk { machine, disk } => repair::disk(context, pool, machine, disk).await,
+        Action::AdoptDisk { machine, disk, template } => {
+            disk::adopt_restored(context, pool, machine, disk, template).await
+        }
         Action::Repoint { machine, position, from, to } => {
             repair::repoint(context, pool, basis, machine, (*position, from), to).await
         }

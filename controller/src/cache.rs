@@ -23,6 +23,10 @@ use progress::Progress;
 /// How long the cache remembers a deletion that a watch showed. It is longer than the deadline of any write.
 const REMEMBER_DELETIONS: Duration = Duration::from_mins(3);
 
+/// How long the cache remembers an object that the platform deleted in order to create another one with its name. No controller
+/// waits longer for that one.
+const REMEMBER_REPLACED: Duration = Duration::from_mins(15);
+
 /// An object of a known namespace.
 pub(crate) struct Located<T> {
     pub(crate) namespace: Arc<str>,
@@ -45,6 +49,8 @@ struct Inner<T> {
     index: Index,
     deleted: HashMap<Uid, Duration>,
     deletions: VecDeque<(Duration, Uid)>,
+    /// By namespace and name: the objects that are gone and that the platform creates again, and the uptime at which they were gone.
+    replaced: HashMap<(Arc<str>, Arc<str>), Duration>,
     /// Uptime when the list began that the content is based on.
     listed: Option<Duration>,
     /// A list in progress.
@@ -60,6 +66,7 @@ impl<T> Default for Cache<T> {
                 index: Index::default(),
                 deleted: HashMap::new(),
                 deletions: VecDeque::new(),
+                replaced: HashMap::new(),
                 listed: None,
                 listing: None,
                 progress: Progress::default(),
@@ -102,7 +109,7 @@ impl<T: Cached> Cache<T> {
             .collect();
         let mut concerned = Vec::new();
         for (namespace, name) in gone {
-            concerned.extend(inner.remove(&namespace, &name));
+            concerned.extend(inner.remove(&namespace, &name, began));
         }
         for (namespace, objects) in fresh {
             for seen in objects.into_values() {
@@ -131,7 +138,13 @@ impl<T: Cached> Cache<T> {
                 inner.deleted.remove(&uid);
             }
         }
-        inner.remove(&object.namespace, object.seen.facts.name())
+        inner.remove(&object.namespace, object.seen.facts.name(), uptime)
+    }
+
+    /// The uptime at which an object was gone that the platform deleted in order to create another one with its name. `None` if
+    /// the other one is there.
+    pub(crate) fn replaced(&self, namespace: &Arc<str>, name: &Arc<str>) -> Option<Duration> {
+        self.inner.read().replaced.get(&(namespace.clone(), name.clone())).copied()
     }
 
     /// Records a write of the controller that was sent at this uptime and confirmed with this version.
@@ -228,6 +241,9 @@ impl<T: Cached> Inner<T> {
             old.version = seen.version;
             return Vec::new();
         }
+        if !self.replaced.is_empty() {
+            self.replaced.remove(&(namespace.clone(), name.clone()));
+        }
         let keys = seen.facts.keys(&namespace);
         let old = objects.insert(name.clone(), seen);
         let mut concerned = old.map(|old| old.facts.keys(&namespace)).unwrap_or_default();
@@ -241,12 +257,16 @@ impl<T: Cached> Inner<T> {
         concerned
     }
 
-    fn remove(&mut self, namespace: &Arc<str>, name: &Arc<str>) -> Concerned {
+    fn remove(&mut self, namespace: &Arc<str>, name: &Arc<str>, uptime: Duration) -> Concerned {
         let Some(old) = self.objects.get_mut(namespace).and_then(|objects| objects.remove(name)) else {
             return Vec::new();
         };
         if self.objects.get(namespace).is_some_and(HashMap::is_empty) {
             self.objects.remove(namespace);
+        }
+        if old.facts.is_replaced() {
+            self.replaced.retain(|_, gone| uptime.saturating_sub(*gone) < REMEMBER_REPLACED);
+            self.replaced.insert((namespace.clone(), name.clone()), uptime);
         }
         let keys = old.facts.keys(namespace);
         for key in &keys {

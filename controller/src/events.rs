@@ -50,6 +50,8 @@ pub enum Reason {
     FailedDelete,
     /// A missing disk of a machine was created.
     DiskCreated,
+    /// The platform restored a disk, and the controller made it a disk of its machine again.
+    DiskRestored,
     /// A free disk was allocated to a machine.
     DiskReused,
     /// The controller detached a disk from a machine.
@@ -102,6 +104,7 @@ impl Reason {
             Self::DiskLost => "DiskLost",
             Self::FailedDelete => "FailedDelete",
             Self::DiskCreated => "DiskCreated",
+            Self::DiskRestored => "DiskRestored",
             Self::DiskReused => "DiskReused",
             Self::DiskDetached => "DiskDetached",
             Self::DiskDetachedByHand => "DiskDetachedByHand",
@@ -129,6 +132,7 @@ impl Reason {
             Self::SuccessfulCreate | Self::FailedCreate | Self::MachineLost => "Create",
             Self::SuccessfulDelete | Self::FailedDelete => "Delete",
             Self::DiskCreated
+            | Self::DiskRestored
             | Self::DiskReused
             | Self::DiskDetached
             | Self::DiskDetachedByHand

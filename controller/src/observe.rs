@@ -42,18 +42,22 @@ pub(crate) fn snapshot<P: Platform>(context: &Context<P>, pool: &Pool, memory: &
         join_instances(context, namespace, &mut machines);
         memory.restarts.observe(machines.iter());
     }
-    let disks = machines
-        .iter()
-        .flat_map(|machine| {
+    let named = || {
+        machines.iter().flat_map(|machine| {
             let devices = machine.disks.iter().map(|device| &device.disk);
             devices.chain(machine.detached.iter().map(|detached| &detached.disk))
         })
+    };
+    let disks: HashMap<_, _> = named()
         .filter_map(|name| {
             let disk = memory.disks.get(name).cloned();
             let disk = disk.or_else(|| Some(context.disks.get(namespace, name)?.facts))?;
             Some((name.clone(), disk))
         })
         .collect();
+    let missing = named().filter(|name| P::Disks::EXIST && !disks.contains_key(*name));
+    let replaced = |name: &Arc<str>| Some((name.clone(), context.disks.replaced(&pool.namespace, name)?));
+    let replaced_disks = missing.filter_map(replaced).collect();
     let pool_disks = if P::Disks::EXIST { pool_disks(context, pool, memory) } else { Vec::new() };
     let mut snapshot = Snapshot {
         now: context.env.now(),
@@ -62,6 +66,7 @@ pub(crate) fn snapshot<P: Platform>(context: &Context<P>, pool: &Pool, memory: &
         disks,
         other_users: other_users(context, pool, &pool_disks),
         pool_disks,
+        replaced_disks,
         unconfirmed_creates: memory.machines.unconfirmed_creates(),
     };
     snapshot.mark_superseded_disks(pool);

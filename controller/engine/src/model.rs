@@ -9,7 +9,7 @@ mod pool;
 pub use crate::ids::{ObjectId, Uid};
 pub use crate::owner::{Owner, OwnerKind};
 pub use crate::revision::TemplateParts;
-pub use disk::{Disk, DiskAnnotations, DiskState, StoredTime};
+pub use disk::{Disk, DiskAnnotations, DiskRestore, DiskState, StoredTime};
 pub use draft::{DiskDraft, DiskSource, Draft};
 pub use exclusion::Exclusion;
 pub use machine::{Activity, DetachedDisk, DiskRef, Instance, Machine, References, Selectable, StartHealth};

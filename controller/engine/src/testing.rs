@@ -52,6 +52,8 @@ pub(crate) struct World {
     pub(crate) stored: Vec<RevisionId>,
     pub(crate) memory: Memory,
     pub(crate) foreign_names: BTreeSet<String>,
+    /// Disks that the platform deleted in order to restore them, and when they were gone.
+    pub(crate) replaced: BTreeMap<Arc<str>, Duration>,
     pub(crate) uptime: Duration,
 }
 
@@ -76,6 +78,7 @@ impl World {
             stored: vec![RevisionId::from("r1")],
             memory,
             foreign_names: BTreeSet::new(),
+            replaced: BTreeMap::new(),
             uptime: UPTIME,
         }
     }
@@ -210,6 +213,7 @@ impl World {
             disks: self.disks.clone().into_iter().collect(),
             pool_disks: self.disks.values().cloned().collect(),
             other_users: self.others.clone().into_iter().collect(),
+            replaced_disks: self.replaced.clone(),
             unconfirmed_creates: self.memory.machines.unconfirmed_creates(),
         }
     }

@@ -74,6 +74,7 @@ impl Basis {
                 Action::Relabel { .. }
                 | Action::Release { .. }
                 | Action::CreateDisk { .. }
+                | Action::AdoptDisk { .. }
                 | Action::Detach { .. }
                 | Action::RecordRevision { .. }
                 | Action::Delete { reason: DeleteReason::Targeted, .. }

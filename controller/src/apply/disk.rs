@@ -8,7 +8,7 @@ use kube::api::Patch;
 use serde_json::{Value, json};
 use vmpool_api::Quantity;
 use vmpool_engine::ledger::Seen;
-use vmpool_engine::model::{DiskAnnotations, DiskDraft, DiskSource};
+use vmpool_engine::model::{DiskAnnotations, DiskDraft, DiskRestore, DiskSource};
 use vmpool_engine::plan::DiskDeleteReason;
 use vmpool_engine::{Disk, Machine, ObjectId};
 use vmpool_platforms::{DiskOf, Disks, Platform};
@@ -224,6 +224,41 @@ pub(super) async fn transfer<P: Platform>(
         }
     }
     (handed, None)
+}
+
+/// Makes the machine or the pool the owner of a disk that the platform restored, if the disk still has none.
+pub(super) async fn adopt_restored<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+    disk: &ObjectId,
+    template: &Arc<str>,
+) -> Outcome {
+    let doing = || format!("adopting disk {disk}, which the platform restored for machine {machine}");
+    let live = match context.get_live::<DiskOf<P>>(&pool.facts.namespace, &disk.name).await {
+        Ok(Some(live)) => live,
+        Ok(None) => return Outcome::outdated(),
+        Err(error) => return failed(&disk.name, &doing(), WriteError::Unconfirmed(error.to_string())),
+    };
+    let facts = P::Disks::read(&live);
+    let is_same = facts.id == *disk && !facts.terminating;
+    if !is_same || facts.owner.is_some() || facts.restore != DiskRestore::Created {
+        return Outcome::outdated().with(Effect::Disk(seen(&live, P::Disks::read)));
+    }
+    let draft = DiskDraft::new(disk.name.clone(), template.clone());
+    let Some(patch) = P::Disks::adopt(&pool.object, &live, machine, &draft) else {
+        return Outcome::outdated();
+    };
+    let version = live.meta().resource_version.clone().unwrap_or_default();
+    match patch_at(context, pool, disk, patch, &version).await {
+        Ok(adopted) => {
+            let note = format!("machine {machine} continues with disk {disk}, which the platform restored");
+            let event = PoolEvent { reason: Reason::DiskRestored, name: disk.name.to_string(), note };
+            Outcome::done().with(Effect::Disk(adopted)).reporting([event])
+        }
+        Err(error) if error.is_gone() || error.is_conflict() => changed(context, pool, disk).await,
+        Err(error) => failed(&disk.name, &doing(), error),
+    }
 }
 
 /// Sends a merge patch for a disk at the version that the plan used.

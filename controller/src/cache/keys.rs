@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use vmpool_engine::ledger::{self, Seen};
-use vmpool_engine::model::{Instance, Owner};
+use vmpool_engine::model::{DiskRestore, Instance, Owner};
 use vmpool_engine::{Disk, Machine, Uid};
 use vmpool_platforms::Attachment;
 
@@ -34,6 +34,10 @@ pub(crate) trait Cached: PartialEq + Send + Sync + 'static {
         Self: Sized,
     {
         seen
+    }
+    /// Whether the platform deletes the object, and creates another one with its name.
+    fn is_replaced(&self) -> bool {
+        false
     }
     /// Whether objects of this type are looked up by this kind of key.
     fn is_looked_up_by(_: &Key) -> bool {
@@ -74,6 +78,9 @@ impl Cached for Disk {
         let mut keys = pools(namespace, self.owner.as_ref(), self.pool_uid_label.as_ref());
         keys.push(Key::Disk(namespace.clone(), self.id.name.clone()));
         keys
+    }
+    fn is_replaced(&self) -> bool {
+        self.restore == DiskRestore::Replaced
     }
     fn is_looked_up_by(key: &Key) -> bool {
         // A disk is found by its name without an index.

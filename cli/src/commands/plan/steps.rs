@@ -77,6 +77,9 @@ fn step(preview: &Preview, action: &Action) -> Option<Step> {
         Action::CreateDisk { machine: id, disk: draft } => {
             ("create", disk(&draft.name), format!("machine {} lacks it", id.name))
         }
+        Action::AdoptDisk { machine: id, disk: restored, .. } => {
+            ("adopt", disk(&restored.name), format!("the platform restored it for machine {}", id.name))
+        }
         Action::Repoint { machine: id, from, to, .. } => (
             "change",
             machine(&id.name),

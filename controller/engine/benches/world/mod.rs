@@ -146,6 +146,7 @@ impl World {
             disks: self.disks.clone().into_iter().collect(),
             pool_disks: self.pool_disks.clone(),
             other_users: [].into(),
+            replaced_disks: [].into(),
             unconfirmed_creates: Vec::new(),
         }
     }

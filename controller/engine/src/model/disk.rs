@@ -38,6 +38,8 @@ pub struct Disk {
     pub mounted_by: Option<Arc<str>>,
     /// Whether an image is being created from it, or its data is being exported.
     pub used_otherwise: bool,
+    /// Its part in an operation of the platform that restores disks.
+    pub restore: DiskRestore,
     /// The annotations that the controller stores on a disk of the pool.
     pub annotations: DiskAnnotations,
 }
@@ -59,6 +61,7 @@ impl Disk {
             capacity: None,
             mounted_by: None,
             used_otherwise: false,
+            restore: DiskRestore::None,
             annotations: DiskAnnotations::default(),
         }
     }
@@ -104,6 +107,19 @@ pub enum DiskState {
     /// It is being provisioned from a source that its disk template no longer names, and contains no data. A disk alone does not
     /// show this: [`Snapshot::mark_superseded_disks`](crate::plan::Snapshot::mark_superseded_disks) compares it with the pool.
     Superseded,
+}
+
+/// The part of a disk in an operation of the platform that restores disks: the platform deletes the disk, and then creates another
+/// one with its name and the restored data. That one has no controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum DiskRestore {
+    /// No operation concerns it.
+    #[default]
+    None,
+    /// The platform deletes it, and creates another disk with its name.
+    Replaced,
+    /// The platform created it, with restored data.
+    Created,
 }
 
 /// The annotations that the controller stores on a disk of the pool.

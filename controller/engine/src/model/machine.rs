@@ -154,6 +154,8 @@ pub struct Machine {
     pub restartable: bool,
     /// Its disks.
     pub disks: Vec<DiskRef>,
+    /// Whether the platform restores it or its disks. Until the end, disks that it refers to can be missing.
+    pub restoring: bool,
     /// The disks of its disk map that no device refers to.
     pub detached: Vec<DetachedDisk>,
     /// Whether the platform is about to stop or restart its guest, which still seems to run.
@@ -226,6 +228,7 @@ impl Machine {
             restarts_itself: false,
             restartable: true,
             disks: Vec::new(),
+            restoring: false,
             detached: Vec::new(),
             boot_disk: None,
             lingering: Vec::new(),

@@ -70,6 +70,15 @@ pub enum Action {
         /// The disk.
         disk: DiskDraft,
     },
+    /// Make the machine or the pool the owner of a disk that the platform restored for a machine.
+    AdoptDisk {
+        /// The machine, which becomes the owner unless it is a retained disk.
+        machine: ObjectId,
+        /// The disk.
+        disk: ObjectId,
+        /// Name of its disk template.
+        template: Arc<str>,
+    },
     /// Make a machine refer to another disk, because it cannot use the one that it refers to. If both are the same
     /// disk, only the disk map of the machine changes.
     Repoint {
@@ -287,6 +296,7 @@ impl Action {
             | Self::ShortenProtection { .. } => Stage::Relabel,
             Self::RemoveFinalizer { .. }
             | Self::CreateDisk { .. }
+            | Self::AdoptDisk { .. }
             | Self::Repoint { .. }
             | Self::Detach { .. } => Stage::Repair,
             // The rollout plans such a deletion instead of a restart, and with the same backoff.
@@ -334,7 +344,8 @@ impl Action {
             | Self::EndRestart { machine }
             | Self::ShortenProtection { machine, .. }
             | Self::Release { machine, .. } => &machine.name,
-            Self::AnnotateDisk { disk, .. }
+            Self::AdoptDisk { disk, .. }
+            | Self::AnnotateDisk { disk, .. }
             | Self::ExpandDisk { disk, .. }
             | Self::DeleteDisk { disk, .. } => &disk.name,
             Self::CreateDisk { disk, .. } => &disk.name,
@@ -364,6 +375,7 @@ impl Action {
             | Self::PruneRecord { .. } => FailureReason::FailedRepair,
             Self::PruneRevision { .. } | Self::DeleteCopy { .. } => FailureReason::FailedRevisionPruning,
             Self::CreateDisk { .. }
+            | Self::AdoptDisk { .. }
             | Self::Repoint { .. }
             | Self::Detach { .. }
             | Self::AnnotateDisk { .. }

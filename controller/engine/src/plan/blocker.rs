@@ -38,6 +38,13 @@ pub enum Blocker {
         /// The disk.
         disk: Arc<str>,
     },
+    /// The platform restores a disk, which is missing until then.
+    RestoringDisk {
+        /// The machine of the disk.
+        machine: ObjectId,
+        /// The disk.
+        disk: Arc<str>,
+    },
     /// A user must change something. The text says what.
     UserAction(String),
     /// A request has a reservation of a machine, and has neither accepted nor withdrawn it.
@@ -76,6 +83,9 @@ impl fmt::Display for Blocker {
             }
             Self::TerminatingDisk { machine, disk } => {
                 write!(f, "machine {machine} waits until disk {disk} of an earlier machine is deleted")
+            }
+            Self::RestoringDisk { machine, disk } => {
+                write!(f, "machine {machine} waits until the platform has restored disk {disk}")
             }
             Self::UserAction(what) => f.write_str(what),
             Self::Reservation { machine } => {

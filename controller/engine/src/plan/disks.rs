@@ -14,10 +14,11 @@ use super::observed::Observed;
 use super::result::{Plan, Repairs};
 use crate::failure::FailureReason;
 use crate::ids::ObjectId;
-use crate::model::{Disk, DiskDraft, DiskRef, DiskTemplate, Lifetime, Machine, Owner};
+use crate::model::{Disk, DiskDraft, DiskRef, DiskRestore, DiskTemplate, Lifetime, Machine, Owner};
 
 mod edited;
 mod failed;
+mod restored;
 
 use std::sync::Arc;
 
@@ -97,6 +98,13 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan
                     }
                     failed::Next::Never => None,
                 }
+            }
+            (Some(_), None) if odd.machine.restoring => {
+                Some(Err(restored::await_disk(odd.machine, odd.device)))
+            }
+            (Some(_), None) if let Some(left) = restored::time_left(observed, &odd.device.disk) => {
+                looks.push(left);
+                Some(Err(restored::await_disk(odd.machine, odd.device)))
             }
             _ => repair(observed, free_disks, &odd),
         };
@@ -213,6 +221,13 @@ fn misplaced(
         // A deleted machine or pool of the same name owns it, and the garbage collector will delete it.
         Some(owner) if is_predecessor(owner, pool, machine, template) => {
             Some(Err(Blocker::TerminatingDisk { machine: machine.id.clone(), disk: device.disk.clone() }))
+        }
+        None if disk.restore == DiskRestore::Created
+            && !disk.terminating
+            && disk.pool_uid_label.as_ref().is_none_or(|label| *label == pool.uid)
+            && !free_disks.must_detach(&machine.id.name, &device.disk) =>
+        {
+            Some(restored::adopt_disk(machine, template, disk))
         }
         // It belonged to the machine, as the pool's label shows. The client that removed the owner did not intend to
         // remove the data.

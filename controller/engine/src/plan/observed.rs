@@ -1,8 +1,8 @@
 //! The input of a plan.
 
-use std::collections::BTreeSet;
 #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
 use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +47,8 @@ pub struct Snapshot {
     /// users created.
     #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
     pub other_users: HashMap<Arc<str>, Vec<Arc<str>>>,
+    /// Disks that the platform deleted in order to restore them, by name, and the uptime at which they were gone.
+    pub replaced_disks: BTreeMap<Arc<str>, Duration>,
     /// Unconfirmed creates of machines.
     pub unconfirmed_creates: Vec<UnconfirmedCreate>,
 }
@@ -111,6 +113,8 @@ pub struct Observed<'a> {
     /// [`Snapshot::other_users`].
     #[expect(clippy::disallowed_types, reason = "looked up by name, never walked")]
     pub other_users: &'a HashMap<Arc<str>, Vec<Arc<str>>>,
+    /// [`Snapshot::replaced_disks`].
+    pub replaced_disks: &'a BTreeMap<Arc<str>, Duration>,
     /// [`Snapshot::unconfirmed_creates`].
     pub unconfirmed_creates: &'a [UnconfirmedCreate],
     /// The revisions that are stored, oldest first.
@@ -141,6 +145,7 @@ impl<'a> Observed<'a> {
             disks: &snapshot.disks,
             pool_disks: &snapshot.pool_disks,
             other_users: &snapshot.other_users,
+            replaced_disks: &snapshot.replaced_disks,
             unconfirmed_creates: &snapshot.unconfirmed_creates,
             stored,
             settings,

@@ -58,6 +58,7 @@ impl Plan {
             | Action::CreateDisk { .. }
             | Action::Repoint { .. }
             | Action::Detach { .. }
+            | Action::AdoptDisk { .. }
             | Action::Update { .. }
             | Action::RecordRevision { .. }
             | Action::AddPoolFinalizer

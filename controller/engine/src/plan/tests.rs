@@ -67,6 +67,7 @@ fn a_plan_knows_whether_it_rests_on_the_count(#[case] world: World, #[case] expe
 #[case(Action::Release { machine: id(), shared: Vec::new() }, Stage::Relabel, "FailedRepair")]
 #[case(Action::CreateDisk { machine: id(), disk: disk() }, Stage::Repair, "DiskFailure")]
 #[case(Action::Repoint { machine: id(), position: 0, from: "a".into(), to: disk() }, Stage::Repair, "DiskFailure")]
+#[case(Action::AdoptDisk { machine: id(), disk: id(), template: "t".into() }, Stage::Repair, "DiskFailure")]
 #[case(Action::Detach { machine: id(), position: 0, disk: "a".into() }, Stage::Repair, "DiskFailure")]
 #[case(Action::Delete { machine: id(), reason: DeleteReason::Surplus }, Stage::Remove, "FailedDelete")]
 #[case(Action::OpenNameBlock { block: NameBlock { first: 0, end: 1 } }, Stage::Prepare, "FailedCreate")]
@@ -110,6 +111,10 @@ fn disk() -> DiskDraft {
 #[case(
     Blocker::TerminatingDisk { machine: id(), disk: "d".into() },
     "machine web-a waits until disk d of an earlier machine is deleted"
+)]
+#[case(
+    Blocker::RestoringDisk { machine: id(), disk: "d".into() },
+    "machine web-a waits until the platform has restored disk d"
 )]
 #[case(Blocker::UserAction("use Delete".into()), "use Delete")]
 #[case(

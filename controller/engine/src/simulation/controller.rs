@@ -128,6 +128,8 @@ impl Controller {
             disks: disk_snapshot.into_iter().map(|disk| (disk.id.name.clone(), disk)).collect(),
             pool_disks,
             other_users: users(&foreign),
+            // The model has no operations that restore disks.
+            replaced_disks: BTreeMap::new(),
             unconfirmed_creates: self.memory.machines.unconfirmed_creates(),
         };
         let mut plan = crate::plan(&self.observed(api, &snapshot, &Names(&self.machines, &self.disks)));
@@ -321,8 +323,8 @@ impl Controller {
                 api.store(revision);
                 Ok(())
             }
-            // The model has no copies.
-            Action::RestoreCopies { .. } | Action::DeleteCopy { .. } => Ok(()),
+            // The model has neither copies nor restored disks.
+            Action::RestoreCopies { .. } | Action::DeleteCopy { .. } | Action::AdoptDisk { .. } => Ok(()),
             Action::PruneRevision { revision } => {
                 api.prune(revision, false)?;
                 Ok(())

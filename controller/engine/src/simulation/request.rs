@@ -117,7 +117,8 @@ pub(super) fn commit(
         }
         Action::RecordRevision { machine, instance: None, to } => api.advance(machine, to, read).is_ok(),
         Action::StoreRevision { revision } => api.store(revision),
-        Action::RestoreCopies { .. } | Action::DeleteCopy { .. } => false,
+        // The model has neither copies nor restored disks.
+        Action::RestoreCopies { .. } | Action::DeleteCopy { .. } | Action::AdoptDisk { .. } => false,
         Action::PruneRevision { revision } => api.prune(revision, late)?,
         Action::OpenNameBlock { block } => api.open_block(*block, basis)?.is_ok(),
         Action::Create { draft } => api.create(draft, basis)?.is_ok(),

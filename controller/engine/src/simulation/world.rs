@@ -366,6 +366,7 @@ fn action_text(action: &Action) -> String {
         Action::Relabel { machine } => format!("relabel {machine}"),
         Action::Release { machine, .. } => format!("release {machine}"),
         Action::CreateDisk { disk, .. } => format!("create disk {}", disk.name),
+        Action::AdoptDisk { machine, disk, .. } => format!("give disk {disk} to {machine} again"),
         Action::Repoint { machine, from, to, .. } => format!("let {machine} use {} and not {from}", to.name),
         Action::Detach { machine, disk, .. } => format!("take {disk} away from {machine}"),
         Action::Delete { machine, .. } => format!("delete {machine}"),

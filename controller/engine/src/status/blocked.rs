@@ -31,7 +31,7 @@ impl Blocked {
             match blocker {
                 Blocker::Reservation { machine } => drop(reserved.insert(&**machine)),
                 Blocker::UnconfirmedCreate { name } => drop(unconfirmed.insert(&**name)),
-                Blocker::TerminatingDisk { machine, .. } => {
+                Blocker::TerminatingDisk { machine, .. } | Blocker::RestoringDisk { machine, .. } => {
                     waiting.push((&machine.name, blocker.to_string()));
                 }
                 Blocker::PendingDisk { machine, .. } => waiting.push((machine, blocker.to_string())),

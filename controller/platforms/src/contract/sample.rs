@@ -80,6 +80,7 @@ impl<P: Platform> Sample<P> {
             disks: [].into(),
             pool_disks: Vec::new(),
             other_users: [].into(),
+            replaced_disks: [].into(),
             unconfirmed_creates: Vec::new(),
         };
         let observed = Observed::new(&snapshot, &self.facts, &[], Settings::default(), &memory, &Nothing);

@@ -125,6 +125,9 @@ impl Disks<PoolObject, MachineObject> for Dvp {
     fn transfer(disk: &DiskObject, machine: &ObjectId) -> Value {
         write::transfer_disk(disk, machine)
     }
+    fn adopt(pool: &PoolObject, disk: &DiskObject, machine: &ObjectId, draft: &DiskDraft) -> Option<Value> {
+        write::adopt_disk(pool, disk, machine, draft)
+    }
     fn repoint(machine: &MachineObject, position: usize, from: &str, to: &DiskDraft) -> Value {
         write::repoint(machine, position, from, to)
     }

@@ -13,6 +13,7 @@ use vmpool_engine::limits;
 use vmpool_engine::model::Lifetime;
 use vmpool_engine::protection;
 
+use super::names::{RESTORE_CREATED, RESTORE_DELETES};
 use crate::activity::ManagedFields;
 use crate::decode::{lenient, lenient_list, short, short_status};
 use crate::meta::slim;
@@ -331,7 +332,8 @@ pub(super) struct AttachmentSpec {
     pub(super) block_device_ref: DeviceRef,
 }
 
-/// The metadata that vmpool reads: its own labels and annotations, and a limited number of owners.
+/// The metadata that vmpool reads: its own labels and annotations, those of operations that restore disks, and a limited number of
+/// owners.
 ///
 /// Other labels of an object can have up to a megabyte, which the cache must not keep.
 fn own_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
@@ -344,7 +346,8 @@ fn keep_own(metadata: &mut ObjectMeta) {
     // Finalizers of DVP objects belong to other controllers.
     metadata.finalizers = None;
     for map in [&mut metadata.labels, &mut metadata.annotations] {
-        let is_ours = |key: &str| is_reserved(key) || key.starts_with(protection::PREFIX);
+        let is_restore = |key: &str| [RESTORE_CREATED, RESTORE_DELETES].contains(&key);
+        let is_ours = |key: &str| is_reserved(key) || key.starts_with(protection::PREFIX) || is_restore(key);
         *map = map.take().map(|map| map.into_iter().filter(|(key, _)| is_ours(key)).collect());
     }
     if let Some(owners) = &mut metadata.owner_references {

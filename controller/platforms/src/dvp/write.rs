@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use serde_json::{Map, Value, json};
 use vmpool_api::{annotations, labels};
@@ -132,6 +133,23 @@ pub(super) fn transfer_disk(disk: &DiskObject, machine: &ObjectId) -> Value {
             annotations::COLLECTING_SINCE: null,
         },
     }})
+}
+
+/// The owner and the labels of a disk that the controller creates. Owners that are not controllers stay, but for the owner itself: the
+/// platform may have added it without making it the controller.
+pub(super) fn adopt_disk(
+    pool: &PoolObject,
+    found: &DiskObject,
+    machine: &ObjectId,
+    draft: &DiskDraft,
+) -> Option<Value> {
+    let wanted = disk(pool, machine, draft)?;
+    let wanted = &wanted["metadata"];
+    let is_other = |owner: &&OwnerReference| wanted["ownerReferences"][0]["uid"] != *owner.uid;
+    let others = found.owner_references().iter().filter(|owner| owner.controller != Some(true));
+    let mut owners: Vec<Value> = others.filter(is_other).map(|owner| json!(owner)).collect();
+    owners.push(wanted["ownerReferences"][0].clone());
+    Some(json!({ "metadata": { "ownerReferences": owners, "labels": wanted["labels"] } }))
 }
 
 /// A size in bytes as a quantity in the largest unit without a fraction.

@@ -43,6 +43,10 @@ pub trait Disks<Pool, Machine>: Send + Sync + 'static {
     /// and annotations of the controller.
     fn transfer(disk: &Self::Disk, machine: &ObjectId) -> Value;
 
+    /// The merge patch that gives a disk without a controller the owner and the labels of a drafted disk of `machine`, as
+    /// [`Disks::object`]; `None` if the template was removed from the pool.
+    fn adopt(pool: &Pool, disk: &Self::Disk, machine: &ObjectId, draft: &DiskDraft) -> Option<Value>;
+
     /// The JSON patch that replaces disk `from` with disk `to` at this position of the machine's devices. It fails if
     /// the device has changed.
     fn repoint(machine: &Machine, position: usize, from: &str, to: &DiskDraft) -> Value;
@@ -82,6 +86,9 @@ impl<Pool, Machine> Disks<Pool, Machine> for NoDisks {
         Value::Null
     }
     fn transfer(disk: &NoObject, _: &ObjectId) -> Value {
+        match *disk {}
+    }
+    fn adopt(_: &Pool, disk: &NoObject, _: &ObjectId, _: &DiskDraft) -> Option<Value> {
         match *disk {}
     }
     fn repoint(_: &Machine, _: usize, _: &str, _: &DiskDraft) -> Value {

@@ -2,6 +2,7 @@
 
 mod collection;
 mod edits;
+mod restore;
 mod upkeep;
 
 use std::time::Duration;

@@ -109,6 +109,7 @@ fn created(pool: &Pool) -> usize {
         disks: HashMap::new(),
         pool_disks: Vec::new(),
         other_users: HashMap::new(),
+        replaced_disks: [].into(),
         unconfirmed_creates: Vec::new(),
     };
     let stored = ["a", "b"].map(Into::into);

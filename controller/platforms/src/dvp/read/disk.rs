@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use vmpool_api::{Quantity, annotations, labels};
 use vmpool_engine::Disk;
 use vmpool_engine::limits;
-use vmpool_engine::model::{DiskAnnotations, DiskState, StoredTime};
+use vmpool_engine::model::{DiskAnnotations, DiskRestore, DiskState, StoredTime};
 use vmpool_engine::revision::Fingerprint;
 
+use super::super::names::{RESTORE_CREATED, RESTORE_DELETES};
 use super::super::objects::{AttachmentObject, DiskObject, DiskStatus, MachineObject, PoolObject};
 use super::{annotation, created, id, label, message, moment, pool_uid};
 use crate::{Attachment, intern, owner_of};
@@ -33,6 +35,7 @@ pub(in super::super) fn disk(object: &DiskObject) -> Disk {
         capacity: bytes(status.capacity.as_ref()),
         mounted_by: mounted.map(|machine| limits::clip(&machine.name).into()),
         used_otherwise: used_otherwise(status),
+        restore: read_restore(metadata),
         annotations: DiskAnnotations {
             claimed_by: annotation(metadata, annotations::CLAIMED_BY)
                 .filter(|name| !name.is_empty())
@@ -40,6 +43,16 @@ pub(in super::super) fn disk(object: &DiskObject) -> Disk {
             free_since: time(annotations::FREE_SINCE),
             collecting_since: time(annotations::COLLECTING_SINCE),
         },
+    }
+}
+
+/// An operation of the platform marks the disk that it deletes, and the one that it creates, with its own UID.
+fn read_restore(metadata: &ObjectMeta) -> DiskRestore {
+    let mark = |key| annotation(metadata, key).filter(|operation| !operation.is_empty());
+    match (mark(RESTORE_DELETES), mark(RESTORE_CREATED)) {
+        (Some(deletes), created) if created != Some(deletes) => DiskRestore::Replaced,
+        (_, Some(_)) => DiskRestore::Created,
+        _ => DiskRestore::None,
     }
 }
 

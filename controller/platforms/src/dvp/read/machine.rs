@@ -43,6 +43,10 @@ pub(in super::super) fn machine(object: &MachineObject) -> Machine {
         lingering: lingering(&status.block_device_refs, &disks),
         devices_ready: holds("BlockDevicesReady"),
         problem: problem(status),
+        restoring: status
+            .conditions
+            .iter()
+            .any(|condition| condition.holds("Maintenance") && condition.reason == "RestoreInProgress"),
         detached: detached(&map, &disks),
         protection: Protection::read(metadata.annotations.as_ref()),
         disks,
