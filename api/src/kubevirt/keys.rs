@@ -52,6 +52,9 @@ pub mod annotations {
     /// On a machine: the name of the revision from whose DataVolume templates its storage was created, if an update has
     /// written other DataVolume templates since. Only vmpool writes it.
     pub const STORAGE_REVISION: &str = "vmpool.dev/storage-revision";
+    /// On a pool, followed by an ordinal: the storage to which a user moved volumes of the machine with this ordinal. The next
+    /// machine uses it. The controller writes it when the machine leaves.
+    pub const MOVED_STORAGE: &str = "vmpool.dev/moved-storage-";
     /// On a pool: the removal record of targeted removals. Only vmpool writes it.
     pub const SCALE_IN_TARGETS: &str = "vmpool.pool.kubevirt.io/scale-in-targets";
     /// On a pool: the last machines that targeted removals deleted, whose names other machines can get. Only vmpool writes it.

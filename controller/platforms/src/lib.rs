@@ -40,6 +40,7 @@ pub use seam::{
     Existing, Finalizers, Foreign, Found, InstanceOf, Instances, LookupFailure, LookupReason, MachineView,
     NoDisks, NoFinalizers, NoInstances, NoObject, NoOtherController, NoPins, NoStorage, OtherController,
     PatchBody, Permission, Pins, Platform, Reference, Referent, Resolution, RestartRequest, Revisions,
-    Source, SourceVisitor, StatusFields, Storage, Transition, View, VolumeOf, VolumeUse, Wording,
+    Source, SourceVisitor, StatusFields, Storage, StorageMove, Transition, View, VolumeOf, VolumeUse,
+    Wording,
 };
 pub use text::Text;

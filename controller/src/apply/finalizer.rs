@@ -5,7 +5,8 @@ use std::sync::Arc;
 use kube::Resource;
 use kube::api::Patch;
 use serde::de::IgnoredAny;
-use serde_json::Value;
+use serde_json::{Value, json};
+use vmpool_engine::names::ordinal_of;
 use vmpool_engine::{ObjectId, Pool};
 use vmpool_platforms::{ApiObject, ClaimOf, Finalizers, Platform, Storage, VolumeOf};
 
@@ -85,9 +86,12 @@ pub(super) async fn remove<P: Platform>(
     if !facts.facts.terminating && !pool.facts.deleting {
         return Outcome::changed(facts);
     }
-    if preserve_storage
-        && !facts.facts.discards_storage
-        && let Err(outcome) = preserve(context, pool, machine, &live).await
+    let preserves = preserve_storage && !facts.facts.discards_storage;
+    if preserves && let Err(outcome) = preserve(context, pool, machine, &live).await {
+        return outcome;
+    }
+    if !pool.facts.deleting
+        && let Err(outcome) = record_moves(context, pool, machine, &live, preserves).await
     {
         return outcome;
     }
@@ -123,6 +127,39 @@ async fn preserve<P: Platform>(
         disown::<P, ClaimOf<P>>(context, pool, machine, &claim).await?;
     }
     Ok(())
+}
+
+/// Records on the pool to which storage a user moved volumes of a machine, so that the next one with its ordinal uses it. Storage that
+/// is not preserved is not used again.
+async fn record_moves<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &ObjectId,
+    live: &P::Machine,
+    preserves: bool,
+) -> Result<(), Outcome> {
+    let Some(ordinal) = ordinal_of(&pool.facts.id.name, &machine.name) else { return Ok(()) };
+    let recorded = pool.facts.storage_moves.get(&ordinal).map(|moves| &**moves);
+    let moves = if preserves { P::Storage::moves(&P::template(&pool.object), live) } else { None };
+    if moves.as_deref() == recorded {
+        return Ok(());
+    }
+    let mut patch = P::Storage::record_moves(ordinal, moves.as_deref());
+    patch["metadata"]["uid"] = json!(pool.facts.id.uid.as_str());
+    let path = collection::<P::Pool>(&pool.facts.namespace);
+    let name = &pool.facts.id.name;
+    let written = context
+        .writer
+        .patch::<IgnoredAny, _>(WriteKind::PatchPool, path, name, None, Patch::Merge(patch))
+        .await;
+    match written {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_gone() || error.is_conflict() => Err(Outcome::outdated()),
+        Err(error) => {
+            let doing = format!("recording the moved storage of machine {machine}");
+            Err(failed(machine, &doing, error))
+        }
+    }
 }
 
 /// Names of the volumes and of the claims of a machine: those of its spec, and those of the template.

@@ -7,7 +7,7 @@ use kube::Resource;
 use serde_json::Value;
 use vmpool_engine::Action;
 use vmpool_engine::names::{ordinal_name, ordinal_of};
-use vmpool_platforms::{ApiObject, ClaimOf, Platform, Storage, Text, VolumeOf, VolumeUse};
+use vmpool_platforms::{ApiObject, ClaimOf, Platform, Storage, StorageMove, Text, VolumeOf, VolumeUse};
 
 use crate::context::Context;
 use crate::live::{MetadataOnly, ReadError};
@@ -46,6 +46,11 @@ pub(super) async fn conflicts<P: Platform>(
         read::<P, VolumeOf<P>>(context, pool, &volumes, &mut conflicts).await?;
         read::<P, ClaimOf<P>>(context, pool, &volumes, &mut conflicts).await?;
         of_other_pools(context, pool, &volumes, &mut conflicts);
+    }
+    for action in batch {
+        if let Action::Create { draft } = action {
+            read_moved(context, pool, &draft.name, &mut conflicts).await?;
+        }
     }
     Ok(conflicts)
 }
@@ -116,6 +121,34 @@ fn of_other_pools<P: Platform>(
             }
         }
     });
+}
+
+/// Finds out whether the storage exists to which a user moved volumes of the earlier machine with this name. Without it, the new machine
+/// would never start, and the storage of the template contains older data.
+async fn read_moved<P: Platform>(
+    context: &Context<P>,
+    pool: &PoolEntry<P>,
+    machine: &Arc<str>,
+    conflicts: &mut Conflicts,
+) -> Result<(), ReadError> {
+    let facts = &pool.facts;
+    let Some(ordinal) = ordinal_of(&facts.id.name, machine) else { return Ok(()) };
+    let Some(moves) = facts.storage_moves.get(&ordinal) else { return Ok(()) };
+    let used = facts.storage_of(machine);
+    for StorageMove { from, to } in P::Storage::read_moves(moves) {
+        if !used.iter().any(|name| **name == from)
+            || context.get_live::<ClaimOf<P>>(&facts.namespace, &to).await?.is_some()
+            || context.get_live::<VolumeOf<P>>(&facts.namespace, &to).await?.is_some()
+        {
+            continue;
+        }
+        let why = format!(
+            "machine {machine} is not created, because the volume of {from} was moved to PersistentVolumeClaim {to}, which does \
+             not exist: restore it, or remove the annotation of the pool that names it, so that the machine starts with {from}",
+        );
+        conflicts.entry(machine.clone()).or_insert(why);
+    }
+    Ok(())
 }
 
 /// Reads the objects of one kind with the names of `volumes`.

@@ -435,6 +435,9 @@ pub struct Pool<R = CurrentRevision> {
     pub disks: Vec<DiskTemplate>,
     /// The templates of the storage that the platform creates for each machine.
     pub storage_templates: Vec<StorageTemplate>,
+    /// The storage that new machines use instead of that of a template, because a user moved a volume of an earlier machine to it.
+    /// By ordinal, in the words of the platform.
+    pub storage_moves: BTreeMap<u64, Arc<str>>,
     /// The current name block; `None` before the first one.
     pub name_block: Option<NameBlock>,
     /// The removal record. If it cannot be read, it is empty and [`Pool::validation_errors`] contains the error.
@@ -482,6 +485,7 @@ impl<R> Pool<R> {
             rollout: Rollout::default(),
             disks: Vec::new(),
             storage_templates: Vec::new(),
+            storage_moves: BTreeMap::new(),
             name_block: None,
             record: RemovalRecord::default(),
             removed: RemovedMachines::default(),
@@ -584,6 +588,7 @@ impl<R> Pool<R> {
             rollout,
             disks,
             storage_templates,
+            storage_moves,
             name_block,
             record,
             removed,
@@ -615,6 +620,7 @@ impl<R> Pool<R> {
             rollout,
             disks,
             storage_templates,
+            storage_moves,
             name_block,
             record,
             removed,

@@ -19,7 +19,7 @@ use super::keys::REVISION_LABEL;
 use super::objects::{Finalizers, InstanceObject, MachineObject, PoolObject};
 use super::read::{self, MachineFacts, PoolFacts, Readiness, ScaleInMode, Selection, Settings, Update};
 use super::selectors::MachineSelector;
-use super::{pins, publish, restart, revision};
+use super::{moved_storage, pins, publish, restart, revision};
 use crate::intern;
 use crate::intern::Table;
 
@@ -115,6 +115,7 @@ pub(super) fn pool(object: &PoolObject) -> ParsedPool {
         naming: Naming::Ordinal,
         rollout,
         storage_templates: data_volume_templates,
+        storage_moves: moved_storage::recorded_moves(&object.metadata),
         record,
         removed: removed.map(|text| RemovedMachines::parse(text)).unwrap_or_default(),
         writers: object.writers.clone(),

@@ -9,7 +9,7 @@
 //! 2. `pins`: copies of instance types and preferences
 //! 3. `objects`: the fields of stored objects that vmpool reads
 //! 4. `read`: stored objects as plain types
-//! 5. `machine`, `release`, `coexistence`: objects, patches and verdicts from these types
+//! 5. `machine`, `moved_storage`, `release`, `coexistence`: objects, patches and verdicts from these types
 //! 6. `template`, `revision`, `storage`, `storage_origin`, `events`: comparisons of templates, stored templates, storage that a new
 //!    machine would share, and the texts of events
 //! 7. `restart`, `update`: what brings a changed template to an existing machine
@@ -33,6 +33,7 @@ pub mod former_storage;
 pub mod keys;
 pub mod labels;
 pub mod machine;
+mod moved_storage;
 pub mod objects;
 pub mod pins;
 mod platform;

@@ -17,7 +17,7 @@ pub use metadata::Finalizers;
 pub use pool::PoolObject;
 pub use storage::{ClaimObject, DataVolumeObject};
 
-pub(super) use machine::{FAILURE, MachineCondition, MachineStatus};
+pub(super) use machine::{FAILURE, MachineCondition, MachineStatus, VolumeSource};
 pub(super) use pool::PoolStatus;
 
 #[cfg(test)]

@@ -25,11 +25,13 @@ use super::pins::policy;
 use super::read::{self, settings};
 use super::release::{self, Target};
 use super::restart::{self, Restart};
-use super::{facts, keys, pins, publish, revision, storage, storage_origin, template, update};
+use super::{
+    facts, keys, moved_storage, pins, publish, revision, storage, storage_origin, template, update,
+};
 use crate::{
     ApiObject, Configuration, Copied, Existing, Finalizers, Found, Instances, NoDisks, OtherController,
     PatchBody, Pins, Platform, Referent, Resolution, RestartRequest, Revisions, SourceVisitor, StatusFields,
-    Storage, VolumeUse,
+    Storage, StorageMove, VolumeUse,
 };
 
 /// The field of the spec of a pool that contains the template of its machines.
@@ -86,7 +88,11 @@ impl Platform for KubeVirt {
     fn machine(pool: &PoolObject, spec: &Value, draft: &Draft) -> Value {
         let id = facts::id(&pool.metadata);
         let namespace = pool.metadata.namespace.as_deref().unwrap_or_default();
-        machine::machine(namespace, &id, of(spec), draft.number, draft.revision.as_str())
+        let mut machine = machine::machine(namespace, &id, of(spec), draft.number, draft.revision.as_str());
+        if let Some(moves) = moved_storage::recorded_moves(&pool.metadata).get(&draft.number) {
+            moved_storage::apply_moves(&mut machine["spec"], moves);
+        }
+        machine
     }
     fn update(
         live: &Value,
@@ -327,6 +333,16 @@ impl Storage<MachineObject> for KubeVirt {
     }
     fn problem(volume: &DataVolumeObject) -> Option<String> {
         volume.problem.clone()
+    }
+    fn moves(template: &Value, machine: &MachineObject) -> Option<String> {
+        let ordinal = keys::ordinal(machine.metadata.name.as_deref()?)?;
+        moved_storage::find_moves(of(template), ordinal, machine)
+    }
+    fn read_moves(text: &str) -> Vec<StorageMove> {
+        moved_storage::read_moves(text)
+    }
+    fn record_moves(ordinal: u64, moves: Option<&str>) -> Value {
+        moved_storage::record_moves(ordinal, moves)
     }
     fn preserved_for(object: &ObjectMeta) -> Option<&str> {
         let pool = object.labels.as_ref()?.get(keys::PRESERVED_POOL)?;

@@ -30,6 +30,6 @@ pub use pins::{
 };
 pub use platform::{PatchBody, Platform, StatusFields};
 pub use revisions::Revisions;
-pub use storage::{NoStorage, Storage, VolumeUse};
+pub use storage::{NoStorage, Storage, StorageMove, VolumeUse};
 pub use view::{MachineView, View};
 pub use wording::{DefaultWording, Transition, Wording};

@@ -22,6 +22,15 @@ pub enum VolumeUse {
     },
 }
 
+/// Storage of a machine to which a user moved a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorageMove {
+    /// Name of the storage that the template gives to the machine.
+    pub from: String,
+    /// Name of the claim that the volume uses now, or of the volume that provisions it.
+    pub to: String,
+}
+
 /// The storage objects of machines.
 pub trait Storage<Machine>: Send + Sync + 'static {
     /// Whether the platform has them. If not, the controller requests none.
@@ -67,6 +76,22 @@ pub trait Storage<Machine>: Send + Sync + 'static {
     /// Why this volume is not ready, in the words of the platform; `None` if it reports no problem.
     fn problem(_volume: &Self::Volume) -> Option<String> {
         None
+    }
+
+    /// The storage to which volumes of a machine were moved, away from that of `template`, in the form that
+    /// [`Pool::storage_moves`](vmpool_engine::Pool::storage_moves) stores; `None` if there is none.
+    fn moves(_template: &Value, _machine: &Machine) -> Option<String> {
+        None
+    }
+
+    /// The moves in such a text.
+    fn read_moves(_text: &str) -> Vec<StorageMove> {
+        Vec::new()
+    }
+
+    /// The merge patch of a pool that records these moves for the next machine with this ordinal, or that there are none.
+    fn record_moves(_ordinal: u64, _moves: Option<&str>) -> Value {
+        Value::Null
     }
 
     /// The name of the pool whose machine left this storage object behind; `None` if it is not preserved, or a machine

@@ -45,6 +45,14 @@ async fn world() -> World {
 }
 
 impl World {
+    /// A user scales the pool, and the world settles.
+    async fn settle_at(&self, replicas: usize) {
+        self.server.edit(POOLS, "web", |pool| pool["spec"]["replicas"] = json!(replicas));
+        self.advance(SECOND * 5).await;
+        self.server.collect_garbage();
+        self.calm().await;
+    }
+
     /// The reference to the machine `web-0` as the controller of an object.
     fn owner(&self) -> Value {
         let machine = self.server.get(MACHINES, "web-0").unwrap();
@@ -356,6 +364,92 @@ async fn a_machine_that_a_user_returns_to_its_pool_is_a_member_again() {
     world.server.edit(POOLS, "web", |pool| pool["spec"]["replicas"] = json!(1));
     world.advance(SECOND * 5).await;
     assert_eq!(world.server.all(MACHINES).len(), 1, "one machine is surplus");
+}
+
+/// A user moves the volume of a machine to another claim, and removes the DataVolume template.
+async fn with_moved_volume() -> World {
+    let mut world = World::new();
+    lead(&mut world, 1);
+    world.server.edit(POOLS, "web", |pool| {
+        pool["spec"]["scaleInStrategy"] = json!({ "proactive": { "statePreservation": "Offline" } });
+        let spec = &mut pool["spec"]["virtualMachineTemplate"]["spec"];
+        spec["dataVolumeTemplates"] = json!([{ "metadata": { "name": "root" }, "spec": {} }]);
+        spec["template"]["spec"]["volumes"] = json!([{ "name": "root", "dataVolume": { "name": "root" } }]);
+    });
+    world.calm().await;
+    world.advance(SECOND * 5).await;
+    world.server.collect_garbage();
+    world.calm().await;
+    let old = json!({ "name": "root-0", "namespace": NAMESPACE, "ownerReferences": [world.owner()] });
+    world.server.create(VOLUMES, json!({ "metadata": old, "spec": {} }));
+    let moved = json!({ "name": "fast-0", "namespace": NAMESPACE });
+    world.server.create("persistentvolumeclaims", json!({ "metadata": moved, "spec": {} }));
+    world.server.edit(MACHINES, "web-0", |machine| {
+        machine["spec"]["dataVolumeTemplates"] = json!([]);
+        let claim = json!({ "claimName": "fast-0" });
+        machine["spec"]["template"]["spec"]["volumes"] =
+            json!([{ "name": "root", "persistentVolumeClaim": claim }]);
+    });
+    world.calm().await;
+    world.settle_at(0).await;
+    assert_eq!(world.server.all(MACHINES), [Value::Null; 0]);
+    world
+}
+
+#[tokio::test]
+async fn the_next_machine_uses_the_claim_to_which_a_user_moved_a_volume() {
+    const ANNOTATION: &str = "vmpool.dev/moved-storage-0";
+    let world = with_moved_volume().await;
+    let annotation = |world: &World| {
+        world.server.get(POOLS, "web").unwrap()["metadata"]["annotations"][ANNOTATION].clone()
+    };
+    assert_eq!(annotation(&world), "root-0=PersistentVolumeClaim/fast-0");
+    world.settle_at(1).await;
+    let volumes = |world: &World| {
+        let machine = world.server.get(MACHINES, "web-0").unwrap();
+        let spec = &machine["spec"];
+        (spec["dataVolumeTemplates"].clone(), spec["template"]["spec"]["volumes"][0].clone())
+    };
+    let claim = json!({ "name": "root", "persistentVolumeClaim": { "claimName": "fast-0" } });
+    assert_eq!(volumes(&world), (json!([]), claim.clone()));
+    let untouched = world.server.get("persistentvolumeclaims", "fast-0").unwrap();
+    assert_eq!(untouched["metadata"]["labels"], Value::Null, "it belongs to the user");
+    world.server.take_log();
+    world.advance(SECOND * 30).await;
+    let log = world.server.take_log();
+    assert!(log.iter().all(|call| call.subresource == "status"), "{log:?}");
+    // It stays so for the machine after that, until the user moves the volume back.
+    world.settle_at(0).await;
+    world.settle_at(1).await;
+    assert_eq!(volumes(&world).1, claim);
+    world.server.edit(MACHINES, "web-0", |machine| {
+        machine["spec"]["dataVolumeTemplates"] = json!([{ "metadata": { "name": "root-0" }, "spec": {} }]);
+        machine["spec"]["template"]["spec"]["volumes"] =
+            json!([{ "name": "root", "dataVolume": { "name": "root-0" } }]);
+    });
+    world.calm().await;
+    world.settle_at(0).await;
+    assert_eq!(annotation(&world), Value::Null);
+    world.settle_at(1).await;
+    assert_eq!(volumes(&world).1, json!({ "name": "root", "dataVolume": { "name": "root-0" } }));
+}
+
+#[tokio::test]
+async fn a_machine_whose_moved_claim_is_gone_is_not_created_with_the_old_data() {
+    let world = with_moved_volume().await;
+    world.server.delete("persistentvolumeclaims", "fast-0");
+    world.settle_at(1).await;
+    assert_eq!(world.server.all(MACHINES), [Value::Null; 0]);
+    let pool = world.server.get(POOLS, "web").unwrap();
+    let conditions = pool["status"]["conditions"].to_string();
+    assert!(conditions.contains("root-0") && conditions.contains("fast-0"), "{conditions}");
+    // The user decides for the old storage.
+    world.server.edit(POOLS, "web", |pool| {
+        pool["metadata"]["annotations"].as_object_mut().unwrap().remove("vmpool.dev/moved-storage-0");
+    });
+    world.advance(SECOND * 40).await;
+    let machine = world.server.get(MACHINES, "web-0").unwrap();
+    assert_eq!(machine["spec"]["template"]["spec"]["volumes"][0]["dataVolume"]["name"], "root-0");
 }
 
 /// CDI deletes DataVolumes that are complete, and KubeVirt makes the machine the owner of the claim.

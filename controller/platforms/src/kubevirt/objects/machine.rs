@@ -45,8 +45,21 @@ pub(in super::super) struct Storage {
     pub(in super::super) data_volumes: Vec<String>,
     /// In volumes that refer to a claim.
     pub(in super::super) claims: Vec<String>,
+    /// The volumes that refer to a DataVolume or a claim.
+    pub(in super::super) sources: Vec<VolumeSource>,
     /// Names of all volumes in the machine.
     pub(in super::super) volumes: Arc<[Arc<str>]>,
+}
+
+/// A volume, and the storage that it refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct VolumeSource {
+    /// Name of the volume.
+    pub(in super::super) volume: String,
+    /// Whether it refers to a DataVolume, and not to a claim.
+    pub(in super::super) is_data_volume: bool,
+    /// Name of the DataVolume or the claim.
+    pub(in super::super) name: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -195,6 +208,7 @@ impl From<Wire> for MachineObject {
             running,
             storage: Storage {
                 volumes: volumes(&inner.volumes),
+                sources: volume_sources(&inner.volumes),
                 templates: names(data_volume_templates.into_iter().map(|template| template.metadata.name)),
                 claims: names(
                     inner.volumes.iter().map(|volume| volume.persistent_volume_claim.claim_name.clone()),
@@ -226,6 +240,19 @@ fn volumes(volumes: &[WireVolume]) -> Arc<[Arc<str>]> {
     let names = names(volumes.iter().map(|volume| volume.name.clone()));
     let names: Vec<Arc<str>> = names.iter().map(|name| intern(name)).collect();
     RECENT.get(&names, || names.as_slice().into())
+}
+
+/// The storage of the volumes.
+fn volume_sources(volumes: &[WireVolume]) -> Vec<VolumeSource> {
+    let is_name = |name: &&String| !name.is_empty() && name.len() <= limits::NAME;
+    let sources = volumes.iter().filter_map(|volume| {
+        let data_volume = Some(&volume.data_volume.name).filter(is_name);
+        let claim = Some(&volume.persistent_volume_claim.claim_name).filter(is_name);
+        let (is_data_volume, name) = (data_volume.is_some(), data_volume.or(claim)?.clone());
+        let volume = Some(&volume.name).filter(is_name)?.clone();
+        Some(VolumeSource { volume, is_data_volume, name })
+    });
+    sources.take(limits::ENTRIES).collect()
 }
 
 /// The names in their order, each once, without texts that are no names.
