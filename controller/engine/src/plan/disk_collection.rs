@@ -128,6 +128,9 @@ fn collect(
     actions: &mut Vec<Action>,
 ) {
     let Some(template) = template else {
+        let (free, relabeled): (Vec<_>, Vec<_>) =
+            free.into_iter().partition(|free| is_named(observed, free.disk));
+        keep_relabeled(observed, &relabeled, plan, actions);
         let ends = free
             .iter()
             .filter_map(|free| step(observed, free, Some(DiskDeleteReason::TemplateRemoved), plan));
@@ -154,6 +157,11 @@ fn collect(
         return actions.extend(free.iter().filter_map(|free| step(observed, free, None, plan)));
     }
     let (mut usable, broken): (Vec<_>, Vec<_>) = free.into_iter().partition(|free| free.disk.is_usable());
+    if template.ttl.is_some() {
+        let (named, relabeled) = usable.into_iter().partition(|free| is_named(observed, free.disk));
+        usable = named;
+        keep_relabeled(observed, &relabeled, plan, actions);
+    }
     let patience = template.ttl.unwrap_or(BROKEN_AGE);
     for free in broken {
         let end = due(observed, &free, patience, plan).then_some(DiskDeleteReason::Broken);
@@ -172,6 +180,32 @@ fn collect(
             .and_then(|ttl| due(observed, free, ttl, plan).then_some(DiskDeleteReason::Expired));
         actions.extend(step(observed, free, end, plan));
     }
+}
+
+/// Whether the name of a disk is one that the pool gives to disks of the template in its label. The name cannot be edited. A label
+/// alone decides about no data: with another one, the disk would be deleted by the rules of another template.
+fn is_named(observed: &Observed<'_>, disk: &Disk) -> bool {
+    let Some(template) = &disk.template else { return false };
+    let owner = disk.owner.as_ref().and_then(|owner| owner.as_machine());
+    let prefix = owner.map_or(&*observed.pool.id.name, |machine| &*machine.name);
+    let rest = disk.id.name.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('-'));
+    let rest = rest.and_then(|rest| rest.strip_prefix(&**template));
+    rest.is_some_and(|rest| rest.starts_with('-') || rest.is_empty() && owner.is_some())
+}
+
+/// Disks with the label of another template stay, and the pool reports them.
+fn keep_relabeled(observed: &Observed<'_>, disks: &[Free<'_>], plan: &mut Plan, actions: &mut Vec<Action>) {
+    let Some(first) = disks.iter().map(|free| free.disk).min_by_key(|disk| &disk.id.name) else { return };
+    let message = format!(
+        "{} free disks have the label of a disk template that does not agree with their names, so the controller does not delete \
+         them, for example disk {} with the disk template {}: correct the label, or delete the disk",
+        disks.len(),
+        first.id,
+        first.template.as_deref().unwrap_or_default()
+    );
+    plan.report_failure(FailureReason::DiskFailure, &message);
+    plan.blockers.push(Blocker::UserAction(message));
+    actions.extend(disks.iter().filter_map(|free| step(observed, free, None, plan)));
 }
 
 /// Whether a disk has been free for longer than `limit`. If not, the plan requests a pass for the time when it will be.

@@ -33,6 +33,14 @@ fn deleted(name: &str, reason: DiskDeleteReason) -> Action {
     Action::DeleteDisk { disk: retained_disk(name).id, reason }
 }
 
+/// A free disk of a disk template that the pool no longer has.
+const FORMER: &str = "web-logs-2";
+
+fn without_template(annotations: DiskAnnotations) -> World {
+    let world = world().disk("web-data-2", |_| None).free(FORMER, 60);
+    world.edit_disk(FORMER, |disk| (disk.template, disk.annotations) = (Some("logs".into()), annotations))
+}
+
 /// The time this number of seconds before now.
 fn created(seconds: i64) -> Timestamp {
     now() - jiff::SignedDuration::from_secs(seconds)
@@ -206,21 +214,15 @@ fn a_disk_in_use_is_neither_free_nor_collected(#[values(0, 1, 2, 3, 4, 5, 6, 7)]
     with_ttl(0, 59).edit_disk("web-data-2", |disk| disk.template = None), None, None
 )]
 #[case::its_template_has_left(
-    world().edit_disk("web-data-2", |disk| disk.template = Some("logs".into())),
-    Some(annotated(collecting(ago(0)))), Some(30)
+    without_template(free_since(ago(60))), Some(annotate(&retained_disk(FORMER), collecting(ago(0)))), Some(30)
 )]
 #[case::its_template_has_left_and_it_was_marked(
-    world().edit_disk("web-data-2", |disk| {
-        disk.template = Some("logs".into());
-        disk.annotations = collecting(ago(30));
-    }),
-    Some(deleted("web-data-2", DiskDeleteReason::TemplateRemoved)), None
+    without_template(collecting(ago(30))),
+    Some(deleted(FORMER, DiskDeleteReason::TemplateRemoved)),
+    None
 )]
 #[case::its_template_has_left_and_the_pool_cannot_be_read(
-    world()
-        .pool(|pool| pool.validation_errors.push("no".into()))
-        .edit_disk("web-data-2", |disk| disk.template = Some("logs".into())),
-    None, None
+    without_template(collecting(ago(30))).pool(|pool| pool.validation_errors.push("no".into())), None, None
 )]
 fn what_becomes_of_a_free_disk(
     #[case] world: World,
@@ -381,4 +383,41 @@ fn times_are_compared_to_the_past_only() {
     assert_eq!(elapsed(now(), now()), Duration::ZERO);
     assert_eq!(elapsed(Timestamp::UNIX_EPOCH, now()), Duration::ZERO);
     assert_eq!(elapsed(now(), Timestamp::UNIX_EPOCH), Duration::from_secs(1_000_000));
+}
+
+/// A disk that would be deleted now, if its label agreed with its name.
+fn relabeled(label: &str, template: impl FnOnce(&mut DiskTemplate)) -> World {
+    let label = label.to_owned();
+    let world = disk(|disk| {
+        disk.template = Some(label.into());
+        disk.annotations = collecting(ago(3600));
+        disk.annotations.free_since = Some(ago(3600));
+    });
+    world.pool(|pool| {
+        let mut cache = pool.disks[1].clone();
+        cache.name = "cache".into();
+        template(&mut cache);
+        pool.disks.push(cache);
+    })
+}
+
+#[rstest]
+#[case::of_a_template_that_the_pool_does_not_have(relabeled("archive", |_| {}))]
+#[case::of_a_template_with_a_shorter_life(relabeled("cache", |cache| cache.ttl = Some(Duration::from_mins(1))))]
+fn a_label_alone_deletes_no_disk(#[case] world: World) {
+    let plan = world.plan();
+    assert!(!plan.actions.iter().any(|action| matches!(action, Action::DeleteDisk { .. })), "{plan:?}");
+    assert!(plan.actions.contains(&annotated(free_since(ago(3600)))), "its mark is removed: {plan:?}");
+    let failure = plan.failure.expect("the pool reports it");
+    assert!(
+        failure.message.contains("web-data-2") && failure.message.contains("label"),
+        "{}",
+        failure.message
+    );
+}
+
+#[test]
+fn a_label_of_another_template_that_deletes_nothing_is_not_reported() {
+    let plan = relabeled("cache", |_| {}).plan();
+    assert_eq!(plan.failure.map(|failure| failure.message), None);
 }
