@@ -7,7 +7,7 @@ use vmpool_engine::admission::{Checked, Found, Outcome, Warning, refuse, shorten
 use super::facts::{ClassName, Known};
 use super::machine::Template;
 use super::rule::Rule;
-use super::sizing::{Class, Cores, Fraction, Memory, Policy, percent};
+use super::sizing::{AUTO, Class, Cores, DefaultFraction, Fraction, Memory, Policy, percent};
 use super::view::{MACHINE, at};
 
 /// Number of fractions below 100% that a class must allow, so that an autoscaler can choose.
@@ -20,10 +20,10 @@ pub(super) fn check(
     class: Option<&Found<Class>>,
     warnings: &mut Vec<Warning>,
 ) -> Result<(), Box<Outcome>> {
-    let auto = template.spec.cpu.core_fraction.as_deref() == Some("Auto");
+    let auto = template.spec.cpu.core_fraction.as_deref() == Some(AUTO);
     if auto && in_place_resize == Known::No {
         let reason = "this cluster does not change the size of running machines";
-        refuse_auto(reason, "use a percentage such as 25%, or have in-place resize switched on")?;
+        refuse_auto(template, reason, "use a percentage such as 25%, or have in-place resize switched on")?;
     }
     let field = format!("{MACHINE}.virtualMachineClassName");
     let wanted = template.class();
@@ -35,7 +35,7 @@ pub(super) fn check(
             warnings.push(Warning::new(Rule::ClassUnknown, field, detail));
         }
         Some(Found::There(Class { name, policies: Ok(policies) })) => {
-            sizes(template, name, policies)?;
+            sizes(template, in_place_resize, name, policies)?;
         }
         Some(Found::Failed(reason)) => {
             let what = match wanted {
@@ -60,11 +60,12 @@ pub(super) fn check(
     Ok(())
 }
 
-fn refuse_auto(reason: impl std::fmt::Display, way_out: &str) -> Checked {
-    refuse(Rule::AutoFraction, format!("{MACHINE}.cpu.coreFraction"), &Value::from("Auto"), reason, way_out)
+fn refuse_auto(template: &Template<'_>, reason: impl std::fmt::Display, way_out: &str) -> Checked {
+    let value = at(template.value, &["cpu", "coreFraction"]);
+    refuse(Rule::AutoFraction, format!("{MACHINE}.cpu.coreFraction"), value, reason, way_out)
 }
 
-fn sizes(template: &Template<'_>, class: &str, policies: &[Policy]) -> Checked {
+fn sizes(template: &Template<'_>, in_place_resize: Known, class: &str, policies: &[Policy]) -> Checked {
     // A class without policies allows every size.
     if policies.is_empty() {
         return Ok(());
@@ -96,6 +97,15 @@ fn sizes(template: &Template<'_>, class: &str, policies: &[Policy]) -> Checked {
     if let Some(memory) = &policy.memory {
         memory.check(template, class)?;
     }
+    let is_auto_by_default = template.spec.cpu.core_fraction.is_none()
+        && policy.default_core_fraction == Some(DefaultFraction::Auto);
+    if is_auto_by_default && in_place_resize == Known::No {
+        let reason = format_args!(
+            "class {class:?} gives machines {AUTO} without it, and this cluster does not change the size of running \
+             machines"
+        );
+        return refuse_auto(template, reason, "set a percentage such as 25%, or use another class");
+    }
     fraction(template, class, policy)
 }
 
@@ -105,7 +115,10 @@ fn fraction(template: &Template<'_>, class: &str, policy: &Policy) -> Checked {
     let list = shortened(&list.join(", "), 200);
     let Some(wanted) = template.spec.cpu.core_fraction.as_deref() else {
         // The platform fills it in from the class when the machine is created.
-        let default = policy.default_core_fraction.unwrap_or(Fraction(100));
+        let default = policy.default_core_fraction.unwrap_or(DefaultFraction::Fixed(Fraction(100)));
+        let DefaultFraction::Fixed(default) = default else {
+            return choice_of_auto(template, class, allowed, &list);
+        };
         if allowed.contains(&default) {
             return Ok(());
         }
@@ -120,16 +133,8 @@ fn fraction(template: &Template<'_>, class: &str, policy: &Policy) -> Checked {
             format_args!("use {list}, or another class"),
         );
     };
-    if wanted == "Auto" {
-        let choices = allowed.iter().filter(|fraction| fraction.0 < 100).count();
-        if choices < CHOICES {
-            let reason = format_args!("class {class:?} allows {list}, which leaves no choice for Auto");
-            return refuse_auto(
-                reason,
-                "use one of these, or a class with at least two fractions below 100%",
-            );
-        }
-        return Ok(());
+    if wanted == AUTO {
+        return choice_of_auto(template, class, allowed, &list);
     }
     if allowed.iter().any(|fraction| percent(wanted) == Some(fraction.0)) {
         return Ok(());
@@ -141,6 +146,16 @@ fn fraction(template: &Template<'_>, class: &str, policy: &Policy) -> Checked {
         format_args!("class {class:?} does not allow it for {} cores", template.spec.cpu.cores),
         format_args!("use {list}, or leave it out"),
     )
+}
+
+/// Whether the allowed fractions leave the platform a choice.
+fn choice_of_auto(template: &Template<'_>, class: &str, allowed: &[Fraction], list: &str) -> Checked {
+    let choices = allowed.iter().filter(|fraction| fraction.0 < 100).count();
+    if choices >= CHOICES {
+        return Ok(());
+    }
+    let reason = format_args!("class {class:?} allows {list}, which leaves no choice for {AUTO}");
+    refuse_auto(template, reason, "use one of these, or a class with at least two fractions below 100%")
 }
 
 impl Memory {

@@ -41,7 +41,7 @@ pub(super) struct Policy {
     pub(super) core_fractions: Option<Vec<Fraction>>,
     /// The default for machines without a fraction; 100% if absent.
     #[serde(default)]
-    pub(super) default_core_fraction: Option<Fraction>,
+    pub(super) default_core_fraction: Option<DefaultFraction>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -65,6 +65,28 @@ pub(super) struct PerCore {
     pub(super) min: Option<Quantity>,
     pub(super) max: Option<Quantity>,
 }
+
+/// The fraction that a class gives to machines without one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum DefaultFraction {
+    /// The vertical autoscaler of the platform chooses one of the allowed fractions while the machine runs.
+    Auto,
+    /// Always this one.
+    Fixed(Fraction),
+}
+
+impl<'de> Deserialize<'de> for DefaultFraction {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        if value == AUTO {
+            return Ok(Self::Auto);
+        }
+        Fraction::deserialize(value).map(Self::Fixed).map_err(serde::de::Error::custom)
+    }
+}
+
+/// The core fraction that the platform chooses.
+pub(super) const AUTO: &str = "Auto";
 
 /// Depending on the version of the platform, a fraction is `25` or `25%`.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -98,6 +98,33 @@ pub(super) fn check_run(pool: Pool<'_>, findings: &mut Findings) {
     run_strategy(pool, findings);
     maxima(pool, findings);
     instance_type(pool, findings);
+    shared_identity(pool, findings);
+}
+
+/// A user who pastes the spec of a running machine gives its identity to every machine of the pool.
+fn shared_identity(pool: Pool<'_>, findings: &mut Findings) {
+    let spec = field(pool.instance(), "spec");
+    let domain = field(spec, "domain");
+    let interfaces = at(domain, &["devices", "interfaces"]).as_array().into_iter().flatten().enumerate();
+    let addresses = interfaces.map(|(place, interface)| {
+        (format!("domain.devices.interfaces[{place}].macAddress"), field(interface, "macAddress"))
+    });
+    let fixed = [
+        ("hostname".to_owned(), field(spec, "hostname")),
+        ("domain.firmware.uuid".to_owned(), at(domain, &["firmware", "uuid"])),
+        ("domain.firmware.serial".to_owned(), at(domain, &["firmware", "serial"])),
+    ];
+    let is_set = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
+    let mut set = fixed.into_iter().chain(addresses).filter(|(_, value)| is_set(value)).map(|(path, _)| path);
+    let Some(first) = set.next() else { return };
+    let others: Vec<String> = set.collect();
+    let also = match &*others {
+        [] => String::new(),
+        [other] => format!("; so does {other}"),
+        [other, rest @ ..] => format!("; so do {other} and {} more", rest.len()),
+    };
+    let detail = format!("gives all machines of the pool the same identity: remove it{also}");
+    findings.warn(Rule::SharedIdentity, format!("{INSTANCE}.spec.{first}"), detail);
 }
 
 fn reserved_labels(user: &str, pool: Pool<'_>, findings: &mut Findings) {

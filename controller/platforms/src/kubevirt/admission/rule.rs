@@ -52,4 +52,5 @@ rules! {
     MachineNotValidated "K40" Warning Template "The webhook can create a machine of the pool as a dry run";
     ExistingStorage "K41" Warning Part "No DataVolume or PersistentVolumeClaim without an owner has the name of one that a new \
     machine would have";
+    SharedIdentity "K42" Warning Template "The machine template fixes no host name, MAC address, UUID or serial number";
 }

@@ -57,6 +57,32 @@ fn auto_needs_something_to_choose_from(#[case] fractions: Value, #[case] is_refu
     assert_eq!(refused(&verdict), is_refused.then_some(Rule::AutoFraction));
 }
 
+/// The fraction is left to a class that leaves it to the vertical autoscaler of the platform.
+#[rstest]
+#[case::a_choice(json!(["10%", "20%", "100%"]), Known::Yes, "512Mi", None)]
+#[case::unknown_resize(json!(["10%", "20%", "100%"]), Known::Unknown, "512Mi", None)]
+#[case::every_fraction(Value::Null, Known::Yes, "512Mi", None)]
+#[case::no_choice(json!(["10%", "100%"]), Known::Yes, "512Mi", Some(Rule::AutoFraction))]
+#[case::no_resize(json!(["10%", "20%"]), Known::No, "512Mi", Some(Rule::AutoFraction))]
+#[case::no_resize_and_no_list(Value::Null, Known::No, "512Mi", Some(Rule::AutoFraction))]
+#[case::too_little_memory(json!(["10%", "20%"]), Known::Yes, "511Mi", Some(Rule::Sizing))]
+fn a_class_can_choose_auto_by_default(
+    #[case] fractions: Value,
+    #[case] in_place_resize: Known,
+    #[case] memory: &str,
+    #[case] expected: Option<Rule>,
+) {
+    let class = with(small(), "/spec/sizingPolicies/0/coreFractions", fractions);
+    let class = with(class, "/spec/sizingPolicies/0/defaultCoreFraction", json!("Auto"));
+    let mut world = World::complete().with_class(&class);
+    world.settings.cluster.in_place_resize = in_place_resize;
+    let verdict = world.create(&sized(2, &Value::Null, memory));
+    assert_eq!(refused(&verdict), expected, "{verdict:?}");
+    assert_eq!(verdict.warnings, [], "the class is understood");
+    // A pool that sets a percentage does not depend on it.
+    assert_eq!(refused(&world.create(&sized(2, &json!("10%"), "512Mi"))), None);
+}
+
 #[rstest]
 #[case::the_first(3, 4, true)]
 #[case::counted_from_the_least(3, 7, true)]

@@ -25,6 +25,18 @@ use super::*;
     machine("/template/spec/domain/memory", json!({ "guest": "4Gi", "maxGuest": "2Gi" })),
     Rule::LiveUpdateLimit, "exceeds maxGuest"
 )]
+#[case::a_host_name(machine("/template/spec/hostname", json!("desk-0")), Rule::SharedIdentity, "the same identity")]
+#[case::a_pasted_machine(
+    machine(
+        "/template/spec/domain/devices/interfaces",
+        json!([{ "name": "default", "masquerade": {} }, { "name": "lan", "macAddress": "02:00:00:aa:bb:01" }])
+    ),
+    Rule::SharedIdentity, "interfaces[1].macAddress: gives all machines"
+)]
+#[case::firmware(
+    machine("/template/spec/domain/firmware", json!({ "uuid": "5d307ca9-b3ef-428c-8861-06e72d69f223", "serial": "s" })),
+    Rule::SharedIdentity, "so does domain.firmware.serial"
+)]
 #[case::a_receiver(machine("/runStrategy", json!("WaitAsReceiver")), Rule::WaitAsReceiver, "feature gate")]
 #[case::a_field_of_a_newer_kubevirt(with(pool(), "/spec/warmSpares", json!(2)), Rule::UnknownField, "no effect")]
 fn a_create_gets_a_warning(#[case] new: Value, #[case] rule: Rule, #[case] text: &str) {
