@@ -1,15 +1,49 @@
-//! Targeted removal of protected machines.
+//! Targeted removal of protected machines, and repeated requests.
 
 use anyhow::{Context, ensure};
 use http::StatusCode;
 use rstest::rstest;
 use serde_json::json;
 use vmpool_e2e::world::SETTLE;
-use vmpool_e2e::world::condition::{event, live_members, ready_replicas};
+use vmpool_e2e::world::condition::{event, has_machine, live_members, not, ready_replicas};
 use vmpool_invariants::platform::PlatformName;
 
 use crate::on;
 use crate::protected::{expect, from_now, protect};
+
+/// A client repeats a removal after a new leader has filled the pool up again. On KubeVirt, another machine has the name by then.
+#[rstest]
+#[case::dvp(PlatformName::Dvp)]
+#[case::kubevirt(PlatformName::KubeVirt)]
+fn a_repeated_removal_by_name_removes_no_other_machine(#[case] platform: PlatformName) {
+    on(platform, "a repeated removal by name removes no other machine", async |world| {
+        let pool = world.pool("web").replicas(3).ready().await?;
+        let machine = pool.machine(0).await?;
+        let removal = || pool.removal().named(machine.name());
+        let accepted = removal().send().await?;
+        ensure!(accepted.code == 201, "{accepted}");
+        pool.until(not(has_machine(&machine)).and(ready_replicas(2))).await?;
+        world.controller()?.kill();
+        world.controller()?.restart().await?;
+        pool.scale(3).await?;
+        pool.until(ready_replicas(3)).await?;
+
+        let machines = pool.machines().await?;
+        let successor = machines.iter().find(|other| other.name() == machine.name());
+        ensure!(successor.is_some() == (platform == PlatformName::KubeVirt), "the names are {machines:?}");
+        let repeated = removal().send().await?;
+        ensure!((400..500).contains(&repeated.code), "{repeated}");
+        if let Some(successor) = successor {
+            for uid in [machine.uid(), successor.uid()] {
+                ensure!(repeated.message().contains(uid), "{uid} is not in {repeated}");
+            }
+        }
+        pool.holds(ready_replicas(3), SETTLE).await?;
+        let after = pool.machines().await?;
+        ensure!(machines.iter().all(|one| after.iter().any(|other| other.uid() == one.uid())), "{after:?}");
+        Ok(())
+    });
+}
 
 #[rstest]
 #[case::dvp(PlatformName::Dvp)]
