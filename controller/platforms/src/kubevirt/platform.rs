@@ -25,9 +25,7 @@ use super::pins::policy;
 use super::read::{self, settings};
 use super::release::{self, Target};
 use super::restart::{self, Restart};
-use super::{
-    facts, keys, moved_storage, pins, publish, revision, storage, storage_origin, template, update,
-};
+use super::{facts, keys, moved_storage, pins, publish, revision, storage, storage_origin, template, update};
 use crate::{
     ApiObject, Configuration, Copied, Existing, Finalizers, Found, Instances, NoDisks, OtherController,
     PatchBody, Pins, Platform, Referent, Resolution, RestartRequest, Revisions, SourceVisitor, StatusFields,

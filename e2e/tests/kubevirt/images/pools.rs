@@ -180,7 +180,8 @@ impl Images<'_> {
 
 #[test]
 fn a_pool_of_a_failed_image_keeps_its_machines_and_creates_none_before_the_image_recovers() {
-    let flags = [FLAGS[0], FLAGS[1], "--disk-image-max-sync-duration=1s", "--disk-image-backoff-unit=100ms"];
+    // An import must complete within this time, also on a slow machine.
+    let flags = [FLAGS[0], FLAGS[1], "--disk-image-max-sync-duration=15s", "--disk-image-backoff-unit=100ms"];
     with_images("image-pool-failed", &flags, async |world| {
         let place = &world.place;
         place.put(imported("debian")).await?;
