@@ -25,7 +25,7 @@ use crate::revisions::stored::RevisionFacts;
 use crate::settings::Settings;
 use crate::sources::Sources;
 use crate::status_conflict::StatusConflict;
-use crate::storage_problems::StorageProblem;
+use crate::storage_problem::StorageProblem;
 use crate::write::Writer;
 
 /// The state of one pool between passes.

@@ -66,10 +66,11 @@ mod settings;
 mod source_watches;
 mod sources;
 mod status_conflict;
-mod storage_problems;
+mod storage_problem;
 #[cfg(test)]
 mod testing;
 mod uninstall;
+mod waiting_storage;
 mod watch;
 mod watches;
 mod write;

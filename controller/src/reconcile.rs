@@ -31,7 +31,7 @@ use crate::pool_entry::{CachedPool, PoolEntry};
 use crate::pool_key::PoolKey;
 use crate::queue::Requeue;
 use crate::report::{detached_disk_events, invalid_settings_event, problem_event, report, unresolved_event};
-use crate::storage_problems::add_storage_problem;
+use crate::waiting_storage::add_storage_problem;
 
 /// Time until the next pass after the lease was too short for a write. By then it is renewed or lost.
 const AFTER_FENCE: Duration = Duration::from_secs(1);

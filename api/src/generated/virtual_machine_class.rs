@@ -35,7 +35,7 @@ pub struct VirtualMachineClassSizingPolicies {
     pub core_fractions: Option<Vec<String>>,
     /// Range of the numbers of cores to which the policy applies.
     pub cores: VirtualMachineClassSizingPoliciesCores,
-    /// Default value of cpu.coreFraction.
+    /// Default value of cpu.coreFraction. With Auto, the vertical autoscaler of the platform chooses one.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "defaultCoreFraction")]
     pub default_core_fraction: Option<String>,
     /// Amounts of memory that the policy allows.

@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::ledger::Cache;
 use crate::losses::{Fate as ObjectFate, Loss, LossKind, Rehearsal};
 use crate::model::{Disk, DiskAnnotations, DiskSource, Draft, Finalizer, Machine, ObjectId};
+use crate::names::NameBlock;
 use crate::plan::{DeleteReason, Disruption, NamesInUse, Observed, Settings, Snapshot, Stage, UpdateOutcome};
 use crate::{Action, Memory, Plan, Status};
 
@@ -338,17 +339,7 @@ impl Controller {
                 opened
             }
             Action::PruneRecord { gone, expired, block } => {
-                let (gone, here) = api.confirm(gone);
-                here.into_iter().for_each(|seen| machines.written(seen, now));
-                if gone.is_empty() && expired.is_empty() {
-                    return Ok(Err(Refusal::Conflict));
-                }
-                let settled = api.settle(&gone, expired, *block, basis)?;
-                if settled.is_ok() {
-                    *next_number = block.map_or(0, |block| block.first).max(*next_number);
-                }
-                self.basis.pool = api.history.len() - 1;
-                settled
+                return self.prune_record(api, gone, expired, (*block, basis));
             }
             Action::Create { draft } if draft.rehearsal != Rehearsal::None && api.policy.machines => {
                 self.memory.machine_losses.rehearsal_lost("a policy".into(), now);
@@ -365,6 +356,30 @@ impl Controller {
             },
         };
         Ok(answer)
+    }
+
+    /// Removes entries from the removal record, if a live read confirms that their machines are gone.
+    fn prune_record(
+        &mut self,
+        api: &mut Api,
+        gone: &[ObjectId],
+        expired: &[Arc<str>],
+        (block, basis): (Option<NameBlock>, Basis),
+    ) -> Result<Result<(), Refusal>, Broken> {
+        let (gone, here) = api.confirm(gone);
+        for seen in here {
+            self.memory.machines.written(seen, api.now);
+        }
+        if gone.is_empty() && expired.is_empty() {
+            return Ok(Err(Refusal::Conflict));
+        }
+        let settled = api.settle(&gone, expired, block, basis)?;
+        if settled.is_ok() {
+            let next = block.map_or(0, |block| block.first);
+            self.memory.next_number = next.max(self.memory.next_number);
+        }
+        self.basis.pool = api.history.len() - 1;
+        Ok(settled)
     }
 
     /// Sends a request that only a platform with instances has.

@@ -313,13 +313,13 @@ fn no_data_is_transferred_after_the_deadline(
         data_volume: Found::Ours(volume),
         ..Backing::empty()
     });
-    let last_failure = 12 * HOUR - 10 * MINUTE;
+    let last_failure = 11 * HOUR + 50 * MINUTE;
     case.image.status.queued_at = Some(at(0));
     case.image.status.last_failure = Some(at(0).checked_add(last_failure).unwrap());
     case.image.status.failures = 4;
     case.image.status.message = "no route to host".to_owned();
     case.turn = Turn::Given;
-    let mut case = case.after(12 * HOUR - MINUTE);
+    let mut case = case.after(11 * HOUR + 59 * MINUTE);
     case.image.status.sync_started_at = (phase == ImagePhase::Syncing).then_some(case.now);
     let before = case.plan();
     assert_ne!(state(&before).0, ImagePhase::Failed);

@@ -146,7 +146,7 @@ fn annotation<'a>(object: &'a MachineObject, key: &str) -> Option<&'a str> {
 
 fn storage(object: &MachineObject, of_volumes: &[String]) -> Vec<Arc<str>> {
     let former = annotation(object, FORMER_STORAGE);
-    let former = former.into_iter().flat_map(|text| former_storage::recorded(text));
+    let former = former.into_iter().flat_map(former_storage::recorded);
     let names = object.storage.templates.iter().chain(of_volumes).map(String::as_str).chain(former);
     let mut known = BTreeSet::new();
     names.filter(|name| known.insert(*name)).map(Arc::from).collect()

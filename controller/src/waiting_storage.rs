@@ -5,27 +5,15 @@
 //! caches none of these objects, so it reads those of one machine that has waited for some time.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use vmpool_engine::Observed;
 use vmpool_engine::plan::Snapshot;
 use vmpool_engine::status::machine_waiting_for_storage;
-use vmpool_engine::{Observed, Uid};
 use vmpool_platforms::{Platform, Storage, VolumeOf, intern};
 
 use crate::context::{Context, Names, PoolMemory};
 use crate::pool_entry::PoolEntry;
-
-/// How long the result of a read is used.
-const READ_AGE: Duration = Duration::from_secs(30);
-
-/// The problem of the storage of one machine.
-pub(crate) struct StorageProblem {
-    machine: Uid,
-    /// Uptime of the read.
-    read_at: Duration,
-    /// `None` if its volumes report no problem.
-    message: Option<Arc<str>>,
-}
+use crate::storage_problem::StorageProblem;
 
 /// Adds to a machine that waits for its storage what its volumes report. A failed read changes nothing, because the status only
 /// lacks a detail without it.
@@ -49,10 +37,8 @@ pub(crate) async fn add_storage_problem<P: Platform>(
         return;
     };
     let uptime = context.env.uptime();
-    let is_recent = |known: &StorageProblem| {
-        known.machine == waiting.uid && uptime.saturating_sub(known.read_at) < READ_AGE
-    };
-    if !state.storage_problem.as_ref().is_some_and(is_recent) {
+    let is_current = |known: &StorageProblem| known.is_current(&waiting.uid, uptime);
+    if !state.storage_problem.as_ref().is_some_and(is_current) {
         let message = read_problem(context, pool, &waiting.name).await;
         state.storage_problem =
             Some(StorageProblem { machine: waiting.uid.clone(), read_at: uptime, message });
