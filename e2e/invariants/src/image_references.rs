@@ -155,7 +155,10 @@ impl ImageReferences {
                     let label = object.at("/metadata/labels/vmpool.dev~1vmdiskimage-uid");
                     let image = label.as_str().unwrap_or_else(|| object.owner_uid());
                     let is_of_user = by_users.contains(object.uid());
-                    if was_there && !is_of_user && !self.is_unfinished(image, object) {
+                    // An object of another namespace has no data of the image, whatever its owners say.
+                    let is_beside =
+                        self.images.get(image).is_some_and(|known| known.key.0 == object.namespace());
+                    if was_there && is_beside && !is_of_user && !self.is_unfinished(image, object) {
                         let what = format!("{resource} {}", object.name());
                         found.extend(self.loss(image, &what, revision));
                     }

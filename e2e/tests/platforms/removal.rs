@@ -19,8 +19,7 @@ fn a_repeated_removal_by_name_removes_no_other_machine(#[case] platform: Platfor
     on(platform, "a repeated removal by name removes no other machine", async |world| {
         let pool = world.pool("web").replicas(3).ready().await?;
         let machine = pool.machine(0).await?;
-        let removal = || pool.removal().named(machine.name());
-        let accepted = removal().send().await?;
+        let accepted = pool.removal().target(&machine).send().await?;
         ensure!(accepted.code == 201, "{accepted}");
         pool.until(not(has_machine(&machine)).and(ready_replicas(2))).await?;
         world.controller()?.kill();
@@ -31,7 +30,7 @@ fn a_repeated_removal_by_name_removes_no_other_machine(#[case] platform: Platfor
         let machines = pool.machines().await?;
         let successor = machines.iter().find(|other| other.name() == machine.name());
         ensure!(successor.is_some() == (platform == PlatformName::KubeVirt), "the names are {machines:?}");
-        let repeated = removal().send().await?;
+        let repeated = pool.removal().named(machine.name()).send().await?;
         ensure!((400..500).contains(&repeated.code), "{repeated}");
         if let Some(successor) = successor {
             for uid in [machine.uid(), successor.uid()] {
