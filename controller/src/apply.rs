@@ -275,7 +275,7 @@ async fn perform<P: Platform>(
         Action::ExpandDisk { disk, to } => disk::expand(context, pool, basis, disk, *to).await,
         Action::DeleteDisk { disk, reason } => disk::delete(context, pool, basis, disk, *reason).await,
         Action::PruneRecord { gone, expired, block } => {
-            pool::prune_record(context, pool, (gone, expired), *block).await
+            pool::prune_record(context, pool, gone, expired, *block).await
         }
     }
 }

@@ -3,6 +3,7 @@
 //! CDI and KubeVirt clone what a DataSource points to: a snapshot, a claim, or what another DataSource of its namespace points to.
 //! CDI follows one such step, and no second one. So a template that names an alias names the image behind it.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{Key, NamedSource, SourceKind};
@@ -21,12 +22,7 @@ impl Aliases {
     /// Sets what a DataSource points to; nothing if it is gone.
     pub fn set(&mut self, source: &Key, targets: BTreeSet<NamedSource>) {
         for target in self.targets.remove(source).into_iter().flatten() {
-            if let Some(aliases) = self.by_target.get_mut(&target.key) {
-                aliases.remove(source);
-                if aliases.is_empty() {
-                    self.by_target.remove(&target.key);
-                }
-            }
+            remove_from_set(&mut self.by_target, &target.key, source);
         }
         let targets: BTreeSet<NamedSource> =
             targets.into_iter().filter(|target| target.key != *source).collect();
@@ -57,5 +53,18 @@ impl Aliases {
         let direct = || self.by_target.get(key).into_iter().flatten();
         let next = direct().filter_map(|alias| self.by_target.get(alias)).flatten();
         direct().chain(next).filter(|alias| self.leads_to(alias, key)).collect()
+    }
+}
+
+/// Removes a value from the set of a key, and with the last value the key.
+pub(crate) fn remove_from_set<K: Ord, V: Ord + Borrow<Q>, Q: Ord + ?Sized>(
+    map: &mut BTreeMap<K, BTreeSet<V>>,
+    key: &K,
+    value: &Q,
+) {
+    let Some(set) = map.get_mut(key) else { return };
+    set.remove(value);
+    if set.is_empty() {
+        map.remove(key);
     }
 }

@@ -105,7 +105,7 @@ pub fn source_targets(namespace: &str, object: &Value) -> BTreeSet<NamedSource> 
             (SourceKind::Snapshot, "snapshot"),
             (SourceKind::Claim, "pvc"),
         ];
-        kinds.into_iter().filter_map(|(kind, field)| named(namespace, kind, &source[field]))
+        kinds.into_iter().filter_map(|(kind, field)| read_reference(namespace, kind, &source[field]))
     });
     let is_followed =
         |target: &NamedSource| target.kind != SourceKind::DataSource || target.key.namespace == namespace;
@@ -129,11 +129,11 @@ pub(crate) fn named_source(namespace: &str, spec: &Value) -> Option<NamedSource>
     .into_iter()
     .find(|(_, each)| each.is_object())?;
     let is_known = reference["kind"].as_str().unwrap_or("DataSource") == "DataSource";
-    named(namespace, kind, reference).filter(|_| is_known)
+    read_reference(namespace, kind, reference).filter(|_| is_known)
 }
 
 /// The object that a reference names. CDI takes an empty namespace for an omitted one.
-fn named(namespace: &str, kind: SourceKind, reference: &Value) -> Option<NamedSource> {
+fn read_reference(namespace: &str, kind: SourceKind, reference: &Value) -> Option<NamedSource> {
     let name = reference["name"].as_str().filter(|name| !name.is_empty())?;
     let named = reference["namespace"].as_str().filter(|named| !named.is_empty());
     Some(NamedSource { kind, key: Key::new(named.unwrap_or(namespace), name) })

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::aliases::Aliases;
+use crate::aliases::{Aliases, remove_from_set};
 use crate::clone_permission::Account;
 use crate::grants::{Grant, Origin, may_refer};
 use crate::model::{Counts, Image, Key, NamedSource, Reference, References, ReferrerKind};
@@ -123,10 +123,10 @@ impl Index {
         let Some(referrer) = self.referrers.remove(uid) else { return BTreeSet::new() };
         let mut affected: BTreeSet<Key> = self.concerned(&referrer).collect();
         for image in referrer.names() {
-            remove_from(&mut self.by_image, image, uid);
+            remove_from_set(&mut self.by_image, image, uid);
         }
         if let Some(owner) = &referrer.owner {
-            remove_from(&mut self.by_owner, owner, uid);
+            remove_from_set(&mut self.by_owner, owner, uid);
         }
         self.add_owned(&referrer.as_owner(), &mut affected);
         affected
@@ -274,13 +274,5 @@ fn add(counts: &mut Counts, kind: ReferrerKind) {
         ReferrerKind::Wrapper | ReferrerKind::Machine => counts.machines += 1,
         ReferrerKind::Pool => counts.pools += 1,
         ReferrerKind::DataVolume => counts.clones += 1,
-    }
-}
-
-fn remove_from<K: Ord>(map: &mut BTreeMap<K, BTreeSet<String>>, key: &K, uid: &str) {
-    let Some(set) = map.get_mut(key) else { return };
-    set.remove(uid);
-    if set.is_empty() {
-        map.remove(key);
     }
 }

@@ -78,7 +78,7 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
             wanted.push(progressing(observed, &counts, &blocked));
         }
     }
-    let overridden = overridden::sentence(observed, &counts);
+    let overridden = overridden::describe_overridden(observed, &counts);
     if let Some(message) = &overridden {
         wanted.push(Wanted {
             kind: condition::TEMPLATE_OVERRIDDEN,
@@ -141,7 +141,7 @@ pub fn status(observed: &Observed<'_>, failure: Option<&Failure>) -> Status {
     }
     let protected = protection::blocked(observed);
     let waits = protected.iter().map(|condition| condition.message.clone()).collect();
-    wanted.extend(phase::conditions(observed, &counts, (failure, overridden), waits));
+    wanted.extend(phase::conditions(observed, &counts, failure, overridden, waits));
     wanted.extend(protected);
     let conditions =
         condition::merge(wanted, &pool.published.conditions, observed.now, summary.observed_generation);

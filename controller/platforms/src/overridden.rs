@@ -16,7 +16,7 @@ const LISTED: usize = 20;
 pub fn overridden_fields(sent: &Value, stored: &Value, completed: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for field in ["labels", "annotations"] {
-        compare(
+        compare_values(
             &format!("metadata.{field}"),
             true,
             &sent["metadata"][field],
@@ -24,7 +24,7 @@ pub fn overridden_fields(sent: &Value, stored: &Value, completed: &[&str]) -> Ve
             &mut found,
         );
     }
-    compare("spec", false, &sent["spec"], &stored["spec"], &mut found);
+    compare_values("spec", false, &sent["spec"], &stored["spec"], &mut found);
     found.retain(|path| !completed.iter().any(|field| is_at_or_below(path, field)));
     found.truncate(LISTED);
     found
@@ -34,7 +34,7 @@ fn is_at_or_below(path: &str, field: &str) -> bool {
     path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-fn compare(path: &str, is_map: bool, sent: &Value, stored: &Value, found: &mut Vec<String>) {
+fn compare_values(path: &str, is_map: bool, sent: &Value, stored: &Value, found: &mut Vec<String>) {
     // A merge patch without the field, or one that removes it: a default may take its place.
     if sent.is_null() || is_same(sent, stored) {
         return;
@@ -46,7 +46,7 @@ fn compare(path: &str, is_map: bool, sent: &Value, stored: &Value, found: &mut V
         // Of a list of objects, the fields of the item with the same name or at the same place say more.
         (Value::Array(sent), Value::Array(stored)) if sent.len() == stored.len() => {
             for (place, (sent, stored)) in sent.iter().zip(stored).enumerate() {
-                compare(&format!("{path}[{place}]"), false, sent, stored, found);
+                compare_values(&format!("{path}[{place}]"), false, sent, stored, found);
             }
         }
         _ => found.push(path.to_owned()),
@@ -70,7 +70,7 @@ fn compare_fields(
     for (key, value) in sent {
         let below = if is_map { format!("{path}[{key}]") } else { format!("{path}.{key}") };
         let is_map = matches!(key.as_str(), "labels" | "annotations" | "nodeSelector" | "matchLabels");
-        compare(&below, is_map, value, &stored[key], found);
+        compare_values(&below, is_map, value, &stored[key], found);
     }
 }
 
@@ -79,7 +79,7 @@ fn has_all(sent: &[Value], stored: &[Value]) -> bool {
     sent.iter().all(|sent| {
         stored.iter().any(|stored| {
             let mut found = Vec::new();
-            compare("", false, sent, stored, &mut found);
+            compare_values("", false, sent, stored, &mut found);
             found.is_empty()
         })
     })

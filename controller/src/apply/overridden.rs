@@ -54,7 +54,7 @@ impl Comparisons {
         if !is_compared {
             return None;
         }
-        let found = fields::<P>(&sent(), stored)?;
+        let found = find_overridden::<P>(&sent(), stored)?;
         self.found.fetch_or(!found.is_empty(), Ordering::Relaxed);
         Some(found.into_iter().map(Into::into).collect())
     }
@@ -68,9 +68,9 @@ impl Comparisons {
         sent: impl FnOnce() -> Value,
         stored: &RawValue,
     ) -> Option<Paths> {
-        let mut found = fields::<P>(patch, stored)?;
+        let mut found = find_overridden::<P>(patch, stored)?;
         if let Some(known) = self.known.get(machine) {
-            let left = fields::<P>(&sent(), stored)?;
+            let left = find_overridden::<P>(&sent(), stored)?;
             let is_known = |field: &String| known.iter().any(|known| **known == **field);
             found.extend(left.into_iter().filter(is_known));
             found.sort();
@@ -81,7 +81,7 @@ impl Comparisons {
 }
 
 /// `None` if the response cannot be read as a tree, for example because it is nested too deeply.
-fn fields<P: Platform>(sent: &Value, stored: &RawValue) -> Option<Vec<String>> {
+fn find_overridden<P: Platform>(sent: &Value, stored: &RawValue) -> Option<Vec<String>> {
     let stored: Value = serde_json::from_str(stored.get()).ok()?;
     Some(overridden_fields(sent, &stored, P::COMPLETED))
 }

@@ -47,7 +47,8 @@ pub(super) async fn open_name_block<P: Platform>(
 pub(super) async fn prune_record<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
-    (gone, expired): (&[ObjectId], &[Arc<str>]),
+    gone: &[ObjectId],
+    expired: &[Arc<str>],
     block: Option<NameBlock>,
 ) -> Outcome {
     let Confirmed { gone, released, here } = match confirm(context, pool, gone).await {

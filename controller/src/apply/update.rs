@@ -81,15 +81,6 @@ pub(super) async fn update<P: Platform>(
     outcome.after(claimed)
 }
 
-/// The patch together with what it records in the metadata. Without a patch, nothing is recorded.
-fn with_metadata(patch: Option<Value>, metadata: Option<Value>) -> Option<Value> {
-    let mut patch = patch?;
-    if let Some(metadata) = metadata {
-        json_patch::merge(&mut patch, &metadata);
-    }
-    Some(patch)
-}
-
 async fn write<P: Platform>(
     context: &Context<P>,
     pool: &PoolEntry<P>,
@@ -113,12 +104,15 @@ async fn write<P: Platform>(
             P::adopt(live, template, disks)
         } else {
             let from = from.map(Text::value);
-            let patch = P::update(live, from.as_ref(), template, disks);
-            // Only then the controller creates machines again whose storage is of another template.
-            let records = pool.facts.rollout.restarts == Restarts::ByController;
-            let origin = from.filter(|_| records);
-            let origin = origin.and_then(|from| P::Storage::record_origin(live, &from, &wanted, to));
-            with_metadata(patch, origin)
+            let mut patch = P::update(live, from.as_ref(), template, disks);
+            // Only with these restarts, the controller creates machines again whose storage is of another template.
+            if pool.facts.rollout.restarts == Restarts::ByController
+                && let (Some(patch), Some(from)) = (&mut patch, &from)
+                && let Some(origin) = P::Storage::record_origin(live, from, &wanted, to)
+            {
+                json_patch::merge(patch, &origin);
+            }
+            patch
         };
         let Some(mut patch) = patch else { return Ok(None) };
         let changes_spec = patch.get("spec").is_some();

@@ -3,7 +3,7 @@
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use vmpool_engine::model::{DiskState, Lifetime};
+use vmpool_engine::model::Lifetime;
 use vmpool_engine::plan::DiskDeleteReason;
 use vmpool_engine::{Disk, Pool};
 use vmpool_runtime::metrics::Registry;
@@ -53,7 +53,7 @@ fn use_of(disk: &Disk, referred: bool) -> DiskUse {
         DiskUse::InUse
     } else if disk.annotations.claimed_by.is_some() {
         DiskUse::Claimed
-    } else if matches!(disk.state, DiskState::Failed | DiskState::Lost | DiskState::Superseded) {
+    } else if !disk.is_usable() {
         DiskUse::Broken
     } else if disk.annotations.collecting_since.is_some() {
         DiskUse::Collecting

@@ -11,7 +11,7 @@ use vmpool_invariants::object::Object;
 
 use crate::Unknown;
 use crate::orphans::until_garbage_is_collected;
-use crate::pools::bare;
+use crate::pools::{add_data_volume, bare};
 use crate::world::{World, all_of, text, with_world};
 
 /// How long a machine must fail.
@@ -132,13 +132,9 @@ async fn with_backoff(world: &World<'_>) -> Result<()> {
 async fn with_a_failing_import(world: &World<'_>) -> Result<()> {
     const KNOB: &str = "simulator.vmpool.dev/import-error";
     let mut spec = healing("import", 1);
-    let storage = crate::pools::spec(1)["virtualMachineTemplate"]["spec"].clone();
-    let template = &mut spec["virtualMachineTemplate"]["spec"];
-    template["dataVolumeTemplates"] = storage["dataVolumeTemplates"].clone();
-    template["template"]["spec"] = storage["template"]["spec"].clone();
-    let data = &mut template["dataVolumeTemplates"][0]["metadata"];
-    *data = json!({ "name": "import", "annotations": { KNOB: "Error" } });
-    template["template"]["spec"]["volumes"][0]["dataVolume"]["name"] = json!("import");
+    add_data_volume(&mut spec, "import");
+    let data = &mut spec["virtualMachineTemplate"]["spec"]["dataVolumeTemplates"][0];
+    data["metadata"]["annotations"] = json!({ KNOB: "Error" });
     spec["scaleInStrategy"]["proactive"]["statePreservation"] = json!("Offline");
     world.create("import", &spec).await?;
     let first = until_another(world, "import-0", "").await?;

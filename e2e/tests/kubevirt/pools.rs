@@ -58,6 +58,16 @@ pub(crate) fn bare(pool: &str, replicas: usize) -> Value {
     spec
 }
 
+/// Gives the machines of a pool a DataVolume whose name begins with that of the pool.
+pub(crate) fn add_data_volume(spec: &mut Value, pool: &str) {
+    let storage = self::spec(1)["virtualMachineTemplate"]["spec"].take();
+    let template = &mut spec["virtualMachineTemplate"]["spec"];
+    template["dataVolumeTemplates"] = storage["dataVolumeTemplates"].clone();
+    template["dataVolumeTemplates"][0]["metadata"]["name"] = json!(pool);
+    template["template"]["spec"] = storage["template"]["spec"].clone();
+    template["template"]["spec"]["volumes"][0]["dataVolume"]["name"] = json!(pool);
+}
+
 /// Whether the pool shows that it is ready, and no condition about failures or a pause.
 fn is_ready(pool: &Value) -> bool {
     let status = |kind: &str| condition(pool, kind).and_then(|condition| condition["status"].as_str());

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use vmpool_api::kubevirt::API_VERSION;
 
 use crate::Unknown;
-use crate::pools::{bare, memory};
+use crate::pools::{add_data_volume, bare, memory};
 use crate::world::{World, all_of, text, with_world};
 
 /// How long nothing may happen.
@@ -165,13 +165,11 @@ async fn with_a_corrected_source(world: &World<'_>) -> Result<()> {
     const URL: &str = "https://images.example.com/debian-13.qcow2";
     let mut spec = bare("typo", 2);
     spec["maxUnavailable"] = json!(1);
-    let storage = crate::pools::spec(1)["virtualMachineTemplate"]["spec"].clone();
-    let template = &mut spec["virtualMachineTemplate"]["spec"];
-    template["template"]["spec"] = storage["template"]["spec"].clone();
-    template["template"]["spec"]["volumes"][0]["dataVolume"]["name"] = json!("typo");
+    add_data_volume(&mut spec, "typo");
+    let template = spec["virtualMachineTemplate"]["spec"]["dataVolumeTemplates"][0].clone();
     let data = |url: &str, knobs: Value| {
-        let mut data = storage["dataVolumeTemplates"][0].clone();
-        data["metadata"] = json!({ "name": "typo", "annotations": knobs });
+        let mut data = template.clone();
+        data["metadata"]["annotations"] = knobs;
         data["spec"]["source"] = json!({ "http": { "url": url } });
         data
     };
@@ -179,7 +177,8 @@ async fn with_a_corrected_source(world: &World<'_>) -> Result<()> {
         "simulator.vmpool.dev/import-error": "Error",
         "simulator.vmpool.dev/import-message": "expected status code 200, got 404",
     });
-    template["dataVolumeTemplates"] = json!([data("https://images.example.com/debain-13.qcow2", knobs)]);
+    spec["virtualMachineTemplate"]["spec"]["dataVolumeTemplates"] =
+        json!([data("https://images.example.com/debain-13.qcow2", knobs)]);
     world.create("typo", &spec).await?;
     world
         .until_condition("typo", "Ready", "DataVolume typo-0: Error: expected status code 200, got 404")
@@ -205,12 +204,7 @@ async fn with_a_corrected_source(world: &World<'_>) -> Result<()> {
 async fn with_a_restart_by_a_user(world: &World<'_>) -> Result<()> {
     const UNTIL: &str = "vmpool.dev/protected-until";
     let mut spec = bare("hasty", 1);
-    let storage = crate::pools::spec(1)["virtualMachineTemplate"]["spec"].clone();
-    let template = &mut spec["virtualMachineTemplate"]["spec"];
-    template["template"]["spec"] = storage["template"]["spec"].clone();
-    template["template"]["spec"]["volumes"][0]["dataVolume"]["name"] = json!("hasty");
-    template["dataVolumeTemplates"] = storage["dataVolumeTemplates"].clone();
-    template["dataVolumeTemplates"][0]["metadata"]["name"] = json!("hasty");
+    add_data_volume(&mut spec, "hasty");
     world.create("hasty", &spec).await?;
     world.until_ordinals("hasty", &[0]).await?;
     let volume = async || -> Result<Value> {

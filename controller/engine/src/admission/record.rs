@@ -24,10 +24,10 @@ pub fn check(users: &Users, user: &str, annotation: &str, before: &Value, after:
         return Ok(());
     }
     let field = format!("metadata.annotations[{annotation}]");
-    if after.is_null() && !is_readable(before) {
-        return Ok(());
-    }
     if after.is_null() {
+        if !is_readable(before) {
+            return Ok(());
+        }
         return refuse(
             Rule::REMOVAL_RECORD,
             field,

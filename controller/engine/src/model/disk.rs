@@ -77,7 +77,7 @@ impl Disk {
     }
 
     /// Whether it contains data, or will when it is provisioned.
-    pub(crate) fn is_usable(&self) -> bool {
+    pub fn is_usable(&self) -> bool {
         match self.state {
             DiskState::Ready | DiskState::Changing | DiskState::Pending => true,
             DiskState::Failed | DiskState::Lost | DiskState::Superseded => false,

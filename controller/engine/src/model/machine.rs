@@ -270,6 +270,12 @@ impl Machine {
             && !self.stop_requested
     }
 
+    /// Whether a user has stopped it, so that it needs nothing until it is started, and its deletion stops no guest. A machine that
+    /// waits for a guest of another cluster has an instance.
+    pub(crate) fn is_off(&self) -> bool {
+        self.activity == Activity::Stopped && self.instance.is_none()
+    }
+
     /// Whether its guest runs.
     pub(crate) fn runs(&self) -> bool {
         self.activity == Activity::Running

@@ -86,7 +86,7 @@ pub(super) fn plan(observed: &Observed<'_>, free_disks: &mut FreeDisks<'_>, plan
     let mut failures = Vec::new();
     for odd in odd {
         if let Some(disk) = odd.disk.filter(|disk| failed::strands(odd.machine, disk)) {
-            failures.extend(failed::message(odd.machine, disk));
+            failures.extend(failed::failure_message(odd.machine, disk));
         }
         let repair = match (odd.template, odd.disk) {
             (Some(template), Some(disk)) if disk.is_of_machine(&odd.machine.id) => {

@@ -66,7 +66,7 @@ impl RolloutState {
 /// with the storage that it has.
 pub(crate) fn transition(pool: &Pool, machine: &Machine, written: &RevisionId) -> Transition {
     let has_its_storage = has_storage_of(pool, machine, written);
-    if has_its_storage == Some(false) && !is_off(machine) {
+    if has_its_storage == Some(false) && !machine.is_off() {
         return Transition::Recreation;
     }
     let Some(instance) = &machine.instance else { return Transition::None };
@@ -103,11 +103,6 @@ fn has_storage_of(pool: &Pool, machine: &Machine, written: &RevisionId) -> Optio
     }
     let storage = |id: &RevisionId| pool.revision.template_parts.get(id).map(|parts| &parts.storage);
     Some(storage(created_from)? == storage(written)?)
-}
-
-/// Whether a user has stopped the machine. It needs nothing until it is started.
-fn is_off(machine: &Machine) -> bool {
-    machine.instance.is_none() && machine.activity == Activity::Stopped
 }
 
 /// Whether the revision that was last written is in effect.

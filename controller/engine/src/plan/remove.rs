@@ -12,7 +12,7 @@ use super::protected;
 use super::result::Plan;
 use crate::failure::FailureReason;
 use crate::ids::Uid;
-use crate::model::{Activity, Machine, ScaleDownPolicy};
+use crate::model::{Machine, ScaleDownPolicy};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,7 @@ fn surplus<'a>(
     let before = live.len();
     live.retain(|machine| observed.pool.scale_down_selection.includes(machine));
     if policy == ScaleDownPolicy::StoppedOnly {
-        live.retain(|machine| is_stopped(machine));
+        live.retain(|machine| machine.is_off());
     } else if victims > live.len() && policy != ScaleDownPolicy::Explicit {
         let shortfall = format!(
             "{victims} machines are surplus, but the selection of the scale-down includes only {} of {before}: \
@@ -105,11 +105,6 @@ fn surplus<'a>(
         free
     });
     live
-}
-
-/// Whether its deletion stops no guest. A machine that waits for a guest of another cluster has an instance.
-fn is_stopped(machine: &Machine) -> bool {
-    machine.activity == Activity::Stopped && machine.instance.is_none()
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@
 //! that do not run use no budget and come first. A machine of another controller that only needs labels and annotations
 //! uses no budget either. Apply finds out whether that is so when it reads the machine; if its spec differs, the
 //! machine waits for budget. The same holds if the revision of a machine differs from the current one only in labels and
-//! annotations, so that these reach all machines at once. In the same way, a protected machine that the platform would restart gets labels and
-//! annotations, and waits without budget until it is no longer protected.
+//! annotations, so that these reach all machines at once. In the same way, a protected machine that the platform would
+//! restart gets labels and annotations, and waits without budget until it is no longer protected.
 //!
 //! If the API server rejects an update of a machine, the controller retries that machine after all others. If the
 //! number of such machines reaches half of the budget and at least two, the rollout stops. The controller then retries

@@ -339,7 +339,7 @@ impl Controller {
                 opened
             }
             Action::PruneRecord { gone, expired, block } => {
-                return self.prune_record(api, gone, expired, (*block, basis));
+                return self.prune_record(api, gone, expired, *block, basis);
             }
             Action::Create { draft } if draft.rehearsal != Rehearsal::None && api.policy.machines => {
                 self.memory.machine_losses.rehearsal_lost("a policy".into(), now);
@@ -364,7 +364,8 @@ impl Controller {
         api: &mut Api,
         gone: &[ObjectId],
         expired: &[Arc<str>],
-        (block, basis): (Option<NameBlock>, Basis),
+        block: Option<NameBlock>,
+        basis: Basis,
     ) -> Result<Result<(), Refusal>, Broken> {
         let (gone, here) = api.confirm(gone);
         for seen in here {

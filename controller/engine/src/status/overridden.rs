@@ -8,7 +8,7 @@ use crate::plan::observed::Observed;
 const LISTED: usize = 5;
 
 /// The fields and the machines, and what to do; `None` if the template is in effect as it is.
-pub(super) fn sentence(observed: &Observed<'_>, counts: &MachineCounts) -> Option<String> {
+pub(super) fn describe_overridden(observed: &Observed<'_>, counts: &MachineCounts) -> Option<String> {
     let overridden = &observed.memory.overridden;
     if counts.overridden == 0 {
         return None;

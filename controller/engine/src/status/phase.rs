@@ -56,7 +56,8 @@ impl fmt::Display for Phase {
 pub(super) fn conditions(
     observed: &Observed<'_>,
     counts: &MachineCounts,
-    (failure, overridden): (Option<&Failure>, Option<String>),
+    failure: Option<&Failure>,
+    overridden: Option<String>,
     waits: Vec<String>,
 ) -> [Wanted; 3] {
     let pool = observed.pool;

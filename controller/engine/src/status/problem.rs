@@ -36,7 +36,7 @@ const LISTED: usize = 5;
 /// published. A new leader does not know since when the machine has its problem. If a disk of that machine has a problem
 /// as well, the disk is the cause.
 pub fn problem(observed: &Observed<'_>) -> Option<Problem> {
-    let stuck = with_problem(observed);
+    let stuck = machines_with_problem(observed);
     let first = stuck.iter().min_by(|a, b| a.id.name.cmp(&b.id.name))?;
     let message = message(observed, first)?;
     Some(Problem { machine: first.id.name.clone(), message, others: stuck.len() - 1 })
@@ -44,7 +44,7 @@ pub fn problem(observed: &Observed<'_>) -> Option<Problem> {
 
 /// The problems of all such machines, in the order of their names, and the number of those beyond the first five.
 pub(super) fn problems(observed: &Observed<'_>) -> Vec<String> {
-    let mut stuck = with_problem(observed);
+    let mut stuck = machines_with_problem(observed);
     stuck.sort_unstable_by(|a, b| a.id.name.cmp(&b.id.name));
     let more = stuck.len().saturating_sub(LISTED);
     let mut problems: Vec<String> =
@@ -60,17 +60,20 @@ pub(super) fn problems(observed: &Observed<'_>) -> Vec<String> {
 /// The first machine, by name, that has waited for its storage for [`PROBLEM_AGE`](crate::memory::PROBLEM_AGE), or whose problem
 /// is published. Its storage tells what it waits for.
 pub fn machine_waiting_for_storage<'a>(observed: &Observed<'a>) -> Option<&'a ObjectId> {
-    let waiting = stuck(observed, |machine| machine.waits_for_storage).into_iter();
+    let waiting = find_stuck_machines(observed, |machine| machine.waits_for_storage).into_iter();
     waiting.map(|machine| &machine.id).min_by(|a, b| a.name.cmp(&b.name))
 }
 
 /// The machines with a problem to report.
-fn with_problem<'a>(observed: &Observed<'a>) -> Vec<&'a Arc<Machine>> {
-    stuck(observed, |machine| machine.problem.is_some())
+fn machines_with_problem<'a>(observed: &Observed<'a>) -> Vec<&'a Arc<Machine>> {
+    find_stuck_machines(observed, |machine| machine.problem.is_some())
 }
 
 /// The machines that `waits` holds for, and whose problem is old enough to report or already published.
-fn stuck<'a>(observed: &Observed<'a>, waits: impl Fn(&Machine) -> bool) -> Vec<&'a Arc<Machine>> {
+fn find_stuck_machines<'a>(
+    observed: &Observed<'a>,
+    waits: impl Fn(&Machine) -> bool,
+) -> Vec<&'a Arc<Machine>> {
     let shows_problems = |known: &&Condition| known.kind == AVAILABLE || known.kind == READY;
     let published: Vec<&Condition> =
         observed.pool.published.conditions.iter().filter(shows_problems).collect();

@@ -113,7 +113,7 @@ fn causes(
              or recreate these machines"
         )),
     }
-    causes.extend(overridden::sentence(observed, counts));
+    causes.extend(overridden::describe_overridden(observed, counts));
     if !detached.is_empty() {
         causes.push(sentence(detached));
     }

@@ -9,10 +9,10 @@
 //! 2. `pins`: copies of instance types and preferences
 //! 3. `objects`: the fields of stored objects that vmpool reads
 //! 4. `read`: stored objects as plain types
-//! 5. `machine`, `moved_storage`, `release`, `coexistence`: objects, patches and verdicts from these types
+//! 5. `machine`, `release`, `coexistence`: objects, patches and verdicts from these types
 //! 6. `template`, `revision`, `storage`, `storage_origin`, `events`: comparisons of templates, stored templates, storage that a new
 //!    machine would share, and the texts of events
-//! 7. `restart`, `update`: what brings a changed template to an existing machine
+//! 7. `restart`, `update`, `moved_storage`: what brings a changed template to an existing machine, and moved storage to the next
 //! 8. `publish`, `facts`: the data model of the engine
 //! 9. `platform`: the implementation of [`Platform`](crate::Platform); `expansion`: machines and pools with instance type and
 //!    preference written out

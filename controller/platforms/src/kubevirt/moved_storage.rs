@@ -14,11 +14,16 @@ use vmpool_engine::limits;
 
 use super::machine::{Template, numbered};
 use super::objects::{MachineObject, VolumeSource};
+use super::storage::data_volumes_of;
 use crate::StorageMove;
 
 /// The kinds of sources, as the annotation names them.
 const DATA_VOLUME: &str = "DataVolume";
 const CLAIM: &str = "PersistentVolumeClaim";
+
+/// The source of a volume, and the field in it that names the object.
+const OF_DATA_VOLUME: (&str, &str) = ("dataVolume", "name");
+const OF_CLAIM: (&str, &str) = ("persistentVolumeClaim", "claimName");
 
 /// A move, and whether the volume names a DataVolume.
 struct Entry<'a> {
@@ -41,13 +46,12 @@ fn read_entries(text: &str) -> impl Iterator<Item = Entry<'_>> {
 /// The moves of a machine with this ordinal, as the annotation stores them; `None` if its volumes use the storage of the template.
 pub(super) fn find_moves(template: Template<'_>, ordinal: u64, machine: &MachineObject) -> Option<String> {
     let spec = numbered(template, ordinal);
-    let templates = spec["dataVolumeTemplates"].as_array().into_iter().flatten();
-    let templates: Vec<&str> =
-        templates.filter_map(|template| template["metadata"]["name"].as_str()).collect();
+    let templates = data_volumes_of(&spec);
     let volumes = spec.pointer("/template/spec/volumes").and_then(Value::as_array).into_iter().flatten();
     let moves = volumes.filter_map(|volume| {
-        let named = [&volume["dataVolume"]["name"], &volume["persistentVolumeClaim"]["claimName"]];
-        let from = named.into_iter().find_map(Value::as_str).filter(|from| templates.contains(from))?;
+        let mut named = [OF_DATA_VOLUME, OF_CLAIM].into_iter().map(|(source, field)| &volume[source][field]);
+        let from =
+            named.find_map(Value::as_str).filter(|from| templates.iter().any(|template| template == from))?;
         let is_left = !machine.storage.templates.iter().any(|template| template == from);
         let mut sources = machine.storage.sources.iter();
         let source = sources.find(|source| volume["name"] == *source.volume).filter(|_| is_left)?;
@@ -93,14 +97,10 @@ pub(super) fn apply_moves(spec: &mut Value, text: &str) {
         }
         let volumes = spec.pointer_mut("/template/spec/volumes").and_then(Value::as_array_mut);
         for volume in volumes.into_iter().flatten().filter_map(Value::as_object_mut) {
-            for (source, field) in [("dataVolume", "name"), ("persistentVolumeClaim", "claimName")] {
-                if volume.get(source).is_some_and(|source| source[field] == from) {
-                    volume.remove(source);
-                    let (source, field) = if is_data_volume {
-                        ("dataVolume", "name")
-                    } else {
-                        ("persistentVolumeClaim", "claimName")
-                    };
+            for (former, field) in [OF_DATA_VOLUME, OF_CLAIM] {
+                if volume.get(former).is_some_and(|source| source[field] == from) {
+                    volume.remove(former);
+                    let (source, field) = if is_data_volume { OF_DATA_VOLUME } else { OF_CLAIM };
                     volume.insert(source.to_owned(), json!({ field: to }));
                     break;
                 }

@@ -316,7 +316,7 @@ impl Storage<MachineObject> for KubeVirt {
         keys::ordinal(machine).map_or_else(Vec::new, |ordinal| storage::data_volumes(of(spec), ordinal))
     }
     fn record_origin(live: &Value, from: &Value, to: &Value, revision: &RevisionId) -> Option<Value> {
-        storage_origin::record(live, &from[TEMPLATE], &to[TEMPLATE], revision)
+        storage_origin::record_storage_revision(live, &from[TEMPLATE], &to[TEMPLATE], revision)
     }
     fn conflict<K: ApiObject>(
         object: &ObjectMeta,

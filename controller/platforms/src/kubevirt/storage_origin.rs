@@ -12,9 +12,20 @@ use super::template;
 
 /// The merge patch that records the revision of the storage of `live`, if an update from template `from` to `to`, whose
 /// revision is `revision`, is the first one that changes the DataVolume templates.
-pub fn record(live: &Value, from: &Value, to: &Value, revision: &RevisionId) -> Option<Value> {
+pub fn record_storage_revision(
+    live: &Value,
+    from: &Value,
+    to: &Value,
+    revision: &RevisionId,
+) -> Option<Value> {
     let recorded = &live["metadata"]["annotations"][STORAGE_REVISION];
-    if recorded.is_string() || template::storage(from) == template::storage(to) {
+    // Most updates change nothing of the storage, and a rollout asks this for each machine. Only a difference of the JSON is worth
+    // the comparison as values of KubeVirt.
+    let is_same = || {
+        from["spec"]["dataVolumeTemplates"] == to["spec"]["dataVolumeTemplates"]
+            || template::fingerprint_storage(from) == template::fingerprint_storage(to)
+    };
+    if recorded.is_string() || is_same() {
         return None;
     }
     let written = live["spec"]["template"]["metadata"]["labels"][REVISION_LABEL].as_str()?;
@@ -55,9 +66,13 @@ mod tests {
         if let Some(recorded) = recorded {
             live["metadata"]["annotations"] = json!({ (STORAGE_REVISION): recorded });
         }
-        let patch = record(&live, &from, &to, &"herd-2".into());
+        let patch = record_storage_revision(&live, &from, &to, &"herd-2".into());
         let written = patch.map(|patch| patch["metadata"]["annotations"][STORAGE_REVISION].clone());
         assert_eq!(written, expected.map(Value::from));
-        assert_eq!(record(&live, &from, &to, &"herd-1".into()), None, "the update is written already");
+        assert_eq!(
+            record_storage_revision(&live, &from, &to, &"herd-1".into()),
+            None,
+            "the update is written already"
+        );
     }
 }

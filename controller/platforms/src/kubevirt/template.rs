@@ -37,12 +37,12 @@ pub fn parts(template: &Value, written: &Value, sizes: &Value) -> TemplateParts 
     TemplateParts {
         instance: Fingerprint::of_exact(&json!({ "template": instance, "sizes": sizes })),
         live,
-        storage: storage(template),
+        storage: fingerprint_storage(template),
     }
 }
 
-/// The part of a template that storage is created from.
-pub(super) fn storage(template: &Value) -> Fingerprint {
+/// Fingerprint of the part of a template that storage is created from.
+pub(super) fn fingerprint_storage(template: &Value) -> Fingerprint {
     Fingerprint::of_exact(&json!({ "templates": canonical(template)["spec"]["dataVolumeTemplates"] }))
 }
 

@@ -1,6 +1,6 @@
 use rstest::rstest;
 use vmpool_engine::ObjectId;
-use vmpool_engine::model::StoredTime;
+use vmpool_engine::model::{DiskState, StoredTime};
 
 use super::*;
 

@@ -366,16 +366,21 @@ async fn a_machine_that_a_user_returns_to_its_pool_is_a_member_again() {
     assert_eq!(world.server.all(MACHINES).len(), 1, "one machine is surplus");
 }
 
-/// A user moves the volume of a machine to another claim, and removes the DataVolume template.
-async fn with_moved_volume() -> World {
-    let mut world = World::new();
-    lead(&mut world, 1);
+/// Gives the pool a DataVolume template, and lets it preserve the storage of its machines.
+fn preserve_a_data_volume(world: &World) {
     world.server.edit(POOLS, "web", |pool| {
         pool["spec"]["scaleInStrategy"] = json!({ "proactive": { "statePreservation": "Offline" } });
         let spec = &mut pool["spec"]["virtualMachineTemplate"]["spec"];
         spec["dataVolumeTemplates"] = json!([{ "metadata": { "name": "root" }, "spec": {} }]);
         spec["template"]["spec"]["volumes"] = json!([{ "name": "root", "dataVolume": { "name": "root" } }]);
     });
+}
+
+/// A user moves the volume of a machine to another claim, and removes the DataVolume template.
+async fn with_moved_volume() -> World {
+    let mut world = World::new();
+    lead(&mut world, 1);
+    preserve_a_data_volume(&world);
     world.calm().await;
     world.advance(SECOND * 5).await;
     world.server.collect_garbage();
@@ -458,12 +463,7 @@ async fn a_claim_whose_data_volume_was_collected_is_preserved() {
     const CLAIMS: &str = "persistentvolumeclaims";
     let mut world = World::new();
     lead(&mut world, 1);
-    world.server.edit(POOLS, "web", |pool| {
-        pool["spec"]["scaleInStrategy"] = json!({ "proactive": { "statePreservation": "Offline" } });
-        let spec = &mut pool["spec"]["virtualMachineTemplate"]["spec"];
-        spec["dataVolumeTemplates"] = json!([{ "metadata": { "name": "root" }, "spec": {} }]);
-        spec["template"]["spec"]["volumes"] = json!([{ "name": "root", "dataVolume": { "name": "root" } }]);
-    });
+    preserve_a_data_volume(&world);
     world.calm().await;
     let metadata = json!({ "name": "root-0", "namespace": NAMESPACE, "ownerReferences": [world.owner()] });
     world.server.create(CLAIMS, json!({ "metadata": metadata, "spec": {} }));

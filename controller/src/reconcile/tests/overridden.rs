@@ -10,7 +10,7 @@ use crate::testing::{Call, MERGE_PATCH, Verb, World, pool};
 const GRACE: &str = "terminationGracePeriodSeconds";
 
 /// A pool of five machines whose grace period a policy sets to 30 seconds.
-async fn forced() -> World {
+async fn pool_with_forced_field() -> World {
     let mut world = World::new();
     world.server.mutate(|call: &Call, object: &mut Value| {
         if call.is(Verb::Create, MACHINES) {
@@ -31,7 +31,7 @@ async fn forced() -> World {
 
 #[tokio::test]
 async fn a_pool_whose_policy_forces_a_field_is_not_synced() {
-    let mut world = forced().await;
+    let mut world = pool_with_forced_field().await;
     assert_eq!(synced(&world), ("False".into(), "FieldsOverridden".into()));
     let found = world.condition("TemplateOverridden").unwrap();
     let message = found["message"].as_str().unwrap().to_owned();
@@ -54,7 +54,7 @@ async fn a_pool_whose_policy_forces_a_field_is_not_synced() {
 
 #[tokio::test]
 async fn a_template_with_the_forced_value_is_in_effect() {
-    let world = forced().await;
+    let world = pool_with_forced_field().await;
     edit(&world, |pool| pool["spec"]["virtualMachineTemplate"]["spec"][GRACE] = json!(30));
     roll(&world, 1).await;
     assert_eq!(synced(&world), ("True".into(), "PoolSynced".into()));
@@ -65,7 +65,7 @@ async fn a_template_with_the_forced_value_is_in_effect() {
 /// An update writes all fields of the template that the machine does not have.
 #[tokio::test]
 async fn a_template_without_the_policy_is_in_effect_after_an_update() {
-    let world = forced().await;
+    let world = pool_with_forced_field().await;
     world.server.remove_policy();
     edit(&world, |pool| pool["spec"]["virtualMachineTemplate"]["spec"]["memory"]["size"] = json!("4Gi"));
     roll(&world, 1).await;

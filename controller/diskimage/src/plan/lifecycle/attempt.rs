@@ -37,17 +37,16 @@ pub(super) fn fail(pass: &mut Pass<'_>, reason: Reason, message: &str) {
     let now = pass.now();
     pass.status.failures = pass.status.failures.saturating_add(1);
     pass.status.last_failure = Some(now);
-    let late = time_left(pass).is_zero();
+    let left = time_left(pass);
     // Only the snapshot of complete data is tried again, from the same claim.
     let complete = pass.has_data().then(|| (pass.status.data_volume.take(), pass.status.claim.take()));
     end_attempt(&mut pass.status);
     (pass.status.data_volume, pass.status.claim) = complete.unwrap_or_default();
-    if late {
+    if left.is_zero() {
         set_failed(pass, &message);
     } else {
         pass.set(ImagePhase::RetryableFailure, reason, message);
-        let backoff = pass.world.settings.backoff(pass.status.failures);
-        pass.again(backoff.min(time_left(pass)));
+        pass.again(pass.world.settings.backoff(pass.status.failures).min(left));
     }
     discard(pass);
 }

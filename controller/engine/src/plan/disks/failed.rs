@@ -81,7 +81,7 @@ fn next_name(observed: &Observed<'_>, base: &str, attempt: u64) -> Arc<str> {
 }
 
 /// The message about the failure; `None` for a disk that has not failed and is only replaced.
-pub(super) fn message(machine: &Machine, disk: &Disk) -> Option<String> {
+pub(super) fn failure_message(machine: &Machine, disk: &Disk) -> Option<String> {
     let what = match disk.state {
         DiskState::Superseded => return None,
         DiskState::Lost => "lost its volume",
@@ -104,7 +104,7 @@ pub(super) fn replacing<'a>(
     let failed = broken.filter_map(|pool_disk| {
         let owner = pool_disk.disk.owner.as_ref()?.as_machine()?;
         let machine = machines.get(observed, owner)?;
-        message(machine, pool_disk.disk).filter(|_| strands(machine, pool_disk.disk))
+        failure_message(machine, pool_disk.disk).filter(|_| strands(machine, pool_disk.disk))
     });
     failed.collect()
 }

@@ -35,7 +35,7 @@ pub(super) fn check(
             warnings.push(Warning::new(Rule::ClassUnknown, field, detail));
         }
         Some(Found::There(Class { name, policies: Ok(policies) })) => {
-            sizes(template, in_place_resize, name, policies)?;
+            check_sizes(template, in_place_resize, name, policies)?;
         }
         Some(Found::Failed(reason)) => {
             let what = match wanted {
@@ -65,7 +65,7 @@ fn refuse_auto(template: &Template<'_>, reason: impl std::fmt::Display, way_out:
     refuse(Rule::AutoFraction, format!("{MACHINE}.cpu.coreFraction"), value, reason, way_out)
 }
 
-fn sizes(template: &Template<'_>, in_place_resize: Known, class: &str, policies: &[Policy]) -> Checked {
+fn check_sizes(template: &Template<'_>, in_place_resize: Known, class: &str, policies: &[Policy]) -> Checked {
     // A class without policies allows every size.
     if policies.is_empty() {
         return Ok(());

@@ -98,7 +98,7 @@ pub fn machine(object: &MachineObject) -> MachineFacts {
         inner_labels: object.inner_labels.clone(),
         node_selector: object.node_selector.clone(),
         revision: revision.map(|text| intern(limits::clip(text))),
-        storage_revision: annotation(object, STORAGE_REVISION).map(|text| intern(limits::clip(text))),
+        storage_revision: read_annotation(object, STORAGE_REVISION).map(|text| intern(limits::clip(text))),
         finalizers: object.finalizers,
         readiness: readiness(condition("Ready")),
         restart_required: condition("RestartRequired").is_some_and(|condition| condition.status == "True"),
@@ -140,12 +140,12 @@ pub fn claims(object: &MachineObject) -> Vec<Arc<str>> {
     storage(object, &object.storage.claims)
 }
 
-fn annotation<'a>(object: &'a MachineObject, key: &str) -> Option<&'a str> {
+fn read_annotation<'a>(object: &'a MachineObject, key: &str) -> Option<&'a str> {
     object.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
 fn storage(object: &MachineObject, of_volumes: &[String]) -> Vec<Arc<str>> {
-    let former = annotation(object, FORMER_STORAGE);
+    let former = read_annotation(object, FORMER_STORAGE);
     let former = former.into_iter().flat_map(former_storage::recorded);
     let names = object.storage.templates.iter().chain(of_volumes).map(String::as_str).chain(former);
     let mut known = BTreeSet::new();
