@@ -32,7 +32,7 @@ impl World {
 async fn an_image_that_a_pool_uses_through_an_alias_does_not_expire(#[case] source: Value) {
     let mut world = with_images();
     let mut spec = imported();
-    spec["ttlAfterUnreferenced"] = json!("1h");
+    spec["ttlAfterUnreferenced"] = json!("10m");
     world.create_image_of("debian", &spec);
     world.create_alias("latest", &source);
     let mut farm = pool("farm", "latest");
@@ -42,13 +42,13 @@ async fn an_image_that_a_pool_uses_through_an_alias_does_not_expire(#[case] sour
     world.calm().await;
     world.finish_import("debian").await;
     assert_eq!(world.pool_references("debian"), 1);
-    world.advance(Duration::from_hours(3)).await;
+    world.advance(Duration::from_mins(30)).await;
     assert!(world.server.get(IMAGES, "debian").is_some());
     // When the alias leads to another image, the time begins.
     world.server.edit(SOURCES, "latest", |alias| alias["spec"]["source"] = named("snapshot", "fedora"));
     world.advance(SECOND).await;
     assert_eq!(world.pool_references("debian"), 0);
-    world.advance(Duration::from_hours(3)).await;
+    world.advance(Duration::from_mins(30)).await;
     assert_eq!(world.server.get(IMAGES, "debian"), None);
 }
 

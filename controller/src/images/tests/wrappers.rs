@@ -1,7 +1,11 @@
 //! Wrappers, their machines and the disks of these.
 
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use rstest::rstest;
 use serde_json::{Value, json};
+use vmpool_model::Outcome;
 
 use super::*;
 
@@ -322,4 +326,28 @@ async fn a_disk_whose_clone_failed_is_deleted() {
     world.advance(SECOND).await;
     assert!(world.server.get(VOLUMES, "web-root").is_none());
     assert_eq!(world.wrapper_status("web")["kicks"], 1);
+}
+
+/// A former leader that is still alive, or a user, writes the status between the read and the write of this controller.
+#[tokio::test]
+async fn the_mark_that_another_leader_has_stored_meanwhile_is_not_overwritten() {
+    let mut world = with_wrappers();
+    world.lead_with_image("debian").await;
+    let marks: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let (server, seen) = (world.server.clone(), marks.clone());
+    world.server.intercept(move |call| {
+        if &*call.resource == "wrappedvirtualmachines" && call.subresource == "status" {
+            if seen.lock().is_empty() {
+                let mark = json!({ "namespace": NAMESPACE, "name": "debian", "uid": "uid-of-another-leader", "bound": true });
+                server.edit(WRAPPERS, "web", |wrapper| wrapper["status"] = json!({ "vmDiskImage": mark }));
+            }
+            let stored = server.get(WRAPPERS, "web").unwrap();
+            seen.lock().push(stored["status"]["vmDiskImage"]["uid"].clone());
+        }
+        Outcome::Serve
+    });
+    world.create_wrapper("web", "debian", "root");
+    world.advance(10 * SECOND).await;
+    let marks = marks.lock().clone();
+    assert_eq!(marks.get(1), Some(&json!("uid-of-another-leader")), "{marks:?}");
 }

@@ -170,3 +170,20 @@ fn a_deletion_that_continues_reports_it() {
     case.references = references(0, true);
     assert_eq!(events(&case.plan()), ["DeletionUnblocked"]);
 }
+
+/// The user has withdrawn the release after the clean-up began: what is left is kept for the references.
+#[rstest]
+#[case::while_data_is_left(Case::ready().backing)]
+#[case::after_the_last_object_is_gone(Backing::empty())]
+fn a_clean_up_stops_when_the_release_of_an_image_in_use_is_withdrawn(#[case] backing: Backing) {
+    let mut case = deleting();
+    case.image.force_release = true;
+    case.references = references(1, true);
+    case.plan_into_status();
+    assert_eq!(case.image.status.deletion, Some(DeletionBlocked::CleanupPending));
+    case.image.force_release = false;
+    case.backing = backing;
+    case.live = true;
+    let plan = case.plan();
+    assert_eq!((plan.actions, plan.status.deletion), (vec![], Some(DeletionBlocked::InUse)));
+}
