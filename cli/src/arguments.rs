@@ -71,6 +71,10 @@ pub(crate) enum Command {
     Claim(ClaimArguments),
     /// Release a claimed machine
     Release(ReleaseArguments),
+    /// Give a pool that was restored from a backup the machines, disks and revisions that were restored with it
+    Adopt(AdoptArguments),
+    /// Give an image that was restored from a backup the objects with its data that were restored with it
+    AdoptImage(AdoptImageArguments),
     /// Check whether vmpool is installed completely, and which rights you have
     Doctor(DoctorArguments),
     /// Print a script that completes commands and names
@@ -303,6 +307,34 @@ impl Then {
             Self::Replace => "the controller replaces it",
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AdoptArguments {
+    /// Name of the pool
+    #[arg(add = ArgValueCandidates::new(pools))]
+    pub(crate) pool: String,
+    /// Names of the machines. The default is all machines of the former pool
+    #[arg(value_name = "MACHINE", conflicts_with = "without_machines")]
+    pub(crate) machines: Vec<String>,
+    /// Begin without the machines of the former pool: the controller creates new ones
+    #[arg(long)]
+    pub(crate) without_machines: bool,
+    /// UID of the former pool. The default is the one that the pool records
+    #[arg(long, value_name = "UID")]
+    pub(crate) former_uid: Option<String>,
+    /// List what would be adopted, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AdoptImageArguments {
+    /// Name of the image
+    pub(crate) image: String,
+    /// List what would be adopted, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, Args)]

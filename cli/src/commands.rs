@@ -1,5 +1,6 @@
 //! The commands. Those about a pool are generic over its platform.
 
+pub(crate) mod adopt;
 pub(crate) mod claim;
 pub(crate) mod completion;
 pub(crate) mod doctor;

@@ -11,7 +11,9 @@ use vmpool_runtime::Env;
 
 use crate::arguments::{Arguments, Command};
 use crate::cluster::Cluster;
-use crate::commands::{claim, completion, doctor, plan, protect, remove, restart, revisions, scale, status};
+use crate::commands::{
+    adopt, claim, completion, doctor, plan, protect, remove, restart, revisions, scale, status,
+};
 use crate::connection::PlatformName;
 use crate::output::write;
 use crate::pool::StoredPool;
@@ -82,6 +84,8 @@ async fn run(arguments: Arguments) -> Result<()> {
         Command::Unprotect(arguments) => on!(arguments, protect::unprotect),
         Command::Claim(arguments) => on!(arguments, claim::claim),
         Command::Release(arguments) => on!(arguments, claim::release),
+        Command::Adopt(arguments) => on!(arguments, adopt::run),
+        Command::AdoptImage(arguments) => adopt::image::run(&cluster, &arguments).await,
         Command::Doctor(arguments) => doctor::run(&cluster, &arguments).await,
         Command::Completion(arguments) => completion::run(&arguments),
     }

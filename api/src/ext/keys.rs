@@ -48,4 +48,7 @@ pub mod annotations {
     pub const SCALE_DOWN_TARGETS: &str = "vmpool.virtualization.deckhouse.io/scale-down-targets";
     /// On pools: the open block of numbers for machine names, `<first>-<end>`, without the end.
     pub const NAMES: &str = "vmpool.virtualization.deckhouse.io/names";
+    /// On pools: `<name>/<UID>` of the pool whose machines exist. A pool with another UID is a copy, for example from a backup,
+    /// and has no machines until a user decides whose machines it gets.
+    pub const MACHINES_OF: &str = "vmpool.virtualization.deckhouse.io/machines-of";
 }

@@ -55,6 +55,9 @@ pub mod annotations {
     /// On a pool, followed by an ordinal: the storage to which a user moved volumes of the machine with this ordinal. The next
     /// machine uses it. The controller writes it when the machine leaves.
     pub const MOVED_STORAGE: &str = "vmpool.dev/moved-storage-";
+    /// On a pool: `<name>/<UID>` of the pool whose machines exist. A pool with another UID is a copy, for example from a backup,
+    /// and has no machines until a user decides whose machines it gets.
+    pub const MACHINES_OF: &str = "vmpool.dev/machines-of";
     /// On a pool: the removal record of targeted removals. Only vmpool writes it.
     pub const SCALE_IN_TARGETS: &str = "vmpool.pool.kubevirt.io/scale-in-targets";
     /// On a pool: the last machines that targeted removals deleted, whose names other machines can get. Only vmpool writes it.

@@ -10,17 +10,19 @@ use kube::api::{Patch, PatchParams};
 use serde::Serialize;
 use serde_json::Value;
 use vmpool_controller::{Preview, preview};
+use vmpool_engine::{Action, Plan};
 use vmpool_platforms::View;
 
 use crate::arguments::PlanArguments;
 use crate::cluster::Cluster;
+use crate::commands::revisions;
 use crate::explain::{explain, explain_read};
 use crate::output::print;
 use crate::pool::read;
 use crate::table::Tone;
 use crate::visible::visible;
 use manifest::{ApplyMethod, CLIENT_SIDE_MANAGER, SERVER_SIDE_MANAGER, client_side_patch, read_manifest};
-use steps::{Step, steps};
+use steps::{Step, TemplateEffects, steps};
 
 /// What the controller would do.
 #[derive(Debug, Serialize)]
@@ -54,11 +56,17 @@ pub(crate) async fn run<P: View>(
     arguments: &PlanArguments,
 ) -> Result<()> {
     let (planned, method) = planned::<P>(cluster, &stored, arguments).await?;
-    let (object, _) = read::<P>(&planned)?;
-    let preview = preview::<P>(&cluster.env, cluster.client.clone(), object).await;
+    let (object, facts) = read::<P>(&planned)?;
+    let preview = preview::<P>(&cluster.env, cluster.client.clone(), object.clone()).await;
     let preview = preview.map_err(|error| anyhow!(explain_read(&error)))?;
     let (_, before) = read::<P>(&stored)?;
-    let mut outlook = outlook(&preview, before.desired);
+    let updates = |plan: &Plan| plan.actions.iter().any(|action| matches!(action, Action::Update { .. }));
+    let effects = if updates(&preview.next) || updates(&preview.later) {
+        revisions::effects_of_change::<P>(cluster, &object, &facts).await?
+    } else {
+        TemplateEffects::default()
+    };
+    let mut outlook = outlook(&preview, before.desired, &effects);
     outlook.applied_by = method.map(|method| method.description());
     print(arguments.format.output, &text(&outlook), &outlook)
 }
@@ -125,10 +133,10 @@ fn next_generation(pool: &mut Value) {
     pool["metadata"]["generation"] = (generation + 1).into();
 }
 
-fn outlook(preview: &Preview, replicas: usize) -> Outlook {
+fn outlook(preview: &Preview, replicas: usize, effects: &TemplateEffects) -> Outlook {
     let pool = &preview.pool;
-    let now = steps(preview, &preview.next);
-    let mut later = steps(preview, &preview.later);
+    let now = steps(preview, &preview.next, effects);
+    let mut later = steps(preview, &preview.later, effects);
     later.retain(|step| !now.contains(step));
     let mut blocked = pool.validation_errors.clone();
     blocked.extend(preview.next.failure.iter().map(|failure| failure.message.clone()));

@@ -1,5 +1,7 @@
 //! `history`, `diff` and `rollback`: the stored revisions of a pool.
 
+use std::collections::HashMap;
+
 use anyhow::{Context as _, Result, anyhow, ensure};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ControllerRevision;
@@ -8,7 +10,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use similar::TextDiff;
 use vmpool_engine::ParsedPool;
-use vmpool_platforms::{Revisions, View, is_controlled_by};
+use vmpool_engine::revision::RevisionId;
+use vmpool_platforms::{Revisions, TemplateEffect, View, is_controlled_by};
 
 use crate::age::age;
 use crate::arguments::{DiffArguments, HistoryArguments, RollbackArguments};
@@ -187,6 +190,24 @@ fn is_same_template(before: &Value, after: &Value, pins: &[&str]) -> bool {
 }
 
 /// The stored revisions, oldest first.
+/// For each stored revision, what the change from it to the template of the pool takes.
+///
+/// # Errors
+/// A request failed.
+pub(crate) async fn effects_of_change<P: View>(
+    cluster: &Cluster,
+    object: &P::Pool,
+    pool: &ParsedPool,
+) -> Result<HashMap<RevisionId, TemplateEffect>> {
+    let wanted = P::canonical(&P::template(object));
+    let stored = list::<P>(cluster, object, pool).await?;
+    let effect = |stored: Stored| {
+        let effect = P::effect_of_change(&P::canonical(&stored.content), &wanted)?;
+        Some((RevisionId::from(stored.revision.as_str()), effect))
+    };
+    Ok(stored.into_iter().filter_map(effect).collect())
+}
+
 async fn list<P: View>(cluster: &Cluster, object: &P::Pool, pool: &ParsedPool) -> Result<Vec<Stored>> {
     let selector = P::Revisions::selector(object);
     let listed = cluster.list::<ControllerRevision>(selector.as_deref()).await?;

@@ -20,7 +20,7 @@
 //!
 //! 1. `ids` and `owner`: names, UIDs and owners of objects;
 //! 2. [`activity`], [`revision`], [`condition`], [`names`], [`removal`] (the removal record), [`failure`], [`backoff`], [`limits`],
-//!    [`losses`], [`selector`], [`protection`], [`admission`] (which no other part uses);
+//!    [`losses`], [`selector`], [`copied_pool`], [`protection`], [`admission`] (which no other part uses);
 //! 3. [`model`]: pools, machines, disks and drafts;
 //! 4. [`ledger`], and in [`mod@plan`] the modules `action`, `blocker` and `attempts` (results of updates);
 //! 5. [`memory`];
@@ -54,6 +54,7 @@ pub mod activity;
 pub mod admission;
 pub mod backoff;
 pub mod condition;
+pub mod copied_pool;
 pub mod failure;
 mod ids;
 pub mod ledger;

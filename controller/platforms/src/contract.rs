@@ -23,10 +23,10 @@ use kube::Resource;
 use serde_json::{Value, json};
 use vmpool_engine::condition::Condition;
 use vmpool_engine::failure::{Failure, FailureReason};
-use vmpool_engine::model::{Activity, DiskDraft, Finalizer, Naming};
+use vmpool_engine::model::{Activity, DiskDraft, Finalizer, Naming, ScaleDownPolicy};
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
-use vmpool_engine::{Machine, ObjectId, Pool};
+use vmpool_engine::{Machine, ObjectId, Pool, copied_pool};
 
 use super::{DiskOf, Disks, PatchBody, Platform, StatusFields};
 use sample::{MACHINE_UID, Sample, created, decode};
@@ -57,6 +57,7 @@ pub fn all<P: Platform>(pool: &Value) {
     a_transferred_disk_belongs_to_the_machine::<P>(pool);
     a_repointed_machine_reads_back::<P>(pool);
     a_recorded_block_reads_back::<P>(pool);
+    a_copy_is_held::<P>(pool);
     a_written_record_reads_back::<P>(pool);
     removed_machines_read_back_if_names_return::<P>(pool);
     a_published_status_reads_back::<P>(pool);
@@ -224,6 +225,24 @@ pub fn a_recorded_block_reads_back<P: Platform>(pool: &Value) {
         assert_eq!(P::read_pool(&decode(&body)).name_block, Some(block));
         assert_eq!(body["spec"], pool["spec"]);
     }
+}
+
+/// Of a pool that records that the machines of a former pool of its name exist, no machine is created or removed. The record of its own
+/// changes nothing.
+///
+/// # Panics
+/// If it is not so.
+pub fn a_copy_is_held<P: Platform>(pool: &Value) {
+    let sample = Sample::<P>::new(pool);
+    let read = |former: &ObjectId| {
+        let mut body = pool.clone();
+        body["metadata"]["annotations"][P::MACHINES_OF] = copied_pool::record(former).into();
+        P::read_pool(&decode(&body))
+    };
+    assert_eq!(read(&sample.facts.id), P::read_pool(&sample.pool), "its own record changes nothing");
+    let copy = read(&ObjectId::new(&sample.facts.id.name, "a-former-uid"));
+    assert_eq!(copy.scale_down_policy, ScaleDownPolicy::Explicit);
+    assert!(copy.validation_errors.iter().any(|error| error.contains("a-former-uid")), "{copy:?}");
 }
 
 /// A removal record that was written on the pool reads back, and an empty record removes the annotation.

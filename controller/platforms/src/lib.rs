@@ -39,8 +39,8 @@ pub use seam::{
     ApiObject, AttachmentOf, ClaimOf, Configuration, Copied, DefaultInterface, DefaultWording, DiskOf, Disks,
     Existing, Finalizers, Foreign, Found, InstanceOf, Instances, LookupFailure, LookupReason, MachineView,
     NoDisks, NoFinalizers, NoInstances, NoObject, NoOtherController, NoPins, NoStorage, OtherController,
-    PatchBody, Permission, Pins, Platform, Reference, Referent, Resolution, RestartRequest, Revisions,
-    Source, SourceVisitor, StatusFields, Storage, StorageMove, Transition, View, VolumeOf, VolumeUse,
-    Wording,
+    PatchBody, Permission, Pins, Platform, PoolPart, Reference, Referent, Resolution, RestartRequest,
+    Revisions, Source, SourceVisitor, StatusFields, Storage, StorageMove, TemplateEffect, Transition, View,
+    VolumeOf, VolumeUse, Wording,
 };
 pub use text::Text;

@@ -13,7 +13,7 @@ use vmpool_engine::ledger::Seen;
 use vmpool_engine::model::Naming;
 use vmpool_engine::names::NameBlock;
 use vmpool_engine::removal::{Entry, State};
-use vmpool_engine::{Machine, ObjectId, Uid};
+use vmpool_engine::{Machine, ObjectId, Uid, copied_pool};
 use vmpool_platforms::{Platform, Wording};
 
 use super::outcome::{Effect, Outcome};
@@ -31,7 +31,12 @@ pub(super) async fn open_name_block<P: Platform>(
     pool: &PoolEntry<P>,
     block: NameBlock,
 ) -> Outcome {
-    match write(context, pool, P::name_block(block)).await {
+    // A copy of the pool, for example from a backup, is recognized by this.
+    let whose =
+        json!({ "metadata": { "annotations": { P::MACHINES_OF: copied_pool::record(&pool.facts.id) } } });
+    let mut patch = P::name_block(block);
+    json_patch::merge(&mut patch, &whose);
+    match write(context, pool, patch).await {
         Ok(()) => Outcome::done(),
         Err(error) if error.is_gone() || error.is_conflict() => Outcome::outdated(),
         Err(error) => {

@@ -1,5 +1,6 @@
 //! Disk images with their controller, on a real API server and with a simulated importer.
 
+mod backup;
 mod failures;
 mod healing;
 mod imports;

@@ -3,6 +3,7 @@
 //! They share a cluster with both platforms, the webhook, and two replicas of the aggregated API.
 
 mod autoscaling;
+mod backup;
 mod claims;
 mod healing;
 mod limits_of_protection;

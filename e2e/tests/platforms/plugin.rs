@@ -91,7 +91,7 @@ fn shows_pause() -> Condition {
 }
 
 /// The plugin with the kubeconfig of a user.
-struct Plugin<'w> {
+pub(crate) struct Plugin<'w> {
     world: &'w World,
     program: PathBuf,
     kubeconfig: PathBuf,
@@ -99,7 +99,12 @@ struct Plugin<'w> {
 
 impl<'w> Plugin<'w> {
     /// The plugin of a user with these cluster roles, and with `rules` for the platform's objects.
-    async fn of(world: &'w World, user: &str, roles: &[&str], rules: Option<Value>) -> Result<Self> {
+    pub(crate) async fn of(
+        world: &'w World,
+        user: &str,
+        roles: &[&str],
+        rules: Option<Value>,
+    ) -> Result<Self> {
         world.user(user, roles).await?;
         if let Some(rules) = rules {
             let name = format!("{user}-platform");
@@ -141,18 +146,43 @@ impl<'w> Plugin<'w> {
     }
 
     /// The output of a command that must succeed.
-    async fn output(&self, arguments: &[&str]) -> Result<String> {
+    pub(crate) async fn output(&self, arguments: &[&str]) -> Result<String> {
         let (well, output, errors) = self.run(arguments).await?;
         ensure!(well, "{arguments:?}\n{output}\n{errors}");
         Ok(output)
     }
 
     /// The error of a command that must fail.
-    async fn error(&self, arguments: &[&str]) -> Result<String> {
+    pub(crate) async fn error(&self, arguments: &[&str]) -> Result<String> {
         let (well, output, errors) = self.run(arguments).await?;
         ensure!(!well, "{arguments:?} succeeded\n{output}");
         Ok(errors)
     }
+}
+
+#[test]
+fn a_plan_says_for_each_machine_whether_its_change_is_hot_or_cold() {
+    on(PlatformName::Dvp, "a plan says hot or cold", async |world| {
+        let pool = builder(world).replicas(1).ready().await?;
+        let plugin = Plugin::of(world, "ed", &["edit"], Some(platform_rules(PlatformName::Dvp))).await?;
+        let file = world.cluster().directory().join(format!("{}-hot-or-cold.yaml", world.namespace()));
+        for (change, expected) in [
+            (json!({ "liveMigrationPolicy": "PreferSafe" }), "hot: the platform applies liveMigrationPolicy without a restart"),
+            (json!({ "memory": { "size": "2Gi" } }), "hot or cold: the platform applies memory"),
+            (json!({ "memory": { "size": "2Gi" }, "bootloader": "EFI" }), "cold: a restart brings bootloader into effect"),
+        ] {
+            let mut manifest = pool.get().await?.to_value();
+            manifest["metadata"] = json!({ "name": "web" });
+            manifest.as_object_mut().context("no manifest")?.remove("status");
+            let change = json!({ "spec": { "virtualMachineTemplate": { "spec": change } } });
+            json_patch::merge(&mut manifest, &change);
+            std::fs::write(&file, serde_json::to_string(&manifest)?)?;
+            let path = file.to_str().context("the path is no text")?;
+            let plan = plugin.output(&["plan", "web", "-f", path]).await?;
+            ensure!(plan.contains(expected), "{expected}: {plan}");
+        }
+        Ok(())
+    });
 }
 
 #[rstest]

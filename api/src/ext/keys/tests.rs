@@ -20,6 +20,7 @@ fn every_key_is_reserved_and_valid_in_kubernetes() {
         annotations::REVISION_HISTORY_LIMIT,
         annotations::SCALE_DOWN_TARGETS,
         annotations::NAMES,
+        annotations::MACHINES_OF,
     ];
     for key in keys {
         assert!(is_reserved(key), "{key}");

@@ -1,10 +1,14 @@
 //! The steps of a plan, for users.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 use vmpool_controller::Preview;
 use vmpool_engine::model::{Naming, Restarts, ScaleDownPolicy};
 use vmpool_engine::plan::{DeleteReason, DiskDeleteReason, Disruption};
+use vmpool_engine::revision::RevisionId;
 use vmpool_engine::{Action, Plan};
+use vmpool_platforms::TemplateEffect;
 
 use crate::table::Tone;
 use crate::visible::{visible, visible_lines};
@@ -40,13 +44,18 @@ impl Step {
 
 /// The writes of a plan that concern users, in the order of the controller. Writes of labels, revisions and records of the
 /// controller are omitted.
-pub(super) fn steps(preview: &Preview, plan: &Plan) -> Vec<Step> {
+///
+/// `effects` says, for the revisions that machines have now, what the change to the planned template takes.
+pub(super) fn steps(preview: &Preview, plan: &Plan, effects: &TemplateEffects) -> Vec<Step> {
     let mut actions: Vec<&Action> = plan.actions.iter().collect();
     actions.sort_by_key(|action| action.stage());
-    actions.into_iter().filter_map(|action| step(preview, action)).collect()
+    actions.into_iter().filter_map(|action| step(preview, action, effects)).collect()
 }
 
-fn step(preview: &Preview, action: &Action) -> Option<Step> {
+/// What the change from a revision takes.
+pub(super) type TemplateEffects = HashMap<RevisionId, TemplateEffect>;
+
+fn step(preview: &Preview, action: &Action, effects: &TemplateEffects) -> Option<Step> {
     let machine = |name: &str| format!("machine {name}");
     let disk = |name: &str| format!("disk {name}");
     let (verb, object, why) = match action {
@@ -60,8 +69,13 @@ fn step(preview: &Preview, action: &Action) -> Option<Step> {
         Action::Delete { machine: id, reason } => {
             ("delete", machine(&id.name), delete_reason(preview, *reason))
         }
-        Action::Update { machine: id, to, disruption, .. } => {
-            ("update", machine(&id.name), format!("to revision {to}, {}", effect(preview, *disruption)))
+        Action::Update { machine: id, base, to, disruption, .. } => {
+            let change = base.as_ref().and_then(|base| effects.get(base));
+            (
+                "update",
+                machine(&id.name),
+                format!("to revision {to}, {}", effect(preview, *disruption, change)),
+            )
         }
         Action::Restart { machine: id, .. } => {
             ("restart", machine(&id.name), "so that its update takes effect".to_owned())
@@ -140,7 +154,29 @@ fn disk_reason(reason: DiskDeleteReason) -> String {
     .to_owned()
 }
 
-fn effect(preview: &Preview, disruption: Disruption) -> &'static str {
+fn effect(preview: &Preview, disruption: Disruption, change: Option<&TemplateEffect>) -> String {
+    let needs_approval = disruption == Disruption::ForApproval;
+    if let (Some(change), Disruption::ForApproval | Disruption::Budgeted) = (change, disruption) {
+        return match (change, needs_approval) {
+            (TemplateEffect::Hot(fields), _) => {
+                format!("hot: the platform applies {} without a restart", fields.join(", "))
+            }
+            (TemplateEffect::Either(fields), true) => format!(
+                "hot or cold: the platform applies {} without a restart if it can, or a restart needs your approval",
+                fields.join(", ")
+            ),
+            (TemplateEffect::Either(fields), false) => format!(
+                "hot or cold: the platform applies {} without a restart if it can, or restarts the machine",
+                fields.join(", ")
+            ),
+            (TemplateEffect::Cold(fields), true) => {
+                format!("cold: a restart brings {} into effect, which needs your approval", fields.join(", "))
+            }
+            (TemplateEffect::Cold(fields), false) => {
+                format!("cold: a restart brings {} into effect, which the platform makes", fields.join(", "))
+            }
+        };
+    }
     match (disruption, &preview.pool.rollout.restarts) {
         (Disruption::NotRunning, _) => "it does not run",
         (Disruption::MetadataOnly, _) => "only labels and annotations",
@@ -149,4 +185,5 @@ fn effect(preview: &Preview, disruption: Disruption) -> &'static str {
         (Disruption::Budgeted, Restarts::ByController) => "a restart follows within the disruption budget",
         (Disruption::Budgeted, Restarts::ByUser) => "in effect after you restart it",
     }
+    .to_owned()
 }

@@ -49,9 +49,10 @@ pub(super) fn plan(pass: &mut Pass<'_>) {
 
 /// An object of that name is not ours: nothing is touched until it is gone.
 fn conflict(pass: &mut Pass<'_>, foreign: &[&str]) {
+    let name = &pass.world.image.key.name;
     let message = format!(
-        "objects named {} exist and do not belong to the image: {}; delete or rename them",
-        pass.world.image.key.name,
+        "objects named {name} exist and do not belong to the image: {}. Delete them, or rename the image; if they have the data of this \
+         image from a backup, `kubectl vmpool adopt-image {name}` keeps them",
         foreign.join(", ")
     );
     // The transfer of an own DataVolume continues, with its place in the queue and its limits.

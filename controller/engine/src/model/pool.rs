@@ -505,7 +505,8 @@ impl<R> Pool<R> {
         if self.validation_errors.is_empty() {
             return None;
         }
-        let message = format!("the spec of the pool is invalid: {}", summarize(&self.validation_errors));
+        let message =
+            format!("no machine is created, updated or removed: {}", summarize(&self.validation_errors));
         Some(Failure { reason: FailureReason::FailedCreate, message })
     }
 

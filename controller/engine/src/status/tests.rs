@@ -141,7 +141,7 @@ fn a_flaw_shows_as_a_failure_to_create() {
     let world = World::desiring(1).pool(|pool| pool.validation_errors.push("spec.replicas is -1".into()));
     assert_eq!(
         condition(&shown(&world), condition::REPLICA_FAILURE).as_deref(),
-        Some("True FailedCreate: the spec of the pool is invalid: spec.replicas is -1")
+        Some("True FailedCreate: no machine is created, updated or removed: spec.replicas is -1")
     );
 }
 

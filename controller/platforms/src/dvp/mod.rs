@@ -33,6 +33,7 @@ pub struct Dvp;
 
 impl Platform for Dvp {
     const NAME: &'static str = "dvp";
+    const MACHINES_OF: &'static str = vmpool_api::annotations::MACHINES_OF;
 
     type Pool = PoolObject;
     type Machine = MachineObject;

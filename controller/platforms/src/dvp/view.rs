@@ -1,13 +1,21 @@
 //! What the kubectl plugin shows and changes.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use vmpool_api::annotations::ROLLOUT_PAUSED;
-use vmpool_engine::ParsedPool;
+use vmpool_api::labels;
+use vmpool_engine::{ParsedPool, Uid};
 
 use super::Dvp;
 use super::removal::VMPOOL;
 use crate::removal_api::RemovalApi;
-use crate::{MachineView, View};
+use crate::{MachineView, PoolPart, TemplateEffect, View};
+
+/// Fields of a machine that the platform applies while the machine runs. Devices are attached and detached.
+const HOT: [&str; 4] = ["blockDeviceRefs", "disruptions", "liveMigrationPolicy", "runPolicy"];
+/// Fields that it applies to a running machine in some editions, with some feature gates, or in one direction only.
+const DEPENDING: [&str; 6] = ["affinity", "cpu", "memory", "networks", "nodeSelector", "tolerations"];
 
 impl View for Dvp {
     const TITLE: &'static str = "DVP";
@@ -42,6 +50,26 @@ impl View for Dvp {
         Some(template)
     }
 
+    fn effect_of_change(from: &Value, to: &Value) -> Option<TemplateEffect> {
+        let spec = |template: &Value| template["spec"].as_object().cloned().unwrap_or_default();
+        let (from, to) = (spec(from), spec(to));
+        let names: BTreeSet<&String> = from.keys().chain(to.keys()).collect();
+        let mut changed: Vec<String> =
+            names.into_iter().filter(|name| from.get(*name) != to.get(*name)).cloned().collect();
+        if changed.is_empty() {
+            return None;
+        }
+        if changed.iter().all(|field| HOT.contains(&&**field)) {
+            return Some(TemplateEffect::Hot(changed));
+        }
+        let is_cold = |field: &String| !HOT.contains(&&**field) && !DEPENDING.contains(&&**field);
+        if changed.iter().any(is_cold) {
+            changed.retain(is_cold);
+            return Some(TemplateEffect::Cold(changed));
+        }
+        Some(TemplateEffect::Either(changed))
+    }
+
     fn copies(_: &Value) -> Vec<String> {
         Vec::new()
     }
@@ -51,6 +79,10 @@ impl View for Dvp {
             "/spec/rollout/revision",
             "/metadata/annotations/vmpool.virtualization.deckhouse.io~1rollout-revision",
         ]
+    }
+
+    fn was_of(_: &ParsedPool, former: &Uid, _: PoolPart, object: &Value) -> bool {
+        object["metadata"]["labels"][labels::POOL_UID] == former.as_str()
     }
 
     fn restart(machine: &str) -> Option<Value> {
@@ -78,6 +110,7 @@ impl View for Dvp {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
     use vmpool_api::annotations::ROLLOUT_REVISION;
 
     use super::*;
@@ -87,6 +120,36 @@ mod tests {
     fn the_pins_are_the_fields_that_the_rollout_reads() {
         let key = Dvp::pins()[1].trim_start_matches("/metadata/annotations/").replace("~1", "/");
         assert_eq!(key, ROLLOUT_REVISION);
+    }
+
+    fn fields(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[rstest]
+    #[case::labels(json!({ "metadata": { "labels": { "a": "b" } } }), None)]
+    #[case::a_policy(json!({ "spec": { "runPolicy": "Manual" } }), Some(TemplateEffect::Hot(fields(&["runPolicy"]))))]
+    #[case::a_removed_device(json!({ "spec": { "blockDeviceRefs": [] } }), Some(TemplateEffect::Hot(fields(&["blockDeviceRefs"]))))]
+    #[case::memory(
+        json!({ "spec": { "memory": { "size": "2Gi" }, "runPolicy": "Manual" } }),
+        Some(TemplateEffect::Either(fields(&["memory", "runPolicy"])))
+    )]
+    #[case::a_removed_field(json!({ "spec": { "bootloader": null } }), Some(TemplateEffect::Cold(fields(&["bootloader"]))))]
+    #[case::a_field_that_this_version_does_not_know(
+        json!({ "spec": { "future": 1, "memory": { "size": "2Gi" } } }),
+        Some(TemplateEffect::Cold(fields(&["future"])))
+    )]
+    fn the_changed_fields_decide_what_a_change_takes(
+        #[case] patch: Value,
+        #[case] expected: Option<TemplateEffect>,
+    ) {
+        let from = json!({ "metadata": { "labels": {} }, "spec": {
+            "runPolicy": "AlwaysOn", "bootloader": "EFI", "memory": { "size": "1Gi" },
+            "blockDeviceRefs": [{ "kind": "VirtualDisk", "name": "root" }],
+        } });
+        let mut to = from.clone();
+        json_patch::merge(&mut to, &patch);
+        assert_eq!(Dvp::effect_of_change(&from, &to), expected);
     }
 
     #[test]

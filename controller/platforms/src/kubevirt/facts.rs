@@ -13,7 +13,7 @@ use vmpool_engine::model::{
 use vmpool_engine::protection::{self, Protection};
 use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{Machine, ObjectId, ParsedPool, Pool};
+use vmpool_engine::{Machine, ObjectId, ParsedPool, Pool, copied_pool};
 
 use super::keys::REVISION_LABEL;
 use super::objects::{Finalizers, InstanceObject, MachineObject, PoolObject};
@@ -61,6 +61,9 @@ pub(super) fn pool(object: &PoolObject) -> ParsedPool {
         )));
         RemovalRecord::default()
     });
+    let recorded = annotations_of_pool.and_then(|map| map.get(annotations::MACHINES_OF));
+    let former = recorded.and_then(|recorded| copied_pool::former_uid(recorded, &id));
+    validation_errors.extend(former.map(|former| copied_pool::hold_message(&former, &id)));
     let removed = annotations_of_pool.and_then(|map| map.get(annotations::REMOVED_MACHINES));
     let Settings {
         replicas,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use vmpool_api::OwnerIdentity;
-use vmpool_api::kubevirt::annotations::INSTANCETYPE_POLICY;
+use vmpool_api::kubevirt::annotations::{INSTANCETYPE_POLICY, MACHINES_OF};
 use vmpool_api::kubevirt::labels::POOL_UID;
 use vmpool_engine::model::{DiskDraft, Draft, Instance, PinReport, Published, References, UsedCopy};
 use vmpool_engine::names::NameBlock;
@@ -41,6 +41,7 @@ pub struct KubeVirt;
 
 impl Platform for KubeVirt {
     const NAME: &'static str = "kubevirt";
+    const MACHINES_OF: &'static str = MACHINES_OF;
     /// References to types, which have conditions of their own.
     const COMPLETED: &'static [&'static str] = &["spec.instancetype", "spec.preference"];
 
@@ -261,7 +262,11 @@ impl Pins<PoolObject, MachineObject> for KubeVirt {
 
 impl Finalizers<PoolObject, MachineObject> for KubeVirt {
     fn add_to_pool(pool: &PoolObject) -> Option<Value> {
-        release::add_finalizer(target(&pool.metadata), pool.finalizers)
+        let mut patch = release::add_finalizer(target(&pool.metadata), pool.finalizers)?;
+        if let Value::Array(operations) = &mut patch {
+            operations.extend(release::record_machines_of(&pool.metadata));
+        }
+        Some(patch)
     }
     fn remove_from_pool(pool: &PoolObject) -> Option<Value> {
         release::remove_finalizer(target(&pool.metadata).uid, pool.finalizers)

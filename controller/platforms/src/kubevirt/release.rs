@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 use vmpool_api::OwnerIdentity;
+use vmpool_api::kubevirt::annotations::MACHINES_OF;
+use vmpool_engine::copied_pool;
 use vmpool_engine::model::ObjectId;
 use vmpool_engine::protection::RESTARTING;
 
@@ -35,6 +37,20 @@ pub fn add_finalizer(target: Target<'_>, finalizers: Finalizers) -> Option<Value
     };
     // Without the version, the first form would replace the finalizer that another client has added meanwhile.
     Some(json!([test("/metadata/uid", target.uid), version(target), add]))
+}
+
+/// The operation that records on a pool that its machines are its own; `None` if there is a record, also that of a former pool. The
+/// patch must test the version of the pool.
+pub fn record_machines_of(pool: &ObjectMeta) -> Option<Value> {
+    let record = copied_pool::record(&super::facts::id(pool));
+    match &pool.annotations {
+        Some(map) if map.contains_key(MACHINES_OF) => None,
+        Some(map) if !map.is_empty() => {
+            let path = format!("/metadata/annotations/{}", MACHINES_OF.replace('/', "~1"));
+            Some(json!({ "op": "add", "path": path, "value": record }))
+        }
+        _ => Some(json!({ "op": "add", "path": "/metadata/annotations", "value": { MACHINES_OF: record } })),
+    }
 }
 
 /// The JSON patch that removes the finalizer of the pool from a pool or a machine; `None` if it is not there.

@@ -1,12 +1,19 @@
 //! What the kubectl plugin shows and changes.
 
+use std::collections::BTreeMap;
+
+use serde::Deserialize as _;
 use serde_json::{Value, json};
-use vmpool_engine::ParsedPool;
+use vmpool_api::kubevirt::labels::{POOL_UID, REVISION};
+use vmpool_engine::model::Membership;
+use vmpool_engine::names::ordinal_of;
+use vmpool_engine::{ParsedPool, Uid};
 
 use super::platform::KubeVirt;
 use super::removal::VMPOOL;
+use super::revision::pool_of;
 use crate::removal_api::RemovalApi;
-use crate::{MachineView, View};
+use crate::{MachineView, PoolPart, View};
 
 impl View for KubeVirt {
     const TITLE: &'static str = "KubeVirt";
@@ -42,6 +49,33 @@ impl View for KubeVirt {
 
     fn pins() -> &'static [&'static str] {
         &[]
+    }
+
+    /// Machines have no label of their pool. A machine was one of it if its name and the revision in its label are those of a pool of this
+    /// name, and if the selector matches.
+    fn was_of(pool: &ParsedPool, former: &Uid, part: PoolPart, object: &Value) -> bool {
+        let metadata = &object["metadata"];
+        let name = metadata["name"].as_str().unwrap_or_default();
+        let labels = &metadata["labels"];
+        let is_revision_of_pool = |revision: &str| pool_of(revision, &pool.id.name) == Some(&*pool.id.name);
+        match part {
+            PoolPart::Machine => {
+                let is_selected = match &pool.membership {
+                    Membership::ManagedLabels => true,
+                    Membership::Selector(selector) => {
+                        let labels = BTreeMap::deserialize(labels).unwrap_or_default();
+                        selector.matches(&labels)
+                    }
+                };
+                let revision = labels[REVISION].as_str().unwrap_or_default();
+                is_selected && ordinal_of(&pool.id.name, name).is_some() && is_revision_of_pool(revision)
+            }
+            PoolPart::Disk => false,
+            PoolPart::Revision => {
+                let is_copy = labels[POOL_UID] == former.as_str();
+                is_copy || (Self::stored_template(&object["data"]).is_some() && is_revision_of_pool(name))
+            }
+        }
     }
 
     fn restart(_: &str) -> Option<Value> {

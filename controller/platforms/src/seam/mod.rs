@@ -31,5 +31,5 @@ pub use pins::{
 pub use platform::{PatchBody, Platform, StatusFields};
 pub use revisions::Revisions;
 pub use storage::{NoStorage, Storage, StorageMove, VolumeUse};
-pub use view::{MachineView, View};
+pub use view::{MachineView, PoolPart, TemplateEffect, View};
 pub use wording::{DefaultWording, Transition, Wording};

@@ -111,6 +111,9 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// The merge patch that restores the managed labels of a machine; an empty one if the platform has none.
     fn managed_labels(pool: &Self::Pool) -> Value;
 
+    /// The annotation of pools that says [whose machines exist](vmpool_engine::copied_pool).
+    const MACHINES_OF: &'static str;
+
     /// Fields of a machine that the platform completes when it stores the machine, in the spelling of
     /// [`overridden_fields`](crate::overridden_fields). Another value in them is no sign of an admission policy.
     const COMPLETED: &'static [&'static str] = &[];

@@ -1,6 +1,7 @@
 //! What clients of users need to show pools and machines, and to change them on behalf of a user.
 
 use serde_json::Value;
+use vmpool_engine::Uid;
 
 use super::Platform;
 use crate::removal_api::RemovalApi;
@@ -14,6 +15,28 @@ pub struct MachineView {
     pub node: Option<String>,
     /// The addresses of the guest.
     pub addresses: Vec<String>,
+}
+
+/// A kind of objects that belong to a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolPart {
+    /// Machines.
+    Machine,
+    /// Disks that are objects of the pool or of its machines.
+    Disk,
+    /// ControllerRevisions: stored templates, and copies of instance types and preferences.
+    Revision,
+}
+
+/// What a change of the machine template takes to be in effect on a running machine. Each has the changed fields of the machine's spec.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TemplateEffect {
+    /// Hot: the platform applies all of them without a restart.
+    Hot(Vec<String>),
+    /// The platform applies them without a restart if its settings, its edition and the machine permit it.
+    Either(Vec<String>),
+    /// Cold: these fields need a restart. Others may have changed, too.
+    Cold(Vec<String>),
 }
 
 /// What clients of users need from a platform, in addition to [`Platform`].
@@ -42,6 +65,12 @@ pub trait View: Platform {
     /// `None` if the content has none.
     fn stored_template(content: &Value) -> Option<Value>;
 
+    /// What a change of the template takes, for platforms that decide it themselves. `None` if nothing changes but labels and
+    /// annotations, or if [`Revisions::parts`](super::Revisions::parts) says it.
+    fn effect_of_change(_from: &Value, _to: &Value) -> Option<TemplateEffect> {
+        None
+    }
+
     /// The copies of objects that machines from the content of a stored revision refer to, each with its object.
     fn copies(content: &Value) -> Vec<String>;
 
@@ -52,6 +81,10 @@ pub trait View: Platform {
     /// The object whose creation restarts this machine; `None` if the platform has none and
     /// [`Instances::restart`](super::Instances::restart) says how to restart it.
     fn restart(machine: &str) -> Option<Value>;
+
+    /// Whether an object without an owner was one of the pool with UID `former`, of which `pool` is a
+    /// [copy](vmpool_engine::copied_pool): by its labels and its name, which a backup keeps.
+    fn was_of(pool: &vmpool_engine::ParsedPool, former: &Uid, part: PoolPart, object: &Value) -> bool;
 
     /// The result of such an object: `Err` with the reason if the restart failed; `None` while it is in progress.
     fn restart_result(operation: &Value) -> Option<Result<(), String>>;

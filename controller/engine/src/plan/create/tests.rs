@@ -346,7 +346,7 @@ fn labels_that_cannot_be_written_do_not_stop_growth() {
 #[rstest]
 #[case::a_flaw(
     |pool: &mut crate::Pool| pool.validation_errors.push("spec.replicas is -1".into()),
-    "the spec of the pool is invalid: spec.replicas is -1"
+    "no machine is created, updated or removed: spec.replicas is -1"
 )]
 fn what_only_the_owner_can_mend_blocks_creation_but_not_removal(
     #[case] spoil: fn(&mut crate::Pool),

@@ -78,7 +78,7 @@ fn outdated(world: World) -> World {
 )]
 #[case::an_invalid_spec(
     ready(1).pool(|pool| pool.validation_errors = vec!["a".into(), "b".into()]),
-    "False False True Blocked: the spec of the pool is invalid: a; b"
+    "False False True Blocked: no machine is created, updated or removed: a; b"
 )]
 #[case::a_held_rollout(
     ready(1).pool(|pool| pool.revision.held = true),

@@ -13,7 +13,7 @@ use vmpool_engine::protection;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::{Fingerprint, RevisionId};
 use vmpool_engine::status::Summary;
-use vmpool_engine::{ParsedPool, Pool};
+use vmpool_engine::{ParsedPool, Pool, copied_pool};
 
 use crate::activity;
 
@@ -60,6 +60,9 @@ pub(in super::super) fn pool(object: &PoolObject) -> ParsedPool {
         ));
         RemovalRecord::default()
     });
+    let recorded = annotation(&object.metadata, annotations::MACHINES_OF);
+    let former = recorded.and_then(|recorded| copied_pool::former_uid(recorded, &id));
+    validation_errors.extend(former.map(|former| copied_pool::hold_message(&former, &id)));
     match object.spec_error() {
         // This error comes first, because the user can correct it.
         Some(error) => validation_errors.insert(0, error),

@@ -41,6 +41,27 @@ fn the_finalizer_is_appended_and_removed_again(#[case] finalizers: &[&str]) {
     assert_eq!(remove_finalizer("u", Finalizers::of(&finalizers)), None);
 }
 
+#[rstest]
+#[case::without_annotations(None)]
+#[case::with_annotations(Some(BTreeMap::from([("a/b".to_owned(), "c".to_owned())])))]
+fn a_pool_gets_the_record_of_its_machines_once(#[case] annotations: Option<BTreeMap<String, String>>) {
+    let mut pool = ObjectMeta {
+        name: Some("web".to_owned()),
+        uid: Some("u".to_owned()),
+        annotations,
+        ..ObjectMeta::default()
+    };
+    let before = json!({ "metadata": pool });
+    let with = patched(&before, json!([record_machines_of(&pool).unwrap()])).unwrap();
+    let mut expected = pool.annotations.clone().unwrap_or_default();
+    expected.insert(MACHINES_OF.to_owned(), "web/u".to_owned());
+    assert_eq!(with["metadata"]["annotations"], json!(expected));
+    // The record of a former pool stays until a user decides.
+    expected.insert(MACHINES_OF.to_owned(), "web/former".to_owned());
+    pool.annotations = Some(expected);
+    assert_eq!(record_machines_of(&pool), None);
+}
+
 #[test]
 fn the_finalizer_of_a_changed_object_is_not_added() {
     let mut object = object(&[], &[]);

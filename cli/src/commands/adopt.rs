@@ -1,0 +1,243 @@
+//! `adopt`: a pool that was restored from a backup gets the machines, disks and revisions that were restored with it.
+//!
+//! A restored object has no owner, since its owner has another UID now. Until the last step, which records on the pool that the machines
+//! are its own, the controller creates and deletes nothing for the pool. An interrupted command is therefore repeated.
+
+pub(crate) mod image;
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource as _;
+use kube::api::Patch;
+use serde_json::{Value, json};
+use vmpool_api::OwnerIdentity;
+use vmpool_engine::model::{DiskDraft, ObjectId};
+use vmpool_engine::{ParsedPool, Uid, copied_pool};
+use vmpool_platforms::{ApiObject, DiskOf, Disks, Platform, PoolPart, View, is_controlled_by};
+
+use crate::arguments::AdoptArguments;
+use crate::cluster::Cluster;
+use crate::output::write;
+use crate::pool::read;
+
+/// Gives the pool the objects of the former one, or begins without them.
+///
+/// # Errors
+/// The pool is no copy, the machines are too many or are missing, or a request failed.
+pub(crate) async fn run<P: View>(
+    cluster: &Cluster,
+    _: P,
+    pool: Value,
+    arguments: &AdoptArguments,
+) -> Result<()> {
+    let (object, facts) = read::<P>(&pool)?;
+    let name = facts.id.name.clone();
+    let recorded = pool["metadata"]["annotations"][P::MACHINES_OF].as_str().unwrap_or_default();
+    let former = match &arguments.former_uid {
+        Some(uid) => copied_pool::former_uid(&format!("{name}/{uid}"), &facts.id)
+            .with_context(|| format!("{uid:?} is not the UID of a former pool"))?,
+        None => copied_pool::former_uid(recorded, &facts.id).with_context(|| {
+            format!(
+                "pool {name} does not record that it is a copy of another pool; if it is, name the UID of that one with \
+                 --former-uid, which is in the backup"
+            )
+        })?,
+    };
+    if !arguments.without_machines {
+        let restored = Restored::find::<P>(cluster, &facts, &former, &arguments.machines).await?;
+        ensure!(
+            !restored.machines.is_empty(),
+            "namespace {} has no machine of the former pool {name} (UID {former}): restore the machines first, or begin without \
+             them with --without-machines; nothing was changed",
+            cluster.namespace
+        );
+        let count = restored.machines.len().saturating_add(restored.already_adopted);
+        ensure!(
+            count <= facts.desired,
+            "pool {name} would have {count} machines, and wants {}: the controller would delete the others. Scale it to {count} \
+             first, or name the machines to adopt; nothing was changed",
+            facts.desired
+        );
+        restored.adopt::<P>(cluster, &object, &facts, &former, arguments.dry_run).await?;
+    }
+    if arguments.dry_run {
+        return write("nothing was changed\n");
+    }
+    let record = json!({ "metadata": {
+        "uid": pool["metadata"]["uid"],
+        "annotations": { P::MACHINES_OF: copied_pool::record(&facts.id) },
+    }});
+    cluster.patch::<P::Pool>(&name, &Patch::Merge(record)).await?;
+    write(&format!("pool {name}: the controller manages it from now on\n"))
+}
+
+/// What a backup brought back of a former pool, without owners.
+struct Restored {
+    machines: Vec<Value>,
+    disks: Vec<Value>,
+    revisions: Vec<Value>,
+    /// Number of machines that the pool owns.
+    already_adopted: usize,
+}
+
+impl Restored {
+    async fn find<P: View>(
+        cluster: &Cluster,
+        pool: &ParsedPool,
+        former: &Uid,
+        names: &[String],
+    ) -> Result<Self> {
+        let all = cluster.list::<P::Machine>(None).await?;
+        let is_owned = |machine: &&Value| is_controlled_by::<P::Pool>(&metadata(machine), &pool.id);
+        let already_adopted = all.iter().filter(is_owned).count();
+        let is_named =
+            |machine: &Value| names.is_empty() || names.iter().any(|name| name == name_of(machine));
+        let mut machines = ownerless::<P>(all, pool, former, PoolPart::Machine);
+        if let Some(unknown) =
+            names.iter().find(|name| !machines.iter().any(|found| name_of(found) == **name))
+        {
+            bail!(
+                "machine {unknown} is not one of the former pool (UID {former}), or has an owner: nothing was changed"
+            );
+        }
+        machines.retain(is_named);
+        let disks = if <P::Disks as Disks<P::Pool, P::Machine>>::EXIST {
+            let all = cluster.list::<DiskOf<P>>(None).await?;
+            // The machine that owned an ephemeral disk is restored, too, under another UID.
+            ownerless::<P>(all, pool, former, PoolPart::Disk)
+        } else {
+            Vec::new()
+        };
+        let revisions = cluster.list::<ControllerRevision>(None).await?;
+        let revisions = ownerless::<P>(revisions, pool, former, PoolPart::Revision);
+        Ok(Self { machines, disks, revisions, already_adopted })
+    }
+
+    /// The machines come last: with them the pool has its machines, and an interrupted command finds them missing.
+    async fn adopt<P: View>(
+        &self,
+        cluster: &Cluster,
+        object: &P::Pool,
+        pool: &ParsedPool,
+        former: &Uid,
+        dry_run: bool,
+    ) -> Result<()> {
+        let say = |kind: &str, object: &Value| {
+            let done = if dry_run { "would be adopted" } else { "adopted" };
+            write(&format!("{kind} {}: {done}\n", name_of(object)))
+        };
+        for revision in &self.revisions {
+            if !dry_run {
+                let patch = ownership::<P>(revision, pool, former);
+                patch_at::<ControllerRevision>(cluster, revision, patch).await?;
+            }
+            say("revision", revision)?;
+        }
+        for disk in &self.disks {
+            match disk_ownership::<P>(disk, object, &self.machines)? {
+                Some(patch) if !dry_run => patch_at::<DiskOf<P>>(cluster, disk, patch).await?,
+                Some(_) => {}
+                None => {
+                    write(&format!(
+                        "disk {}: left as it is, because the pool has no disk template for it, or no restored machine uses it\n",
+                        name_of(disk)
+                    ))?;
+                    continue;
+                }
+            }
+            say("disk", disk)?;
+        }
+        for machine in &self.machines {
+            if !dry_run {
+                let mut patch = ownership::<P>(machine, pool, former);
+                json_patch::merge(&mut patch, &P::managed_labels(object));
+                patch_at::<P::Machine>(cluster, machine, patch).await?;
+            }
+            say("machine", machine)?;
+        }
+        Ok(())
+    }
+}
+
+/// The objects of the former pool that nothing controls. A backup can contain the owner references to the former pool, which is gone.
+fn ownerless<P: View>(
+    mut objects: Vec<Value>,
+    pool: &ParsedPool,
+    former: &Uid,
+    part: PoolPart,
+) -> Vec<Value> {
+    objects.retain(|object| {
+        let metadata = metadata(object);
+        let is_free =
+            OwnerIdentity::of_controller(&metadata).is_none_or(|owner| owner.uid == former.as_str());
+        is_free && metadata.deletion_timestamp.is_none() && P::was_of(pool, former, part, object)
+    });
+    objects
+}
+
+/// The merge patch that makes the pool the owner, and replaces the UID of the former pool in labels.
+fn ownership<P: Platform>(object: &Value, pool: &ParsedPool, former: &Uid) -> Value {
+    let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    let mut owners: Vec<Value> = owners
+        .filter(|owner| owner["controller"] != true && owner["uid"] != former.as_str())
+        .cloned()
+        .collect();
+    owners.push(json!({
+        "apiVersion": P::Pool::api_version(&()),
+        "kind": P::Pool::kind(&()),
+        "name": &*pool.id.name,
+        "uid": pool.id.uid.as_str(),
+        "controller": true,
+        "blockOwnerDeletion": true,
+    }));
+    let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
+    let of_former = labels.filter(|(_, value)| *value == former.as_str());
+    let labels: serde_json::Map<String, Value> =
+        of_former.map(|(key, _)| (key.clone(), pool.id.uid.as_str().into())).collect();
+    json!({ "metadata": { "ownerReferences": owners, "labels": labels } })
+}
+
+/// The merge patch that gives a disk its owner: its machine, or the pool, as its template says. `None` if it has no template, or if its
+/// machine is not restored.
+fn disk_ownership<P: Platform>(disk: &Value, pool: &P::Pool, machines: &[Value]) -> Result<Option<Value>> {
+    let object: DiskOf<P> = decode(disk)?;
+    let facts = P::Disks::read(&object);
+    let Some(template) = facts.template.clone() else { return Ok(None) };
+    let mut user = None;
+    for machine in machines {
+        let machine = P::read_machine(&decode(machine)?);
+        if machine.disks.iter().any(|used| used.disk == facts.id.name) {
+            user = Some(machine.id);
+        }
+    }
+    let draft = DiskDraft::new(facts.id.name.clone(), template);
+    let nobody = ObjectId::new("", "");
+    let patch = P::Disks::adopt(pool, &object, user.as_ref().unwrap_or(&nobody), &draft);
+    // A free disk of the pool needs no machine.
+    Ok(patch.filter(|patch| {
+        user.is_some()
+            || patch["metadata"]["ownerReferences"]
+                .as_array()
+                .is_some_and(|owners| owners.iter().all(|owner| owner["uid"] != ""))
+    }))
+}
+
+/// Writes at the version of the object that was read.
+async fn patch_at<K: ApiObject>(cluster: &Cluster, object: &Value, mut patch: Value) -> Result<()> {
+    patch["metadata"]["uid"] = object["metadata"]["uid"].clone();
+    patch["metadata"]["resourceVersion"] = object["metadata"]["resourceVersion"].clone();
+    cluster.patch::<K>(name_of(object), &Patch::Merge(patch)).await.map(drop)
+}
+
+fn decode<T: serde::de::DeserializeOwned>(object: &Value) -> Result<T> {
+    serde_json::from_value(object.clone()).map_err(|error| anyhow!("the response cannot be read: {error}"))
+}
+
+fn metadata(object: &Value) -> ObjectMeta {
+    serde_json::from_value(object["metadata"].clone()).unwrap_or_default()
+}
+
+fn name_of(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
