@@ -17,7 +17,7 @@ pub mod scale;
 mod verdict;
 
 pub use dry_run::{Cause, DryRun, DryRunResult};
-pub use finding::{Checked, Refusal, Refusals, Warning, quoted, refuse, shortened};
+pub use finding::{Checked, Refusal, RefusalCollector, Refusals, Warning, quoted, refuse, shortened};
 pub use lookup::{Found, Lookup, LookupResult, Subject};
 pub use request::{Request, Users};
 pub use review::{Kind, Pending, Review, Rules, ScaleGuard};

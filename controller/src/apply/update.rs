@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use vmpool_engine::ledger::Seen;
 use vmpool_engine::limits;
 use vmpool_engine::losses::Rehearsal;
-use vmpool_engine::model::{Activity, DiskDraft, Draft, Naming, Restarts};
+use vmpool_engine::model::{Activity, DiskDraft, DiskRef, Draft, Naming, Restarts};
 use vmpool_engine::names::ordinal_of;
 use vmpool_engine::plan::{Disruption, Paths, UpdateOutcome};
 use vmpool_engine::revision::RevisionId;
@@ -168,7 +168,9 @@ async fn write<P: Platform>(
         Patched::Failed(error, before) => {
             let verdict = verdict(&error);
             let effect = judge_patched_disks(basis, added(disks, &before), &error);
-            let outcome = Outcome::failed(failure(machine, to, &error), error).with(effect);
+            let mut event = failure(machine, to, &error);
+            event.note.push_str(&detachments(disks, &before));
+            let outcome = Outcome::failed(event, error).with(effect);
             match verdict {
                 Some(verdict) => outcome.with(attempt(verdict)),
                 None => outcome,
@@ -240,6 +242,14 @@ fn applied<P: Platform>(
 fn failure(machine: &ObjectId, to: &RevisionId, error: &WriteError) -> PoolEvent {
     let note = format!("writing revision {to} of the template to machine {machine}: {error}");
     PoolEvent { reason: Reason::FailedTemplateUpdate, name: machine.name.to_string(), note }
+}
+
+/// The disks that a refused update would have detached, for its event: the platform can refuse the update because of one of them.
+fn detachments(disks: &[DiskDraft], machine: &Machine) -> String {
+    let stays = |device: &&DiskRef| disks.iter().any(|disk| disk.name == device.disk);
+    let mapped = machine.disks.iter().filter(|device| device.template.is_some());
+    let lost: Vec<&str> = mapped.filter(|device| !stays(device)).map(|device| &*device.disk).collect();
+    if lost.is_empty() { String::new() } else { format!(" (the update detaches disk {})", lost.join(", ")) }
 }
 
 /// Records on a machine that the revision which was last written is in effect.

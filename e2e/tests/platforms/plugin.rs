@@ -167,11 +167,17 @@ fn a_plan_says_for_each_machine_whether_its_change_is_hot_or_cold() {
         let plugin = Plugin::of(world, "ed", &["edit"], Some(platform_rules(PlatformName::Dvp))).await?;
         let file = world.cluster().directory().join(format!("{}-hot-or-cold.yaml", world.namespace()));
         for (change, expected) in [
-            (json!({ "liveMigrationPolicy": "PreferSafe" }), "hot: the platform applies liveMigrationPolicy without a restart"),
+            (
+                json!({ "liveMigrationPolicy": "PreferSafe" }),
+                "hot: the platform applies liveMigrationPolicy without a restart",
+            ),
             (json!({ "memory": { "size": "2Gi" } }), "hot or cold: the platform applies memory"),
-            (json!({ "memory": { "size": "2Gi" }, "bootloader": "EFI" }), "cold: a restart brings bootloader into effect"),
+            (
+                json!({ "memory": { "size": "2Gi" }, "bootloader": "EFI" }),
+                "cold: a restart brings bootloader into effect",
+            ),
         ] {
-            let mut manifest = pool.get().await?.to_value();
+            let mut manifest = pool.get().await?.value().clone();
             manifest["metadata"] = json!({ "name": "web" });
             manifest.as_object_mut().context("no manifest")?.remove("status");
             let change = json!({ "spec": { "virtualMachineTemplate": { "spec": change } } });

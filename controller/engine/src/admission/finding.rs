@@ -172,6 +172,25 @@ pub fn shortened(text: &str, limit: usize) -> String {
 /// The result of a rule. The error is boxed, because it is large and rare.
 pub type Checked<T = ()> = Result<T, Box<Refusal>>;
 
+/// The refusals of checks that do not depend on each other, so that one response names all of them.
+#[derive(Debug, Default)]
+pub struct RefusalCollector(Vec<Refusal>);
+
+impl RefusalCollector {
+    /// Keeps the refusal of a check, or returns its value.
+    pub fn note<T>(&mut self, checked: Checked<T>) -> Option<T> {
+        checked.map_err(|refusal| self.0.push(*refusal)).ok()
+    }
+
+    /// Ends a group of checks.
+    ///
+    /// # Errors
+    /// The refusals of the group: the checks of the next one expect that there are none.
+    pub fn end_group(&mut self) -> Result<(), Refusals> {
+        Refusals::new(std::mem::take(&mut self.0)).map_or(Ok(()), Err)
+    }
+}
+
 /// A refusal as the error of a check. `reason` is the error, and `way_out` is what to do.
 ///
 /// # Errors

@@ -37,7 +37,9 @@ pub(super) fn device<'a>(
 ) -> Option<Result<Action, Blocker>> {
     let disk = observed.disks.get(&device.disk)?;
     if !free_disks.must_detach(&machine.id.name, &device.disk) {
-        let owner = owner(observed, machines, machine, disk)?;
+        let Some(owner) = owner(observed, machines, machine, disk) else {
+            return mounted_elsewhere(machine, disk).map(Err);
+        };
         let elsewhere = disk.mounted_by.as_ref().is_some_and(|user| *user != machine.id.name);
         if machine.runs() && !elsewhere {
             return Some(Err(Blocker::UserAction(format!(
@@ -65,6 +67,16 @@ pub(super) fn device<'a>(
     };
     let from = device.disk.clone();
     Some(to.map(|to| Action::Repoint { machine: machine.id.clone(), position, from, to }))
+}
+
+/// A machine outside of the pool has mounted this disk, so `machine` waits for it. Nothing is detached: the owner of the disk may
+/// want to give it to the machine.
+fn mounted_elsewhere(machine: &Machine, disk: &Disk) -> Option<Blocker> {
+    let user = disk.mounted_by.as_ref().filter(|user| **user != machine.id.name)?;
+    Some(Blocker::UserAction(format!(
+        "machine {} refers to disk {}, which machine {user} uses: remove the device, or stop machine {user}",
+        machine.id, disk.id
+    )))
 }
 
 /// The machine that owns this disk and refers to it, if it is not `machine`.

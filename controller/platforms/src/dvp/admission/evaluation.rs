@@ -3,7 +3,7 @@
 use serde_json::Value;
 use vmpool_api::annotations::SCALE_DOWN_TARGETS;
 use vmpool_engine::admission::count::{self, Terms};
-use vmpool_engine::admission::{Checked, Outcome, Request, Verdict, Warning, record};
+use vmpool_engine::admission::{Outcome, RefusalCollector, Refusals, Request, Verdict, Warning, record};
 
 use super::facts::{Cluster, Facts, Needs, Settings};
 use super::machine::Template;
@@ -46,9 +46,7 @@ pub fn begin<'a>(settings: &Settings, request: Request<'a>) -> Evaluation<'a> {
             Evaluation::NeedsFacts(Box::new(pending))
         }
         Ok(None) => Evaluation::Decided(Verdict { outcome: Outcome::Allowed, warnings }),
-        Err(refusal) => {
-            Evaluation::Decided(Verdict { outcome: Outcome::Refused((*refusal).into()), warnings })
-        }
+        Err(refusals) => Evaluation::Decided(Verdict { outcome: Outcome::Refused(refusals), warnings }),
     }
 }
 
@@ -57,26 +55,32 @@ fn by_itself<'a>(
     settings: &Settings,
     request: Request<'a>,
     warnings: &mut Vec<Warning>,
-) -> Checked<Option<PendingRequest<'a>>> {
+) -> Result<Option<PendingRequest<'a>>, Refusals> {
     let (old, new) = (request.old.map(Pool), Pool(request.new));
     let stored = |pool: Pool<'a>| pool.annotation(SCALE_DOWN_TARGETS);
     let before = old.map_or(&Value::Null, stored);
-    record::check(&settings.users, request.user, SCALE_DOWN_TARGETS, before, stored(new))?;
+    let mut found = RefusalCollector::default();
+    found.note(record::check(&settings.users, request.user, SCALE_DOWN_TARGETS, before, stored(new)));
+    found.end_group()?;
     if new.deleting() {
         return Ok(None);
     }
-    rollout::check(old, new, warnings)?;
+    rollout::check(old, new, &mut found, warnings);
     if old.is_some_and(|old| old.spec() == new.spec()) && !pinned::touched(old, new) {
+        found.end_group()?;
         return Ok(None);
     }
     for name in ["replicas", "scaleDownPolicy"] {
         let value = view::field(new.spec(), name);
         if old.is_none_or(|old| view::field(old.spec(), name) != value) {
-            schema::spec_field(name, value)?;
+            found.note(schema::spec_field(name, value));
         }
     }
+    found.end_group()?;
     match old {
-        None => name::check(new)?,
+        None => {
+            found.note(name::check(new));
+        }
         Some(old) => {
             let change = count::Change {
                 pool: new.name(),
@@ -84,34 +88,37 @@ fn by_itself<'a>(
                 new: new.count(),
                 current: old.current_replicas(),
             };
-            count::check(&TERMS, &settings.users, request.user, &change)?;
+            found.note(count::check(&TERMS, &settings.users, request.user, &change));
             count::warn(&TERMS, &change, warnings);
             disks::removed(old, new, warnings);
             rollout::held(old, new, warnings);
         }
     }
-    size::check(old, new)?;
+    found.note(size::check(old, new));
+    found.end_group()?;
     let template = if old.is_none_or(|old| old.template() != new.template()) {
-        Some(machine::check(settings.cluster, new.template(), warnings)?)
+        found.note(machine::check(settings.cluster, new.template(), warnings))
     } else {
         None
     };
     if old.is_none_or(|old| devices::attached(old) != devices::attached(new)) {
-        devices::check_attached(new)?;
-        schema::disk_list(view::field(new.spec(), "virtualDiskTemplates"))?;
+        found.note(devices::check_attached(new));
+        found.note(schema::disk_list(view::field(new.spec(), "virtualDiskTemplates")));
     }
     let mut changed = Vec::new();
     for disk in new.disks() {
         let before = old.and_then(|old| old.disk(disk.name));
         if before.is_none_or(|before| before.value != disk.value) {
-            disks::check(before, disk, warnings)?;
+            found.note(disks::check(before, disk, warnings));
         }
         if before.is_none_or(|before| before.spec() != disk.spec()) {
             changed.push(disk);
         }
     }
+    found.end_group()?;
     let mut needs = needs(new, template.as_ref(), &changed);
-    pinned::needs(old, new, &mut needs)?;
+    found.note(pinned::needs(old, new, &mut needs));
+    found.end_group()?;
     Ok(Some(PendingRequest {
         pool: new,
         template,

@@ -6,7 +6,7 @@
 use serde_json::Value;
 use vmpool_api::names::is_dns_label;
 use vmpool_api::{Share, ShareError, annotations};
-use vmpool_engine::admission::{Checked, Warning, refuse};
+use vmpool_engine::admission::{RefusalCollector, Warning, refuse};
 use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
 
 use super::rule::Rule;
@@ -173,19 +173,25 @@ pub(super) fn pinned_by(pool: Pool<'_>) -> String {
 }
 
 /// Checks each value that the request changes.
-pub(super) fn check(old: Option<Pool<'_>>, new: Pool<'_>, warnings: &mut Vec<Warning>) -> Checked {
+pub(super) fn check(
+    old: Option<Pool<'_>>,
+    new: Pool<'_>,
+    found: &mut RefusalCollector,
+    warnings: &mut Vec<Warning>,
+) {
     let rollout = field(new.spec(), "rollout");
     if !rollout.is_null()
         && !rollout.is_object()
         && old.is_none_or(|old| field(old.spec(), "rollout") != rollout)
     {
-        return refuse(
+        found.note(refuse::<()>(
             Rule::Unreadable,
             "spec.rollout",
             rollout,
             "it is no object",
             "give it fields, such as maxUnavailable, or remove it",
-        );
+        ));
+        return;
     }
     for twin in &TWINS {
         let (value, annotation) = (twin.value(new), new.annotation(twin.annotation));
@@ -194,26 +200,25 @@ pub(super) fn check(old: Option<Pool<'_>>, new: Pool<'_>, warnings: &mut Vec<War
             && !value.is_null()
             && let Some(wrong) = (twin.of_field)(value)
         {
-            return refuse(twin.rule, twin.field(), value, wrong.reason, wrong.way_out);
+            found.note(refuse::<()>(twin.rule, twin.field(), value, wrong.reason, wrong.way_out));
         }
         let annotated = old.is_none_or(|old| old.annotation(twin.annotation) != annotation);
         if annotated && !annotation.is_null() {
             let text = annotation.as_str().unwrap_or_default();
             if let Err(wrong) = (twin.of_annotation)(text) {
-                return refuse(
+                found.note(refuse::<()>(
                     twin.annotation_rule,
                     twin.annotation_field(),
                     annotation,
                     wrong.reason,
                     wrong.way_out,
-                );
+                ));
             }
         }
         if changed || annotated {
             contradiction(twin, new, warnings);
         }
     }
-    Ok(())
 }
 
 /// Warns if an annotation has no effect because the field is set.

@@ -203,14 +203,16 @@ fn listed(rule: admission::Rule) -> Rule {
     listed
 }
 
-/// The rule that refused the request; `None` if the request is allowed.
+/// The first rule that refused the request; `None` if the request is allowed.
 fn refused(verdict: &Verdict) -> Option<Rule> {
+    all_refused(verdict).first().copied()
+}
+
+/// All rules that refused the request.
+fn all_refused(verdict: &Verdict) -> Vec<Rule> {
     match &verdict.outcome {
-        Outcome::Refused(refusals) => {
-            assert_eq!(refusals.iter().count(), 1, "the first broken rule alone is the answer: {refusals}");
-            Some(listed(refusals.first().rule))
-        }
-        Outcome::Allowed | Outcome::Malformed(_) | Outcome::Undecided(_) => None,
+        Outcome::Refused(refusals) => refusals.iter().map(|refusal| listed(refusal.rule)).collect(),
+        Outcome::Allowed | Outcome::Malformed(_) | Outcome::Undecided(_) => Vec::new(),
     }
 }
 
@@ -221,6 +223,15 @@ fn assert_allowed(verdict: &Verdict) {
 #[test]
 fn a_good_pool_is_allowed_without_a_word() {
     assert_allowed(&World::complete().create(&pool()));
+}
+
+#[test]
+fn one_response_names_all_settings_that_are_bad() {
+    let mut bad = pool();
+    bad["spec"]["rollout"] = json!({ "maxUnavailable": "200%", "revision": "Not A Name" });
+    bad["spec"]["revisionHistoryLimit"] = json!(-1);
+    let rules = all_refused(&World::complete().create(&bad));
+    assert_eq!(rules, [Rule::MaxUnavailable, Rule::RevisionName, Rule::HistoryLimit]);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 use rstest::rstest;
 
-use crate::model::{Activity, DetachedDisk, Disk, DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime};
+use crate::model::{
+    Activity, DetachedDisk, Disk, DiskDraft, DiskRef, DiskSource, DiskTemplate, Lifetime, Owner,
+};
 use crate::plan::Action;
 use crate::testing::{RETAINED, World, created, machine, name, own_disk, retained_disk, target};
 
@@ -62,6 +64,26 @@ fn of_two_machines_with_one_disk_the_edited_one_gets_its_own_disk_back() {
     let mut backwards = shared();
     backwards.machines.reverse();
     assert_eq!(backwards.plan().actions, [repoint(1, "web-data-1", held("web-data-2"))]);
+}
+
+#[test]
+fn a_disk_of_another_pool_that_is_in_use_is_named_and_stays() {
+    let foreign = |user: Option<&'static str>| {
+        let mut disk = retained_disk("other-data-1");
+        disk.owner = Some(Owner::pool(&target("other")));
+        disk.mounted_by = user.map(Into::into);
+        idle(added("other-data-1").disk("other-data-1", |_| Some(disk)), &name(1)).plan()
+    };
+    let plan = foreign(Some("other-a"));
+    assert_eq!(plan.actions, []);
+    let failure = plan.failure.expect("the disk is reported").message;
+    let expected = format!(
+        "machine {} refers to disk other-data-1, which machine other-a uses: remove the device, or stop machine other-a",
+        name(1)
+    );
+    assert_eq!(failure, expected);
+    assert_eq!(foreign(None).failure, None, "it can be a disk that the user gives to the machine");
+    assert_eq!(foreign(Some("web-0")).actions, []);
 }
 
 #[test]
