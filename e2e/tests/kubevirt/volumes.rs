@@ -242,3 +242,47 @@ fn the_storage_that_an_update_took_out_of_a_machine_is_preserved_with_it() {
         Ok(())
     });
 }
+
+/// The volume of a machine was migrated to another claim. The old claim has the data of the time before.
+#[test]
+fn the_next_machine_uses_the_storage_to_which_a_volume_was_moved() {
+    with_world("kubevirt-moved", async |world| {
+        let mut pool = spec(2);
+        pool["scaleInStrategy"]["proactive"]["statePreservation"] = json!("Offline");
+        pool["scaleInStrategy"]["proactive"]["selectionPolicy"] = json!({ "sortPolicy": "DescendingOrder" });
+        pool["updateStrategy"] = json!({ "opportunistic": {} });
+        let template = pool["virtualMachineTemplate"]["spec"]["dataVolumeTemplates"][0]["spec"].clone();
+        world.create("p", &pool).await?;
+        world.until_ready(&["p-0", "p-1"]).await?;
+        let fast = json!({
+            "apiVersion": DATA_VOLUME, "kind": "DataVolume", "metadata": { "name": "fast-1" }, "spec": template,
+        });
+        let stored = world.place.write(&fast, Unknown::Pruned).await?;
+        stored.map_err(|status| anyhow::anyhow!("{}", status.message))?;
+        let machine = world.machines().await?.remove("p-1").context("p-1")?;
+        let volume = &machine["spec"]["template"]["spec"]["volumes"][0];
+        let moved = json!({ "spec": {
+            "dataVolumeTemplates": null,
+            "template": { "spec": { "volumes": [{ "name": volume["name"], "dataVolume": { "name": "fast-1" } }] } },
+        }});
+        let path = format!("{}/p-1", world.place.path("kubevirt.io/v1", "VirtualMachine")?);
+        world.place.ask(http::Method::PATCH, &path, &moved).await?;
+
+        world.patch("p", &json!({ "spec": { "replicas": 1 } })).await?;
+        world
+            .until(
+                "p-1 is removed",
+                async || Ok((!world.machines().await?.contains_key("p-1")).then_some(())),
+            )
+            .await?;
+        world.patch("p", &json!({ "spec": { "replicas": 2 } })).await?;
+        let next = world.until("p-1 is back", async || Ok(world.machines().await?.remove("p-1"))).await?;
+        ensure!(next["metadata"]["uid"] != machine["metadata"]["uid"]);
+        let volumes = &next["spec"]["template"]["spec"]["volumes"];
+        ensure!(volumes[0]["dataVolume"]["name"] == "fast-1", "{next}");
+        ensure!(next["spec"]["dataVolumeTemplates"].as_array().is_none_or(Vec::is_empty), "{next}");
+        let recorded = &world.pool("p").await?["metadata"]["annotations"]["vmpool.dev/moved-storage-1"];
+        ensure!(*recorded == "scratch-1=DataVolume/fast-1", "{recorded}");
+        Ok(())
+    });
+}

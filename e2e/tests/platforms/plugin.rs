@@ -168,7 +168,7 @@ fn a_plan_says_for_each_machine_whether_its_change_is_hot_or_cold() {
         let file = world.cluster().directory().join(format!("{}-hot-or-cold.yaml", world.namespace()));
         for (change, expected) in [
             (
-                json!({ "liveMigrationPolicy": "PreferSafe" }),
+                json!({ "liveMigrationPolicy": "AlwaysSafe" }),
                 "hot: the platform applies liveMigrationPolicy without a restart",
             ),
             (json!({ "memory": { "size": "2Gi" } }), "hot or cold: the platform applies memory"),

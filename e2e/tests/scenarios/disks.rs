@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use anyhow::{Context as _, ensure};
 use rstest::rstest;
 use serde_json::json;
 use vmpool_api::{annotations, labels};
 use vmpool_e2e::scenario::scenario;
 use vmpool_e2e::world::condition::{
-    Condition, View, disks, event, live_members, members, no_condition, ready_replicas,
+    Condition, View, disks, event, live_members, members, no_condition, not, ready_replicas,
 };
 use vmpool_e2e::world::{Pool, SETTLE};
 use vmpool_invariants::object::{Kind, Object};
@@ -288,4 +289,61 @@ fn a_failed_ephemeral_disk_is_reported_and_replaced() {
         pool.until(no_condition("ReplicaFailure")).await?;
         Ok::<_, anyhow::Error>(())
     });
+}
+
+/// DVP restores a disk from a snapshot: it marks and deletes the disk, waits until it is gone, and creates it without an owner. Here
+/// it is slow, so that a pool which repairs its machines has all the time to create the disk in between.
+#[test]
+fn a_disk_that_the_platform_restores_is_not_created_in_between() {
+    scenario("a disk that the platform restores").run(async |world| {
+        let pool = world.pool("desk").replicas(1).disk("root").retained("home", 1, "1h").ready().await?;
+        let machine = pool.machine(0).await?;
+        world.operate("Stop", &machine).await?;
+        let mut disks = pool.disks().await?;
+        disks.sort_by(|a, b| a.name().cmp(b.name()));
+        ensure!(disks.len() == 2, "{disks:?}");
+        for disk in &disks {
+            let mark = "virtualization.deckhouse.io/vmoprestoredeleted";
+            let marked = json!({ "metadata": { "annotations": { mark: "restore-1" } } });
+            let marked = world.patch(Kind::Disk, disk.name(), &marked).await?;
+            world.delete(&marked).await?;
+            pool.until(not(has_disk(disk))).await?;
+            pool.holds(no_disk_named(disk.name()), Duration::from_secs(8)).await?;
+
+            let mut restored = marked.value().clone();
+            restored["metadata"] = json!({
+                "name": disk.name(),
+                "namespace": world.namespace(),
+                "labels": marked.value()["metadata"]["labels"],
+                "annotations": { "virtualization.deckhouse.io/vmoprestore": "restore-1" },
+            });
+            restored.as_object_mut().context("no disk")?.remove("status");
+            let restored = world.post(Kind::Disk, &restored).await?;
+            let owner = disk.value()["metadata"]["ownerReferences"][0]["uid"].clone();
+            let name = disk.name().to_owned();
+            pool.until(Condition::new("the restored disk has its owner again", move |view| {
+                view.disks().iter().any(|disk| {
+                    disk.name() == name && disk.value()["metadata"]["ownerReferences"][0]["uid"] == owner
+                })
+            }))
+            .await?;
+            let now = world.get(Kind::Disk, disk.name()).await?;
+            ensure!(now.uid() == restored.uid(), "the restored disk was replaced: {now:?}");
+        }
+        world.operate("Start", &machine).await?;
+        pool.until(ready_replicas(1).and(no_condition("ReplicaFailure")).and(event("DiskRestored"))).await?;
+        Ok(())
+    });
+}
+
+fn has_disk(disk: &Object) -> Condition {
+    let uid = disk.uid().to_owned();
+    Condition::new(format!("disk {}", disk.name()), move |view| view.state.get(Kind::Disk, &uid).is_some())
+}
+
+fn no_disk_named(name: &str) -> Condition {
+    let name = name.to_owned();
+    Condition::new(format!("no disk {name}"), move |view| {
+        view.state.all(Kind::Disk).all(|disk| disk.name() != name)
+    })
 }
