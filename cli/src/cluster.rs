@@ -7,6 +7,7 @@ use kube::core::ApiResource;
 use kube::{Client, Config};
 use serde::Serialize;
 use serde_json::Value;
+use vmpool_diskimage::backup::ObjectKind;
 use vmpool_platforms::ApiObject;
 use vmpool_runtime::Env;
 
@@ -106,6 +107,51 @@ impl Cluster {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patched = self.api::<K>().patch(name, &params, patch).await;
         value(&patched.map_err(|error| explain(&self.attempt::<K>("patch", name), &error))?)
+    }
+
+    /// Reads an object of a kind that is no type of a platform; `None` if it does not exist, or if the cluster does not serve the kind.
+    ///
+    /// # Errors
+    /// The request failed.
+    pub(crate) async fn get_of_kind(&self, kind: ObjectKind, name: &str) -> Result<Option<Value>> {
+        match self.api_of_kind(kind).get(name).await {
+            Ok(object) => Ok(Some(value(&object)?)),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(explain(&self.attempt_of_kind("get", kind, name), &error)),
+        }
+    }
+
+    /// Patches an object of such a kind.
+    ///
+    /// # Errors
+    /// The request failed.
+    pub(crate) async fn patch_of_kind(
+        &self,
+        kind: ObjectKind,
+        name: &str,
+        patch: &Patch<impl Serialize + std::fmt::Debug>,
+    ) -> Result<()> {
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let patched = self.api_of_kind(kind).patch(name, &params, patch).await;
+        patched.map(drop).map_err(|error| explain(&self.attempt_of_kind("patch", kind, name), &error))
+    }
+
+    fn api_of_kind(&self, kind: ObjectKind) -> Api<DynamicObject> {
+        let (group, version) = kind.api_version.split_once('/').unwrap_or(("", kind.api_version));
+        let resource = ApiResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            api_version: kind.api_version.to_owned(),
+            kind: kind.kind.to_owned(),
+            plural: kind.plural.to_owned(),
+        };
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+    }
+
+    fn attempt_of_kind(&self, verb: &'static str, kind: ObjectKind, name: &str) -> Attempt {
+        let group = kind.api_version.split_once('/').map_or("", |(group, _)| group);
+        let resource = format!("{}.{group}", kind.plural).trim_end_matches('.').to_owned();
+        Attempt { verb, resource, name: name.to_owned(), namespace: self.namespace.clone() }
     }
 
     /// The attempt of a request, for its error.

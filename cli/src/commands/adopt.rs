@@ -11,7 +11,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
 use kube::api::Patch;
 use serde_json::{Value, json};
-use vmpool_api::OwnerIdentity;
 use vmpool_engine::model::{DiskDraft, ObjectId};
 use vmpool_engine::{ParsedPool, Uid, copied_pool};
 use vmpool_platforms::{ApiObject, DiskOf, Disks, Platform, PoolPart, View, is_controlled_by};
@@ -169,8 +168,9 @@ fn ownerless<P: View>(
 ) -> Vec<Value> {
     objects.retain(|object| {
         let metadata = metadata(object);
-        let is_free =
-            OwnerIdentity::of_controller(&metadata).is_none_or(|owner| owner.uid == former.as_str());
+        let mut owners = metadata.owner_references.iter().flatten();
+        let controller = owners.find(|owner| owner.controller == Some(true));
+        let is_free = controller.is_none_or(|owner| owner.uid == former.as_str());
         is_free && metadata.deletion_timestamp.is_none() && P::was_of(pool, former, part, object)
     });
     objects

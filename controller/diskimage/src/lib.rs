@@ -18,6 +18,7 @@
 //!  source       the URL of an image                   model        what the planner knows
 //!  failure      reasons, and messages of CDI          settings     limits of imports
 //!  limits       limits of texts                       owner        kinds of owners
+//!  backup       what a restored image may adopt
 //! ```
 //!
 //! # An image that is referenced is never deleted
@@ -44,6 +45,7 @@
 
 pub mod admission;
 pub mod aliases;
+pub mod backup;
 pub mod clone_permission;
 mod conditions;
 pub mod corrections;

@@ -57,7 +57,7 @@ async fn machine_names(world: &World) -> Result<Vec<String>> {
     Ok(machines.lines().map(str::to_owned).collect())
 }
 
-/// Dumps the namespace, deletes the pool with everything that it owns, and applies the dump.
+/// Dumps the namespace, deletes the pool with all its objects, and applies the dump.
 async fn restore<'w>(world: &'w World, pool: &Pool<'w>) -> Result<Pool<'w>> {
     let dumped = dump(world).await?;
     pool.delete(Deletion::Background).await?;

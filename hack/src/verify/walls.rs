@@ -80,7 +80,13 @@ const WALLS: &[Wall] = &[
     },
     Wall {
         package: "vmpool-cli",
-        ours: &["vmpool-controller", "vmpool-engine", "vmpool-platforms", "vmpool-runtime"],
+        ours: &[
+            "vmpool-controller",
+            "vmpool-diskimage",
+            "vmpool-engine",
+            "vmpool-platforms",
+            "vmpool-runtime",
+        ],
         barred: &[],
     },
     Wall {
