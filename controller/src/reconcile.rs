@@ -173,8 +173,7 @@ async fn publish<P: Platform>(
     let (_, terminating) = machine_counts(snapshot, &pool.facts);
     let disks = disk_counts(snapshot, &pool.facts);
     let names = Names { context, namespace: &pool.facts.namespace };
-    let failures = [state.status_conflict.failure(), state.memory.failure(), plan_failure];
-    let failure = Failure::combine(failures.iter().flatten());
+    let failure = combine_failures(state.status_conflict.failure(), state.memory.failure(), plan_failure);
     let (status, detached, problem, availability) = {
         let settings = context.settings.of_plans();
         let observed = Observed::new(snapshot, &pool.facts, &[], settings, &state.memory, &names);
@@ -191,6 +190,20 @@ async fn publish<P: Platform>(
     let unwritten = report(context, pool, status, applied, state).await;
     // Then the metrics change.
     unwritten.into_iter().chain(availability.first_end).min()
+}
+
+/// The failure that the conditions report. A plan that creates nothing because machines do not stay in the pool comes before the last
+/// failed write, which is not repeated meanwhile: the reason must be what a user has to remove.
+fn combine_failures(
+    disputed: Option<Failure>,
+    written: Option<Failure>,
+    planned: Option<Failure>,
+) -> Option<Failure> {
+    let (lost, planned) = match planned {
+        Some(planned) if planned.reason.is_loss() => (Some(planned), None),
+        planned => (None, planned),
+    };
+    Failure::combine([disputed, lost, written, planned].iter().flatten())
 }
 
 /// The pool with the last written status, if `pool` is older than that write, with the reason why its template cannot be

@@ -51,6 +51,11 @@ pub enum FailureReason {
 }
 
 impl FailureReason {
+    /// Whether objects that the pool created do not belong to it.
+    pub fn is_loss(self) -> bool {
+        matches!(self, Self::MachineLost | Self::DiskLost)
+    }
+
     /// The reason in the `ReplicaFailure` condition.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -16,7 +16,8 @@ use crate::checks_kubevirt as kubevirt;
 use crate::checks_protection as protection;
 use crate::checks_tenants as tenants;
 use crate::instance::{CONTROLLER, is_tested};
-use crate::world::{TENANT, World};
+use crate::manifest::POOL;
+use crate::world::{NAMESPACE, TENANT, World};
 
 /// A world is settled if nothing changed for this long. It is longer than the longest backoff.
 pub const SETTLED_AFTER: Duration = Duration::from_secs(75);
@@ -152,6 +153,12 @@ pub fn settled_violations(world: &World) -> Vec<String> {
         violations.extend(kubevirt::outdated_machines(world, pool, &members));
     }
     violations
+}
+
+/// Whether the pool would create a missing machine: it waits for no image and no instance type.
+pub fn creates_machines(world: &World) -> bool {
+    let pool = world.server.get(world.resources().pools, NAMESPACE, POOL).map(Object::from);
+    pool.is_none_or(|pool| !images::waits_for_image(world, &pool) && !kubevirt::waits_for_type(world, &pool))
 }
 
 /// Whether a machine runs on a disk that a policy took away from it. The controller replaces the disk only if a user stops or

@@ -150,7 +150,7 @@ fn waits_for_user(world: &World, image: &Value, name: &str) -> bool {
     let is_kept = claim.is_some_and(|claim| claim["metadata"]["ownerReferences"].is_null());
     let texts = [
         "PersistentVolumeClaim, which you must delete",
-        "do not belong to the image: PersistentVolumeClaim;",
+        "do not belong to the image: PersistentVolumeClaim.",
     ];
     is_kept && texts.iter().any(|text| message.contains(text))
 }

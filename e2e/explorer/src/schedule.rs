@@ -7,7 +7,7 @@ use vmpool_runtime::client::READ_TIMEOUT;
 use vmpool_runtime::testing::Idle;
 
 use crate::admission_policy::{AdmissionPolicy, set_policy};
-use crate::checks::{SETTLED_AFTER, invariant_violations, settled_violations};
+use crate::checks::{SETTLED_AFTER, creates_machines, invariant_violations, settled_violations};
 use crate::checks_images::without_evidence;
 use crate::fault::{InjectedFaults, ReadFault, WriteFault};
 use crate::operation::Operation;
@@ -134,7 +134,7 @@ async fn settle(world: &mut World) -> Vec<String> {
     loop {
         world.advance(Duration::from_secs(5)).await;
         let since = |time: Timestamp| world.now().duration_since(time);
-        if since(world.quiet_since().max(patient)) > seconds(SETTLED_AFTER) {
+        if since(world.quiet_since(creates_machines(world)).max(patient)) > seconds(SETTLED_AFTER) {
             return found;
         }
         if since(begun) > seconds(TIMEOUT) {

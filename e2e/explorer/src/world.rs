@@ -344,13 +344,12 @@ impl World {
 
     /// When the last change happened, leases apart. It is now if a client still waits for a response, while a machine of the
     /// pool is protected, an image expires or the platform waits to start a machine again, because the end of that time is a
-    /// change.
-    pub fn quiet_since(&self) -> Timestamp {
+    /// change. `creates` is whether the pool would create a machine: then one that stopped to create tries again after a while.
+    pub fn quiet_since(&self, creates: bool) -> Timestamp {
         if !self.callers.is_empty() {
             return self.now();
         }
         let pools = self.resources().pools;
-        // The controller tries again after a while.
         let is_stopped = |condition: &Value| {
             matches!(condition["reason"].as_str(), Some("MachineLost" | "DiskLost"))
                 && condition["status"] == "True"
@@ -360,7 +359,7 @@ impl World {
             let conditions = pool.as_deref().and_then(|pool| pool["status"]["conditions"].as_array());
             conditions.into_iter().flatten().any(is_stopped)
         };
-        if is_pool_stopped(NAMESPACE) || is_pool_stopped(TENANT) {
+        if creates && is_pool_stopped(NAMESPACE) || is_pool_stopped(TENANT) {
             return self.now();
         }
         let pool = self.server.get(pools, NAMESPACE, POOL);

@@ -80,3 +80,33 @@ async fn a_rejected_label_does_not_delay_creates() {
     world.calm().await;
     assert_eq!(world.condition("ReplicaFailure").unwrap()["reason"], "FailedRepair");
 }
+
+/// The response to the last create was lost, so its failure is the last one of a write. The machine was created, and taken away.
+#[tokio::test]
+async fn the_reason_of_a_stopped_pool_is_not_that_of_an_earlier_write() {
+    let world = World::with_pool(2).await;
+    let take_machines = |world: &World| {
+        for machine in world.machines() {
+            let name = machine["metadata"]["name"].as_str().unwrap().to_owned();
+            world.server.edit(MACHINES, &name, |machine| machine["metadata"]["ownerReferences"] = json!([]));
+        }
+    };
+    world.server.intercept(
+        |call| {
+            if call.is(Verb::Create, MACHINES) { Fate::ResponseLost } else { Fate::Serve }
+        },
+    );
+    take_machines(&world);
+    world.advance(Duration::from_millis(500)).await;
+    let created = world.machines().len() - 2;
+    assert!(created > 0, "the pool replaces its machines");
+    world.server.intercept(
+        |call| {
+            if call.is(Verb::Create, MACHINES) { Fate::Unreachable } else { Fate::Serve }
+        },
+    );
+    take_machines(&world);
+    world.advance(Duration::from_secs(40)).await;
+    let failure = world.condition("ReplicaFailure").unwrap();
+    assert_eq!(failure["reason"], "MachineLost", "{failure}");
+}
