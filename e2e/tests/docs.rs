@@ -442,8 +442,18 @@ fn pages() -> Vec<PathBuf> {
     let root = workspace_root();
     let mut pages = files(&root.join("docs"), "md");
     pages.extend(
-        ["README.md", "CONTRIBUTING.md", "SECURITY.md", "charts/vmpool/README.md"]
-            .map(|page| root.join(page)),
+        [
+            "README.md",
+            "CONTRIBUTING.md",
+            "SECURITY.md",
+            "CHANGELOG.md",
+            "GOVERNANCE.md",
+            "CODE_OF_CONDUCT.md",
+            "ROADMAP.md",
+            "ADOPTERS.md",
+            "charts/vmpool/README.md",
+        ]
+        .map(|page| root.join(page)),
     );
     pages
 }
