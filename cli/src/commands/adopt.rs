@@ -46,7 +46,7 @@ pub(crate) async fn run<P: View>(
     if !arguments.without_machines {
         let restored = Restored::find::<P>(cluster, &facts, &former, &arguments.machines).await?;
         ensure!(
-            !restored.machines.is_empty(),
+            restored.already_adopted > 0 || !restored.machines.is_empty(),
             "namespace {} has no machine of the former pool {name} (UID {former}): restore the machines first, or begin without \
              them with --without-machines; nothing was changed",
             cluster.namespace
@@ -212,15 +212,14 @@ fn disk_ownership<P: Platform>(disk: &Value, pool: &P::Pool, machines: &[Value])
         }
     }
     let draft = DiskDraft::new(facts.id.name.clone(), template);
-    let nobody = ObjectId::new("", "");
-    let patch = P::Disks::adopt(pool, &object, user.as_ref().unwrap_or(&nobody), &draft);
-    // A free disk of the pool needs no machine.
-    Ok(patch.filter(|patch| {
-        user.is_some()
-            || patch["metadata"]["ownerReferences"]
-                .as_array()
-                .is_some_and(|owners| owners.iter().all(|owner| owner["uid"] != ""))
-    }))
+    // The pool owns a retained disk, which can be free. Only an ephemeral one needs its machine.
+    let user = user.unwrap_or_else(|| ObjectId::new("", ""));
+    let patch = P::Disks::adopt(pool, &object, &user, &draft);
+    let has_owner = |patch: &Value| {
+        let mut owners = patch["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        owners.all(|owner| owner["uid"] != "")
+    };
+    Ok(patch.filter(has_owner))
 }
 
 /// Writes at the version of the object that was read.
@@ -241,3 +240,6 @@ fn metadata(object: &Value) -> ObjectMeta {
 fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

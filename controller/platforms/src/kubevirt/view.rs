@@ -89,6 +89,8 @@ impl View for KubeVirt {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
     use crate::Platform;
 
@@ -102,6 +104,30 @@ mod tests {
         assert_eq!((&*view.state, view.node.as_deref()), ("Running", Some("n")));
         assert_eq!(view.addresses, ["10.0.0.4", "fd00::4"]);
         assert_eq!(KubeVirt::machine_view(&machine, None).node, None);
+    }
+
+    #[rstest]
+    #[case::a_machine("web-3", "web-7", "web", true)]
+    #[case::a_machine_of_a_hashed_revision("web-3", "web-0a1b2c3d-7", "web", true)]
+    #[case::a_machine_of_another_pool("api-3", "api-7", "web", false)]
+    #[case::a_machine_of_a_revision_of_another_pool("web-3", "api-7", "web", false)]
+    #[case::a_machine_with_other_labels("web-3", "web-7", "other", false)]
+    #[case::a_machine_without_an_ordinal("web-db", "web-7", "web", false)]
+    fn a_machine_was_of_the_pool_if_name_revision_and_labels_say_so(
+        #[case] name: &str,
+        #[case] revision: &str,
+        #[case] app: &str,
+        #[case] expected: bool,
+    ) {
+        let template =
+            json!({ "metadata": { "labels": { "app": "web" } }, "spec": { "template": { "spec": {} } } });
+        let pool = json!({
+            "metadata": { "name": "web", "namespace": "n", "uid": "u" },
+            "spec": { "selector": { "matchLabels": { "app": "web" } }, "virtualMachineTemplate": template },
+        });
+        let pool = KubeVirt::read_pool(&serde_json::from_value(pool).unwrap());
+        let machine = json!({ "metadata": { "name": name, "labels": { "app": app, REVISION: revision } } });
+        assert_eq!(KubeVirt::was_of(&pool, &"former".into(), PoolPart::Machine, &machine), expected);
     }
 
     #[test]
