@@ -44,6 +44,9 @@ pub(crate) struct PoolMemory {
     pub(crate) status_conflict: StatusConflict,
     /// The stored revisions of the pool; `None` before the first pass.
     pub(crate) revisions: Option<Revisions>,
+    /// Whether the last pass saw a [copy](vmpool_engine::copied_pool). A user gives it the revisions of the former pool, which only a
+    /// list shows.
+    pub(crate) was_copy: bool,
     /// The message of the last event about invalid settings.
     pub(crate) warned: Option<String>,
     /// Why the current template cannot be used now.

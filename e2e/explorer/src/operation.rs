@@ -213,6 +213,8 @@ fn remove(world: &mut World, removal: &Removal) {
     let machines = world.server.all(world.resources().machines);
     let members: Vec<Target> = machines
         .iter()
+        // A machine of the tenant can name the pool as its owner.
+        .filter(|machine| machine["metadata"]["namespace"] == NAMESPACE)
         .filter(|machine| machine["metadata"]["ownerReferences"][0]["uid"] == pool["metadata"]["uid"])
         .filter_map(|machine| {
             let text = |field: &str| machine["metadata"][field].as_str().map(str::to_owned);

@@ -159,6 +159,10 @@ async fn forge_objects(world: &mut World, resource: &str, count: usize, forgery:
         let number = world.forged.len();
         let name = metadata_text(&model, "name");
         let name = if plural == "controllerrevisions" { name } else { format!("{name}-forged-{number}") };
+        // The tenant has a pool of the same name, whose revision has this name.
+        if world.server.get(resource, TENANT, &name).is_some() {
+            continue;
+        }
         object["metadata"]["name"] = json!(name);
         send_request(world, Verb::Create, plural, "", object).await;
         remember_forged(world, plural, name);

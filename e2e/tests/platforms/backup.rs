@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use rstest::rstest;
 use serde_json::Value;
-use vmpool_e2e::world::condition::{condition, live_members, no_condition, ready_replicas};
+use vmpool_e2e::world::condition::{condition, event, live_members, no_condition, not, ready_replicas};
 use vmpool_e2e::world::{Deletion, Policy, Pool, SETTLE, World};
 use vmpool_invariants::platform::PlatformName;
 use vmpool_test_cluster::control_plane::apply;
@@ -71,6 +71,14 @@ fn builder(world: &World) -> vmpool_e2e::world::PoolBuilder<'_> {
     world.pool("web").policy(Policy::NewestFirst).disk("root").replicas(3)
 }
 
+/// The event of a machine that gets another template.
+fn restart_event(platform: PlatformName) -> &'static str {
+    match platform {
+        PlatformName::Dvp => "TemplateApplied",
+        PlatformName::KubeVirt => "SuccessfulUpdate",
+    }
+}
+
 #[rstest]
 #[case::dvp(PlatformName::Dvp)]
 #[case::kubevirt(PlatformName::KubeVirt)]
@@ -106,6 +114,8 @@ fn a_restored_pool_waits_and_then_adopts_its_restored_machines(#[case] platform:
         pool.until(ready_replicas(3).and(no_condition("ReplicaFailure"))).await?;
         pool.holds(ready_replicas(3), SETTLE).await?;
         ensure!(machine_names(world).await? == before);
+        // No guest restarts: the machines have the template of the pool, as their restored revision says.
+        pool.holds(not(event(restart_event(platform))), SETTLE).await?;
         if platform == PlatformName::Dvp {
             let disks = pool.disks().await?;
             ensure!(disks.len() == 3, "{disks:?}");
