@@ -320,9 +320,6 @@ pub(crate) struct AdoptArguments {
     /// Begin without the machines of the former pool: the controller creates new ones
     #[arg(long)]
     pub(crate) without_machines: bool,
-    /// UID of the former pool. The default is the one that the pool records
-    #[arg(long, value_name = "UID")]
-    pub(crate) former_uid: Option<String>,
     /// List what would be adopted, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -33,16 +33,13 @@ pub(crate) async fn run<P: View>(
     let (object, facts) = read::<P>(&pool)?;
     let name = facts.id.name.clone();
     let recorded = pool["metadata"]["annotations"][P::MACHINES_OF].as_str().unwrap_or_default();
-    let former = match &arguments.former_uid {
-        Some(uid) => copied_pool::former_uid(&format!("{name}/{uid}"), &facts.id)
-            .with_context(|| format!("{uid:?} is not the UID of a former pool"))?,
-        None => copied_pool::former_uid(recorded, &facts.id).with_context(|| {
-            format!(
-                "pool {name} does not record that it is a copy of another pool; if it is, name the UID of that one with \
-                 --former-uid, which is in the backup"
-            )
-        })?,
-    };
+    let former = copied_pool::former_uid(recorded, &facts.id).with_context(|| {
+        format!(
+            "pool {name} does not record that it is a copy of another pool. If it is, annotate it with {}={name}/UID, where UID is that of \
+             the former pool in the backup",
+            P::MACHINES_OF
+        )
+    })?;
     if !arguments.without_machines {
         let restored = Restored::find::<P>(cluster, &facts, &former, &arguments.machines).await?;
         ensure!(

@@ -1,7 +1,6 @@
 //! An image that a backup tool creates again beside its data has another UID than the labels of the data say.
 
 use anyhow::{Result, ensure};
-use http::Method;
 use serde_json::{Value, json};
 use vmpool_api::diskimage::API_VERSION;
 use vmpool_api::kubevirt::DATA_VOLUME_API_VERSION;
@@ -30,19 +29,14 @@ fn a_restored_image_adopts_its_restored_data_without_a_download() {
         world.place.put(blank("debian")).await?;
         world.until_ready("debian").await?;
         let before = volume(&world).await?;
-        // The data stays with the labels of the former image, as after the restoration of a backup.
-        world
-            .patch(API_VERSION, "VMDiskImage", "debian", &json!({ "metadata": { "finalizers": null } }))
-            .await?;
-        let path = format!("{}/debian", world.place.path(API_VERSION, "VMDiskImage")?);
-        let orphan = json!({ "kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Orphan" });
-        world.place.ask(Method::DELETE, &path, &orphan).await?;
-        let leaving = json!({ "metadata": { "finalizers": null } });
-        if world.place.object(API_VERSION, "VMDiskImage", "debian").await?.is_some() {
-            world.patch(API_VERSION, "VMDiskImage", "debian", &leaving).await?;
-        }
+        // The data stays with the labels of the former image, as after the restoration of a backup. A running controller would delete it.
+        world.controller.kill();
+        let without_finalizer = json!({ "metadata": { "finalizers": null } });
+        world.patch(API_VERSION, "VMDiskImage", "debian", &without_finalizer).await?;
+        world.delete(API_VERSION, "VMDiskImage", "debian").await?;
         world.until_gone(API_VERSION, "VMDiskImage", "debian").await?;
         world.place.put(blank("debian")).await?;
+        world.controller.restart().await?;
         let conflict = world.until_phase("debian", "Queued", "NameConflict").await?;
         let message = condition(&conflict, "Ready")["message"].as_str().unwrap_or_default().to_owned();
         ensure!(message.contains("kubectl vmpool adopt-image debian"), "{message}");

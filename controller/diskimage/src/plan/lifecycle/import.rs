@@ -138,6 +138,14 @@ fn transferring(pass: &mut Pass<'_>, volume: &DataVolume) {
             "the PersistentVolumeClaim was lost during the import",
         );
     }
+    // CDI does not create the claim of a DataVolume that has succeeded again, so no event would follow.
+    if volume.transfer == Transfer::Succeeded && claim.is_none() {
+        if !pass.world.backing_is_live {
+            pass.reads.backing = true;
+            return pass.again(RECHECK);
+        }
+        return fail(pass, Reason::UnknownSyncFailure, "the PersistentVolumeClaim was lost after the import");
+    }
     if exceeds_limits(pass, volume) {
         return;
     }

@@ -118,6 +118,17 @@ fn nothing_is_ready_without_its_objects() {
     assert_eq!(state(&case.plan()), (ImagePhase::RetryableFailure, Reason::UnknownSyncFailure));
 }
 
+/// A user deletes the claim between the transfer and the snapshot. CDI does not create it again.
+#[test]
+fn a_claim_that_is_lost_after_the_transfer_ends_the_attempt_at_once() {
+    let mut case = Case::syncing(volume(Transfer::Succeeded));
+    case.backing.claim = Found::Missing;
+    let plan = case.plan();
+    assert_eq!((plan.actions, plan.reads.backing), (vec![], true), "a cache may be behind");
+    case.live = true;
+    assert_eq!(state(&case.plan()), (ImagePhase::RetryableFailure, Reason::UnknownSyncFailure));
+}
+
 fn running(change: impl FnOnce(&mut DataVolume)) -> DataVolume {
     let mut volume = volume(Transfer::InProgress);
     change(&mut volume);
