@@ -53,7 +53,11 @@ impl Cluster {
 
     /// The objects of a type in the namespace.
     pub(crate) fn api<K: ApiObject>(&self) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), &self.namespace, &resource::<K>())
+        self.api_of(&resource::<K>())
+    }
+
+    fn api_of(&self, resource: &ApiResource) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &self.namespace, resource)
     }
 
     /// Reads an object; `None` if it does not exist.
@@ -104,9 +108,32 @@ impl Cluster {
         name: &str,
         patch: &Patch<impl Serialize + std::fmt::Debug>,
     ) -> Result<Value> {
+        self.patch_with(&self.api::<K>(), self.attempt::<K>("patch", name), patch).await
+    }
+
+    /// Merges a patch into an object at the version that was read.
+    ///
+    /// # Errors
+    /// The request failed, also because the object has changed.
+    pub(crate) async fn merge_at_version<K: ApiObject>(
+        &self,
+        object: &Value,
+        mut patch: Value,
+    ) -> Result<()> {
+        patch["metadata"]["uid"] = object["metadata"]["uid"].clone();
+        patch["metadata"]["resourceVersion"] = object["metadata"]["resourceVersion"].clone();
+        self.patch::<K>(name_of(object), &Patch::Merge(patch)).await.map(drop)
+    }
+
+    async fn patch_with(
+        &self,
+        api: &Api<DynamicObject>,
+        attempt: Attempt,
+        patch: &Patch<impl Serialize + std::fmt::Debug>,
+    ) -> Result<Value> {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let patched = self.api::<K>().patch(name, &params, patch).await;
-        value(&patched.map_err(|error| explain(&self.attempt::<K>("patch", name), &error))?)
+        let patched = api.patch(&attempt.name, &params, patch).await;
+        value(&patched.map_err(|error| explain(&attempt, &error))?)
     }
 
     /// Reads an object of a kind that is no type of a platform; `None` if it does not exist, or if the cluster does not serve the kind.
@@ -131,25 +158,23 @@ impl Cluster {
         name: &str,
         patch: &Patch<impl Serialize + std::fmt::Debug>,
     ) -> Result<()> {
-        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        let patched = self.api_of_kind(kind).patch(name, &params, patch).await;
-        patched.map(drop).map_err(|error| explain(&self.attempt_of_kind("patch", kind, name), &error))
+        let (api, attempt) = (self.api_of_kind(kind), self.attempt_of_kind("patch", kind, name));
+        self.patch_with(&api, attempt, patch).await.map(drop)
     }
 
     fn api_of_kind(&self, kind: ObjectKind) -> Api<DynamicObject> {
-        let (group, version) = kind.api_version.split_once('/').unwrap_or(("", kind.api_version));
-        let resource = ApiResource {
+        let (group, version) = kind.group_version();
+        self.api_of(&ApiResource {
             group: group.to_owned(),
             version: version.to_owned(),
             api_version: kind.api_version.to_owned(),
             kind: kind.kind.to_owned(),
             plural: kind.plural.to_owned(),
-        };
-        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+        })
     }
 
     fn attempt_of_kind(&self, verb: &'static str, kind: ObjectKind, name: &str) -> Attempt {
-        let group = kind.api_version.split_once('/').map_or("", |(group, _)| group);
+        let (group, _) = kind.group_version();
         let resource = format!("{}.{group}", kind.plural).trim_end_matches('.').to_owned();
         Attempt { verb, resource, name: name.to_owned(), namespace: self.namespace.clone() }
     }
@@ -158,6 +183,11 @@ impl Cluster {
     pub(crate) fn attempt<K: ApiObject>(&self, verb: &'static str, name: &str) -> Attempt {
         Attempt { verb, resource: full_name::<K>(), name: name.to_owned(), namespace: self.namespace.clone() }
     }
+}
+
+/// The name of an object.
+pub(crate) fn name_of(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
 /// Plural name and group of a type.

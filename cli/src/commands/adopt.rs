@@ -13,10 +13,10 @@ use kube::api::Patch;
 use serde_json::{Value, json};
 use vmpool_engine::model::{DiskDraft, ObjectId};
 use vmpool_engine::{ParsedPool, Uid, copied_pool};
-use vmpool_platforms::{ApiObject, DiskOf, Disks, Platform, PoolPart, View, is_controlled_by};
+use vmpool_platforms::{DiskOf, Disks, Platform, PoolPart, View, former_pool, is_controlled_by};
 
 use crate::arguments::AdoptArguments;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, name_of};
 use crate::output::write;
 use crate::pool::read;
 
@@ -32,8 +32,7 @@ pub(crate) async fn run<P: View>(
 ) -> Result<()> {
     let (object, facts) = read::<P>(&pool)?;
     let name = facts.id.name.clone();
-    let recorded = pool["metadata"]["annotations"][P::MACHINES_OF].as_str().unwrap_or_default();
-    let former = copied_pool::former_uid(recorded, &facts.id).with_context(|| {
+    let former = former_pool(object.meta(), P::MACHINES_OF, &facts.id).with_context(|| {
         format!(
             "pool {name} does not record that it is a copy of another pool. If it is, annotate it with {}={name}/UID, where UID is that of \
              the former pool in the backup",
@@ -62,7 +61,7 @@ pub(crate) async fn run<P: View>(
     }
     let record = json!({ "metadata": {
         "uid": pool["metadata"]["uid"],
-        "annotations": { P::MACHINES_OF: copied_pool::record(&facts.id) },
+        "annotations": { P::MACHINES_OF: copied_pool::machines_record(&facts.id) },
     }});
     cluster.patch::<P::Pool>(&name, &Patch::Merge(record)).await?;
     write(&format!("pool {name}: the controller manages it from now on\n"))
@@ -85,11 +84,11 @@ impl Restored {
         names: &[String],
     ) -> Result<Self> {
         let all = cluster.list::<P::Machine>(None).await?;
-        let is_owned = |machine: &&Value| is_controlled_by::<P::Pool>(&metadata(machine), &pool.id);
+        let is_owned = |machine: &&Value| is_controlled_by::<P::Pool>(&metadata_of(machine), &pool.id);
         let already_adopted = all.iter().filter(is_owned).count();
         let is_named =
             |machine: &Value| names.is_empty() || names.iter().any(|name| name == name_of(machine));
-        let mut machines = ownerless::<P>(all, pool, former, PoolPart::Machine);
+        let mut machines = filter_ownerless::<P>(all, pool, former, PoolPart::Machine);
         if let Some(unknown) =
             names.iter().find(|name| !machines.iter().any(|found| name_of(found) == **name))
         {
@@ -101,12 +100,12 @@ impl Restored {
         let disks = if <P::Disks as Disks<P::Pool, P::Machine>>::EXIST {
             let all = cluster.list::<DiskOf<P>>(None).await?;
             // The machine that owned an ephemeral disk is restored, too, under another UID.
-            ownerless::<P>(all, pool, former, PoolPart::Disk)
+            filter_ownerless::<P>(all, pool, former, PoolPart::Disk)
         } else {
             Vec::new()
         };
         let revisions = cluster.list::<ControllerRevision>(None).await?;
-        let revisions = ownerless::<P>(revisions, pool, former, PoolPart::Revision);
+        let revisions = filter_ownerless::<P>(revisions, pool, former, PoolPart::Revision);
         Ok(Self { machines, disks, revisions, already_adopted })
     }
 
@@ -125,14 +124,14 @@ impl Restored {
         };
         for revision in &self.revisions {
             if !dry_run {
-                let patch = ownership::<P>(revision, pool, former);
-                patch_at::<ControllerRevision>(cluster, revision, patch).await?;
+                let patch = ownership_patch::<P>(revision, pool, former);
+                cluster.merge_at_version::<ControllerRevision>(revision, patch).await?;
             }
             say("revision", revision)?;
         }
         for disk in &self.disks {
-            match disk_ownership::<P>(disk, object, &self.machines)? {
-                Some(patch) if !dry_run => patch_at::<DiskOf<P>>(cluster, disk, patch).await?,
+            match disk_ownership_patch::<P>(disk, object, &self.machines)? {
+                Some(patch) if !dry_run => cluster.merge_at_version::<DiskOf<P>>(disk, patch).await?,
                 Some(_) => {}
                 None => {
                     write(&format!(
@@ -146,9 +145,9 @@ impl Restored {
         }
         for machine in &self.machines {
             if !dry_run {
-                let mut patch = ownership::<P>(machine, pool, former);
+                let mut patch = ownership_patch::<P>(machine, pool, former);
                 json_patch::merge(&mut patch, &P::managed_labels(object));
-                patch_at::<P::Machine>(cluster, machine, patch).await?;
+                cluster.merge_at_version::<P::Machine>(machine, patch).await?;
             }
             say("machine", machine)?;
         }
@@ -157,14 +156,14 @@ impl Restored {
 }
 
 /// The objects of the former pool that nothing controls. A backup can contain the owner references to the former pool, which is gone.
-fn ownerless<P: View>(
+fn filter_ownerless<P: View>(
     mut objects: Vec<Value>,
     pool: &ParsedPool,
     former: &Uid,
     part: PoolPart,
 ) -> Vec<Value> {
     objects.retain(|object| {
-        let metadata = metadata(object);
+        let metadata = metadata_of(object);
         let mut owners = metadata.owner_references.iter().flatten();
         let controller = owners.find(|owner| owner.controller == Some(true));
         let is_free = controller.is_none_or(|owner| owner.uid == former.as_str());
@@ -174,7 +173,7 @@ fn ownerless<P: View>(
 }
 
 /// The merge patch that makes the pool the owner, and replaces the UID of the former pool in labels.
-fn ownership<P: Platform>(object: &Value, pool: &ParsedPool, former: &Uid) -> Value {
+fn ownership_patch<P: Platform>(object: &Value, pool: &ParsedPool, former: &Uid) -> Value {
     let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
     let mut owners: Vec<Value> = owners
         .filter(|owner| owner["controller"] != true && owner["uid"] != former.as_str())
@@ -197,13 +196,17 @@ fn ownership<P: Platform>(object: &Value, pool: &ParsedPool, former: &Uid) -> Va
 
 /// The merge patch that gives a disk its owner: its machine, or the pool, as its template says. `None` if it has no template, or if its
 /// machine is not restored.
-fn disk_ownership<P: Platform>(disk: &Value, pool: &P::Pool, machines: &[Value]) -> Result<Option<Value>> {
-    let object: DiskOf<P> = decode(disk)?;
+fn disk_ownership_patch<P: Platform>(
+    disk: &Value,
+    pool: &P::Pool,
+    machines: &[Value],
+) -> Result<Option<Value>> {
+    let object: DiskOf<P> = decode_object(disk)?;
     let facts = P::Disks::read(&object);
     let Some(template) = facts.template.clone() else { return Ok(None) };
     let mut user = None;
     for machine in machines {
-        let machine = P::read_machine(&decode(machine)?);
+        let machine = P::read_machine(&decode_object(machine)?);
         if machine.disks.iter().any(|used| used.disk == facts.id.name) {
             user = Some(machine.id);
         }
@@ -219,23 +222,12 @@ fn disk_ownership<P: Platform>(disk: &Value, pool: &P::Pool, machines: &[Value])
     Ok(patch.filter(has_owner))
 }
 
-/// Writes at the version of the object that was read.
-async fn patch_at<K: ApiObject>(cluster: &Cluster, object: &Value, mut patch: Value) -> Result<()> {
-    patch["metadata"]["uid"] = object["metadata"]["uid"].clone();
-    patch["metadata"]["resourceVersion"] = object["metadata"]["resourceVersion"].clone();
-    cluster.patch::<K>(name_of(object), &Patch::Merge(patch)).await.map(drop)
-}
-
-fn decode<T: serde::de::DeserializeOwned>(object: &Value) -> Result<T> {
+fn decode_object<T: serde::de::DeserializeOwned>(object: &Value) -> Result<T> {
     serde_json::from_value(object.clone()).map_err(|error| anyhow!("the response cannot be read: {error}"))
 }
 
-fn metadata(object: &Value) -> ObjectMeta {
+fn metadata_of(object: &Value) -> ObjectMeta {
     serde_json::from_value(object["metadata"].clone()).unwrap_or_default()
-}
-
-fn name_of(object: &Value) -> &str {
-    object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
 #[cfg(test)]

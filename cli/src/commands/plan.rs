@@ -10,6 +10,7 @@ use kube::api::{Patch, PatchParams};
 use serde::Serialize;
 use serde_json::Value;
 use vmpool_controller::{Preview, preview};
+use vmpool_engine::model::Restarts;
 use vmpool_engine::{Action, Plan};
 use vmpool_platforms::View;
 
@@ -22,7 +23,7 @@ use crate::pool::read;
 use crate::table::Tone;
 use crate::visible::visible;
 use manifest::{ApplyMethod, CLIENT_SIDE_MANAGER, SERVER_SIDE_MANAGER, client_side_patch, read_manifest};
-use steps::{Step, TemplateEffects, steps};
+use steps::{Step, TemplateEffects, list_steps};
 
 /// What the controller would do.
 #[derive(Debug, Serialize)]
@@ -61,12 +62,14 @@ pub(crate) async fn run<P: View>(
     let preview = preview.map_err(|error| anyhow!(explain_read(&error)))?;
     let (_, before) = read::<P>(&stored)?;
     let updates = |plan: &Plan| plan.actions.iter().any(|action| matches!(action, Action::Update { .. }));
-    let effects = if updates(&preview.next) || updates(&preview.later) {
+    // Of other platforms, the controller knows which update takes a restart.
+    let is_unknown = preview.pool.rollout.restarts == Restarts::ByPlatform;
+    let effects = if is_unknown && (updates(&preview.next) || updates(&preview.later)) {
         revisions::effects_of_change::<P>(cluster, &object, &facts).await?
     } else {
         TemplateEffects::default()
     };
-    let mut outlook = outlook(&preview, before.desired, &effects);
+    let mut outlook = build_outlook(&preview, before.desired, &effects);
     outlook.applied_by = method.map(|method| method.description());
     print(arguments.format.output, &text(&outlook), &outlook)
 }
@@ -133,10 +136,10 @@ fn next_generation(pool: &mut Value) {
     pool["metadata"]["generation"] = (generation + 1).into();
 }
 
-fn outlook(preview: &Preview, replicas: usize, effects: &TemplateEffects) -> Outlook {
+fn build_outlook(preview: &Preview, replicas: usize, effects: &TemplateEffects) -> Outlook {
     let pool = &preview.pool;
-    let now = steps(preview, &preview.next, effects);
-    let mut later = steps(preview, &preview.later, effects);
+    let now = list_steps(preview, &preview.next, effects);
+    let mut later = list_steps(preview, &preview.later, effects);
     later.retain(|step| !now.contains(step));
     let mut blocked = pool.validation_errors.clone();
     blocked.extend(preview.next.failure.iter().map(|failure| failure.message.clone()));

@@ -2,14 +2,13 @@
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
-use kube::api::Patch;
 use serde_json::{Value, json};
 use vmpool_engine::ObjectId;
 use vmpool_engine::protection::{BY, CLAIM, LONGEST_TEXT, REASON, UNTIL};
 use vmpool_platforms::{View, is_controlled_by};
 
 use crate::arguments::{ProtectArguments, UnprotectArguments};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, name_of};
 use crate::output::write;
 use crate::pool::read;
 
@@ -41,7 +40,7 @@ pub(crate) async fn protect<P: View>(
     let annotations = json!({ UNTIL: until, BY: arguments.by, REASON: arguments.reason });
     for machine in machines::<P>(cluster, &facts.id, &arguments.machines).await? {
         annotate::<P>(cluster, &machine, &annotations).await?;
-        write(&format!("machine {}: protected until {until}\n", name(&machine)))?;
+        write(&format!("machine {}: protected until {until}\n", name_of(&machine)))?;
     }
     Ok(())
 }
@@ -63,12 +62,12 @@ pub(crate) async fn unprotect<P: View>(
         ensure!(
             machine["metadata"]["annotations"][CLAIM].is_null(),
             "machine {} is claimed: nothing was changed; the holder of the claim releases it",
-            name(machine)
+            name_of(machine)
         );
     }
     for machine in machines {
         annotate::<P>(cluster, &machine, &annotations).await?;
-        write(&format!("machine {}: not protected\n", name(&machine)))?;
+        write(&format!("machine {}: not protected\n", name_of(&machine)))?;
     }
     Ok(())
 }
@@ -77,10 +76,6 @@ pub(crate) async fn unprotect<P: View>(
 fn until(now: Timestamp, duration: std::time::Duration) -> Result<String> {
     let until = now.checked_add(duration).context("the duration is too long")?;
     Ok(until.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
-}
-
-fn name(machine: &Value) -> &str {
-    machine["metadata"]["name"].as_str().unwrap_or_default()
 }
 
 /// The named machines of the pool.
@@ -103,9 +98,6 @@ async fn machines<P: View>(cluster: &Cluster, pool: &ObjectId, names: &[String])
 
 /// Writes the annotations at the version of the machine that was read.
 async fn annotate<P: View>(cluster: &Cluster, machine: &Value, annotations: &Value) -> Result<()> {
-    let metadata = &machine["metadata"];
-    let patch = json!({ "metadata": {
-        "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"], "annotations": annotations,
-    }});
-    cluster.patch::<P::Machine>(name(machine), &Patch::Merge(patch)).await.map(drop)
+    let patch = json!({ "metadata": { "annotations": annotations } });
+    cluster.merge_at_version::<P::Machine>(machine, patch).await
 }

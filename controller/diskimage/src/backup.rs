@@ -18,6 +18,13 @@ pub struct ObjectKind {
     pub plural: &'static str,
 }
 
+impl ObjectKind {
+    /// The group, which is empty for the core group, and the version.
+    pub fn group_version(&self) -> (&'static str, &'static str) {
+        self.api_version.split_once('/').unwrap_or(("", self.api_version))
+    }
+}
+
 /// Images.
 pub const IMAGE: ObjectKind =
     ObjectKind { api_version: diskimage::API_VERSION, kind: "VMDiskImage", plural: "vmdiskimages" };
@@ -43,7 +50,11 @@ pub const PARTS: [ObjectKind; 4] = [CLAIM, SNAPSHOT, SOURCE, VOLUME];
 ///
 /// # Errors
 /// Why the controller would import the data again, or an object was of no image. Nothing may be written then.
-pub fn adopt(name: &str, uid: &str, found: &[Option<Value>; 4]) -> Result<[Option<Value>; 4], String> {
+pub fn adoption_patches(
+    name: &str,
+    uid: &str,
+    found: &[Option<Value>; 4],
+) -> Result<[Option<Value>; 4], String> {
     let [claim, snapshot, _, volume] = found;
     for (kind, object) in PARTS.iter().zip(found) {
         if let Some(object) = object {
@@ -130,10 +141,16 @@ mod tests {
             "uid": "object", "resourceVersion": "7", "labels": { IMAGE_UID: "new" },
         }});
         let mut found = complete();
-        assert_eq!(adopt("debian", "new", &found).unwrap(), std::array::from_fn(|_| Some(patch.clone())));
+        assert_eq!(
+            adoption_patches("debian", "new", &found).unwrap(),
+            std::array::from_fn(|_| Some(patch.clone()))
+        );
         found[1] = None;
         found[2].as_mut().unwrap()["metadata"]["labels"][IMAGE_UID] = json!("new");
-        assert_eq!(adopt("debian", "new", &found).unwrap(), [Some(patch.clone()), None, None, Some(patch)]);
+        assert_eq!(
+            adoption_patches("debian", "new", &found).unwrap(),
+            [Some(patch.clone()), None, None, Some(patch)]
+        );
     }
 
     #[rstest]
@@ -161,7 +178,7 @@ mod tests {
             Some(object) => json_patch::merge(object, &change),
             None => unreachable!("it is complete"),
         }
-        let error = adopt("debian", "new", &found).unwrap_err();
+        let error = adoption_patches("debian", "new", &found).unwrap_err();
         assert!(error.contains(reason), "{error}");
     }
 
@@ -170,6 +187,6 @@ mod tests {
         let mut found = complete();
         let owner = json!({ "kind": "DataVolume", "name": "debian", "uid": "v", "controller": true });
         found[0].as_mut().unwrap()["metadata"]["ownerReferences"] = json!([owner]);
-        assert!(adopt("debian", "new", &found).is_ok());
+        assert!(adoption_patches("debian", "new", &found).is_ok());
     }
 }

@@ -10,7 +10,7 @@ use crate::ids::{ObjectId, Uid};
 const LONGEST_UID: usize = 64;
 
 /// The value of the annotation: whose machines exist, or can exist.
-pub fn record(pool: &ObjectId) -> String {
+pub fn machines_record(pool: &ObjectId) -> String {
     format!("{}/{}", pool.name, pool.uid)
 }
 
@@ -57,6 +57,6 @@ mod tests {
     #[test]
     fn a_pool_is_no_copy_of_itself() {
         let pool = ObjectId::new("web", "8e2c3f7e-54cf-4d2a-9ac9-0d1c8f0d9b1a");
-        assert_eq!(former_uid(&record(&pool), &pool), None);
+        assert_eq!(former_uid(&machines_record(&pool), &pool), None);
     }
 }

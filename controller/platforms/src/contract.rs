@@ -236,7 +236,7 @@ pub fn a_copy_is_held<P: Platform>(pool: &Value) {
     let sample = Sample::<P>::new(pool);
     let read = |former: &ObjectId| {
         let mut body = pool.clone();
-        body["metadata"]["annotations"][P::MACHINES_OF] = copied_pool::record(former).into();
+        body["metadata"]["annotations"][P::MACHINES_OF] = copied_pool::machines_record(former).into();
         P::read_pool(&decode(&body))
     };
     assert_eq!(read(&sample.facts.id), P::read_pool(&sample.pool), "its own record changes nothing");

@@ -11,6 +11,7 @@ mod argocd_tests;
 mod attachment;
 mod claim_facts;
 pub mod contract;
+mod copied_pool;
 mod decode;
 pub mod dvp;
 mod intern;
@@ -29,6 +30,7 @@ mod text;
 mod value;
 
 pub use attachment::Attachment;
+pub use copied_pool::former_pool;
 pub use dvp::Dvp;
 pub use intern::intern;
 pub use kubevirt::KubeVirt;

@@ -32,8 +32,7 @@ pub(super) async fn open_name_block<P: Platform>(
     block: NameBlock,
 ) -> Outcome {
     // A copy of the pool, for example from a backup, is recognized by this.
-    let whose =
-        json!({ "metadata": { "annotations": { P::MACHINES_OF: copied_pool::record(&pool.facts.id) } } });
+    let whose = json!({ "metadata": { "annotations": { P::MACHINES_OF: copied_pool::machines_record(&pool.facts.id) } } });
     let mut patch = P::name_block(block);
     json_patch::merge(&mut patch, &whose);
     match write(context, pool, patch).await {

@@ -169,7 +169,7 @@ async fn write<P: Platform>(
             let verdict = verdict(&error);
             let effect = judge_patched_disks(basis, added(disks, &before), &error);
             let mut event = failure(machine, to, &error);
-            event.note.push_str(&detachments(disks, &before));
+            event.note.push_str(&describe_detachments(disks, &before));
             let outcome = Outcome::failed(event, error).with(effect);
             match verdict {
                 Some(verdict) => outcome.with(attempt(verdict)),
@@ -245,7 +245,7 @@ fn failure(machine: &ObjectId, to: &RevisionId, error: &WriteError) -> PoolEvent
 }
 
 /// The disks that a refused update would have detached, for its event: the platform can refuse the update because of one of them.
-fn detachments(disks: &[DiskDraft], machine: &Machine) -> String {
+fn describe_detachments(disks: &[DiskDraft], machine: &Machine) -> String {
     let stays = |device: &&DiskRef| disks.iter().any(|disk| disk.name == device.disk);
     let mapped = machine.disks.iter().filter(|device| device.template.is_some());
     let lost: Vec<&str> = mapped.filter(|device| !stays(device)).map(|device| &*device.disk).collect();

@@ -9,8 +9,8 @@ use vmpool_engine::failure::{Failure, FailureReason};
 use vmpool_engine::limits::shorten;
 use vmpool_engine::model::{Finalizer, Unresolved};
 use vmpool_engine::plan::{Snapshot, Stage};
-use vmpool_engine::{Action, Machine, Observed, Plan, Pool, Uid, copied_pool, plan};
-use vmpool_platforms::{Platform, is_controlled_by};
+use vmpool_engine::{Action, Machine, Observed, Plan, Pool, Uid, plan};
+use vmpool_platforms::{Platform, former_pool, is_controlled_by};
 
 use super::ended::{Ended, after_outdated};
 use super::lost::observe_losses;
@@ -207,8 +207,8 @@ async fn revise<P: Platform>(
     if pool.facts.deleting && pool.facts.finalizer != Finalizer::Present {
         return Ok(Arc::new(pool.at(revisions::unstored(&pool))));
     }
-    let is_copy = is_copy(&pool);
-    if std::mem::replace(&mut state.was_copy, is_copy) || is_copy {
+    let is_copy = former_pool(pool.object.meta(), P::MACHINES_OF, &pool.facts.id).is_some();
+    if std::mem::replace(&mut state.was_copy, is_copy) && !is_copy {
         state.revisions = None;
     }
     let may_read = may_read(context, state);
@@ -234,13 +234,6 @@ async fn revise<P: Platform>(
             Err(unread(context, shown, state, &error, "reading the revisions of the template"))
         }
     }
-}
-
-/// Whether the pool waits until a user decides whose machines it gets.
-fn is_copy<P: Platform>(pool: &CachedPool<P>) -> bool {
-    let annotations = pool.object.meta().annotations.as_ref();
-    let recorded = annotations.and_then(|map| map.get(P::MACHINES_OF));
-    recorded.is_some_and(|recorded| copied_pool::former_uid(recorded, &pool.facts.id).is_some())
 }
 
 /// Resolves overdue pending writes with live reads.

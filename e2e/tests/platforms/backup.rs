@@ -57,14 +57,18 @@ async fn machine_names(world: &World) -> Result<Vec<String>> {
     Ok(machines.lines().map(str::to_owned).collect())
 }
 
-/// Dumps the namespace, deletes the pool with all its objects, and applies the dump.
-async fn restore<'w>(world: &'w World, pool: &Pool<'w>) -> Result<Pool<'w>> {
-    let dumped = dump(world).await?;
+/// Dumps the namespace, deletes the pool with all its objects, and applies the objects of the dump that are wanted.
+async fn restore<'w>(
+    world: &'w World,
+    pool: &Pool<'w>,
+    is_wanted: impl Fn(&Value) -> bool,
+) -> Result<Pool<'w>> {
+    let mut dumped = dump(world).await?;
+    dumped.retain(is_wanted);
     pool.delete(Deletion::Background).await?;
     pool.leaves_nothing().await?;
-    // The applied machines have no owner, and only the pool's user gives them one.
     apply(&world.client(), &dumped, Some(world.namespace())).await?;
-    world.existing("web").await.map_err(Into::into)
+    Ok(world.existing("web").await?)
 }
 
 fn builder(world: &World) -> vmpool_e2e::world::PoolBuilder<'_> {
@@ -87,7 +91,7 @@ fn a_restored_pool_waits_and_then_adopts_its_restored_machines(#[case] platform:
         let pool = builder(world).ready().await?;
         let before = machine_names(world).await?;
         ensure!(before.len() == 3, "{before:?}");
-        let pool = restore(world, &pool).await?;
+        let pool = restore(world, &pool, |_| true).await?;
 
         // The controller creates no machine beside the restored ones, and says what to do.
         pool.until(condition("Stalled", "True", "Blocked")).await?;
@@ -137,13 +141,7 @@ fn a_restored_pool_waits_and_then_adopts_its_restored_machines(#[case] platform:
 fn a_restored_pool_can_begin_without_its_former_machines(#[case] platform: PlatformName) {
     on(platform, "a restored pool begins without machines", async |world| {
         let pool = builder(world).ready().await?;
-        let restored = dump(world).await?;
-        pool.delete(Deletion::Background).await?;
-        pool.leaves_nothing().await?;
-        let pools: Vec<Value> =
-            restored.into_iter().filter(|object| object["kind"] == "VirtualMachinePool").collect();
-        apply(&world.client(), &pools, Some(world.namespace())).await?;
-        let pool = world.existing("web").await?;
+        let pool = restore(world, &pool, |object| object["kind"] == "VirtualMachinePool").await?;
         pool.until(condition("Stalled", "True", "Blocked")).await?;
         let plugin = Plugin::of(world, "ada", &["cluster-admin"], None).await?;
         let refused = plugin.error(&["adopt", "web"]).await?;

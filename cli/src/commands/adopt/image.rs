@@ -4,7 +4,7 @@
 
 use anyhow::{Context as _, Result, anyhow};
 use kube::api::Patch;
-use vmpool_diskimage::backup::{IMAGE, PARTS, adopt};
+use vmpool_diskimage::backup::{IMAGE, PARTS, adoption_patches};
 
 use crate::arguments::AdoptImageArguments;
 use crate::cluster::Cluster;
@@ -25,7 +25,7 @@ pub(crate) async fn run(cluster: &Cluster, arguments: &AdoptImageArguments) -> R
     for (kind, part) in PARTS.into_iter().zip(&mut found) {
         *part = cluster.get_of_kind(kind, name).await?;
     }
-    let patches = adopt(name, uid, &found).map_err(|why| anyhow!("{why}; nothing was changed"))?;
+    let patches = adoption_patches(name, uid, &found).map_err(|why| anyhow!("{why}; nothing was changed"))?;
     for (part, patch) in PARTS.into_iter().zip(patches) {
         let Some(patch) = patch else { continue };
         if !arguments.dry_run {

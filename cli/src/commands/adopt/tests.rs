@@ -49,7 +49,7 @@ fn the_pool_becomes_the_controller_and_other_owners_stay() {
     let former =
         json!({ "apiVersion": "v1", "kind": "A", "name": "web", "uid": "former", "controller": true });
     object["metadata"]["ownerReferences"] = json!([other, former]);
-    let patch = ownership::<Dvp>(&object, &facts, &"former".into());
+    let patch = ownership_patch::<Dvp>(&object, &facts, &"former".into());
     let owners = patch["metadata"]["ownerReferences"].as_array().unwrap();
     assert_eq!((owners.len(), &owners[0]), (2, &other));
     assert_eq!((&owners[1]["uid"], &owners[1]["controller"]), (&json!("new"), &json!(true)));
@@ -72,7 +72,7 @@ fn a_disk_gets_the_owner_that_its_template_says(
 ) {
     let object = read::<Dvp>(&pool()).unwrap().0;
     let machines = if is_machine_restored { vec![machine()] } else { Vec::new() };
-    let patch = disk_ownership::<Dvp>(&disk(name, template), &object, &machines).unwrap();
+    let patch = disk_ownership_patch::<Dvp>(&disk(name, template), &object, &machines).unwrap();
     let found = patch.as_ref().map(|patch| &patch["metadata"]["ownerReferences"][0]["uid"]);
     assert_eq!(found, owner.map(|uid| json!(uid)).as_ref());
 }
@@ -86,7 +86,10 @@ fn only_what_nothing_controls_is_adopted(#[case] owners: Value, #[case] is_adopt
     let facts = read::<Dvp>(&pool()).unwrap().1;
     let mut object = machine();
     object["metadata"]["ownerReferences"] = owners;
-    let found = ownerless::<Dvp>(vec![object], &facts, &"former".into(), PoolPart::Machine);
+    let found = filter_ownerless::<Dvp>(vec![object], &facts, &"former".into(), PoolPart::Machine);
     assert_eq!(found.len(), usize::from(is_adopted));
-    assert_eq!(ownerless::<Dvp>(found, &facts, &"another".into(), PoolPart::Machine), Vec::<Value>::new());
+    assert_eq!(
+        filter_ownerless::<Dvp>(found, &facts, &"another".into(), PoolPart::Machine),
+        Vec::<Value>::new()
+    );
 }

@@ -46,16 +46,16 @@ impl Step {
 /// controller are omitted.
 ///
 /// `effects` says, for the revisions that machines have now, what the change to the planned template takes.
-pub(super) fn steps(preview: &Preview, plan: &Plan, effects: &TemplateEffects) -> Vec<Step> {
+pub(super) fn list_steps(preview: &Preview, plan: &Plan, effects: &TemplateEffects) -> Vec<Step> {
     let mut actions: Vec<&Action> = plan.actions.iter().collect();
     actions.sort_by_key(|action| action.stage());
-    actions.into_iter().filter_map(|action| step(preview, action, effects)).collect()
+    actions.into_iter().filter_map(|action| describe_step(preview, action, effects)).collect()
 }
 
 /// What the change from a revision takes.
 pub(super) type TemplateEffects = HashMap<RevisionId, TemplateEffect>;
 
-fn step(preview: &Preview, action: &Action, effects: &TemplateEffects) -> Option<Step> {
+fn describe_step(preview: &Preview, action: &Action, effects: &TemplateEffects) -> Option<Step> {
     let machine = |name: &str| format!("machine {name}");
     let disk = |name: &str| format!("disk {name}");
     let (verb, object, why) = match action {
@@ -74,7 +74,7 @@ fn step(preview: &Preview, action: &Action, effects: &TemplateEffects) -> Option
             (
                 "update",
                 machine(&id.name),
-                format!("to revision {to}, {}", effect(preview, *disruption, change)),
+                format!("to revision {to}, {}", describe_effect(preview, *disruption, change)),
             )
         }
         Action::Restart { machine: id, .. } => {
@@ -154,7 +154,7 @@ fn disk_reason(reason: DiskDeleteReason) -> String {
     .to_owned()
 }
 
-fn effect(preview: &Preview, disruption: Disruption, change: Option<&TemplateEffect>) -> String {
+fn describe_effect(preview: &Preview, disruption: Disruption, change: Option<&TemplateEffect>) -> String {
     let needs_approval = disruption == Disruption::ForApproval;
     if let (Some(change), Disruption::ForApproval | Disruption::Budgeted) = (change, disruption) {
         return match (change, needs_approval) {

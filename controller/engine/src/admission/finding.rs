@@ -100,6 +100,12 @@ impl Refusals {
     }
 }
 
+impl From<Box<Refusal>> for Refusals {
+    fn from(only: Box<Refusal>) -> Self {
+        (*only).into()
+    }
+}
+
 impl From<Refusal> for Refusals {
     fn from(first: Refusal) -> Self {
         Self { first, others: Vec::new() }
@@ -173,10 +179,27 @@ pub fn shortened(text: &str, limit: usize) -> String {
 pub type Checked<T = ()> = Result<T, Box<Refusal>>;
 
 /// The refusals of checks that do not depend on each other, so that one response names all of them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RefusalCollector(Vec<Refusal>);
 
 impl RefusalCollector {
+    /// Adds a refusal of the value at `field`. `reason` is the error, and `way_out` is what to do.
+    pub fn refuse(
+        &mut self,
+        rule: impl Into<Rule>,
+        field: impl Into<String>,
+        value: &Value,
+        reason: impl fmt::Display,
+        way_out: impl fmt::Display,
+    ) {
+        self.0.push(Refusal::new(rule, field, value, reason, way_out));
+    }
+
+    /// Whether there is a refusal.
+    pub fn rejects(&self) -> bool {
+        !self.0.is_empty()
+    }
+
     /// Keeps the refusal of a check, or returns its value.
     pub fn note<T>(&mut self, checked: Checked<T>) -> Option<T> {
         checked.map_err(|refusal| self.0.push(*refusal)).ok()

@@ -13,13 +13,14 @@ use vmpool_engine::model::{
 use vmpool_engine::protection::{self, Protection};
 use vmpool_engine::removal::{RemovalRecord, RemovedMachines};
 use vmpool_engine::revision::RevisionId;
-use vmpool_engine::{Machine, ObjectId, ParsedPool, Pool, copied_pool};
+use vmpool_engine::{Machine, ObjectId, ParsedPool, Pool};
 
 use super::keys::REVISION_LABEL;
 use super::objects::{Finalizers, InstanceObject, MachineObject, PoolObject};
 use super::read::{self, MachineFacts, PoolFacts, Readiness, ScaleInMode, Selection, Settings, Update};
 use super::selectors::MachineSelector;
 use super::{moved_storage, pins, publish, restart, revision};
+use crate::copied_pool::hold_error;
 use crate::intern;
 use crate::intern::Table;
 
@@ -61,9 +62,7 @@ pub(super) fn pool(object: &PoolObject) -> ParsedPool {
         )));
         RemovalRecord::default()
     });
-    let recorded = annotations_of_pool.and_then(|map| map.get(annotations::MACHINES_OF));
-    let former = recorded.and_then(|recorded| copied_pool::former_uid(recorded, &id));
-    validation_errors.extend(former.map(|former| copied_pool::hold_message(&former, &id)));
+    validation_errors.extend(hold_error(&object.metadata, annotations::MACHINES_OF, &id));
     let removed = annotations_of_pool.and_then(|map| map.get(annotations::REMOVED_MACHINES));
     let Settings {
         replicas,

@@ -42,11 +42,11 @@ pub fn add_finalizer(target: Target<'_>, finalizers: Finalizers) -> Option<Value
 /// The operation that records on a pool that its machines are its own; `None` if there is a record, also that of a former pool. The
 /// patch must test the version of the pool.
 pub fn record_machines_of(pool: &ObjectMeta) -> Option<Value> {
-    let record = copied_pool::record(&super::facts::id(pool));
+    let record = copied_pool::machines_record(&super::facts::id(pool));
     match &pool.annotations {
         Some(map) if map.contains_key(MACHINES_OF) => None,
         Some(map) if !map.is_empty() => {
-            let path = format!("/metadata/annotations/{}", MACHINES_OF.replace('/', "~1"));
+            let path = metadata_path("annotations", MACHINES_OF);
             Some(json!({ "op": "add", "path": path, "value": record }))
         }
         _ => Some(json!({ "op": "add", "path": "/metadata/annotations", "value": { MACHINES_OF: record } })),
@@ -77,7 +77,7 @@ pub fn release(machine: &ObjectMeta, finalizers: Finalizers) -> Option<Value> {
 /// not marked.
 pub fn without_mark(machine: &ObjectMeta) -> Option<Value> {
     let is_marked = machine.annotations.as_ref().is_some_and(|map| map.contains_key(RESTARTING));
-    let path = format!("/metadata/annotations/{}", RESTARTING.replace('~', "~0").replace('/', "~1"));
+    let path = metadata_path("annotations", RESTARTING);
     is_marked.then(|| json!({ "op": "remove", "path": path }))
 }
 
@@ -101,7 +101,7 @@ pub fn preserve(object: &ObjectMeta, machine: &ObjectId, pool: &ObjectId) -> Opt
         vec![version(target), json!({ "op": "add", "path": "/metadata/labels", "value": labels })]
     } else {
         let add = |(key, value): (String, Value)| {
-            let path = format!("/metadata/labels/{}", key.replace('~', "~0").replace('/', "~1"));
+            let path = metadata_path("labels", &key);
             json!({ "op": "add", "path": path, "value": value })
         };
         labels.into_iter().map(add).collect()
@@ -126,6 +126,11 @@ fn without_controller(
     let path = format!("/metadata/ownerReferences/{place}");
     is_wanted(owner)
         .then(|| vec![test(&format!("{path}/uid"), owner.uid), json!({ "op": "remove", "path": path })])
+}
+
+/// The JSON pointer to a key of the labels or the annotations.
+fn metadata_path(map: &str, key: &str) -> String {
+    format!("/metadata/{map}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
 fn version(target: Target<'_>) -> Value {

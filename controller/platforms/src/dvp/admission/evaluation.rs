@@ -59,12 +59,11 @@ fn by_itself<'a>(
     let (old, new) = (request.old.map(Pool), Pool(request.new));
     let stored = |pool: Pool<'a>| pool.annotation(SCALE_DOWN_TARGETS);
     let before = old.map_or(&Value::Null, stored);
-    let mut found = RefusalCollector::default();
-    found.note(record::check(&settings.users, request.user, SCALE_DOWN_TARGETS, before, stored(new)));
-    found.end_group()?;
+    record::check(&settings.users, request.user, SCALE_DOWN_TARGETS, before, stored(new))?;
     if new.deleting() {
         return Ok(None);
     }
+    let mut found = RefusalCollector::default();
     rollout::check(old, new, &mut found, warnings);
     if old.is_some_and(|old| old.spec() == new.spec()) && !pinned::touched(old, new) {
         found.end_group()?;
@@ -117,8 +116,7 @@ fn by_itself<'a>(
     }
     found.end_group()?;
     let mut needs = needs(new, template.as_ref(), &changed);
-    found.note(pinned::needs(old, new, &mut needs));
-    found.end_group()?;
+    pinned::needs(old, new, &mut needs)?;
     Ok(Some(PendingRequest {
         pool: new,
         template,

@@ -6,7 +6,7 @@
 use serde_json::Value;
 use vmpool_api::names::is_dns_label;
 use vmpool_api::{Share, ShareError, annotations};
-use vmpool_engine::admission::{RefusalCollector, Warning, refuse};
+use vmpool_engine::admission::{RefusalCollector, Warning};
 use vmpool_engine::protection::{MAX_PROTECTION, MAX_PROTECTION_FIELD, parse_maximum};
 
 use super::rule::Rule;
@@ -184,13 +184,13 @@ pub(super) fn check(
         && !rollout.is_object()
         && old.is_none_or(|old| field(old.spec(), "rollout") != rollout)
     {
-        found.note(refuse::<()>(
+        found.refuse(
             Rule::Unreadable,
             "spec.rollout",
             rollout,
             "it is no object",
             "give it fields, such as maxUnavailable, or remove it",
-        ));
+        );
         return;
     }
     for twin in &TWINS {
@@ -200,19 +200,19 @@ pub(super) fn check(
             && !value.is_null()
             && let Some(wrong) = (twin.of_field)(value)
         {
-            found.note(refuse::<()>(twin.rule, twin.field(), value, wrong.reason, wrong.way_out));
+            found.refuse(twin.rule, twin.field(), value, wrong.reason, wrong.way_out);
         }
         let annotated = old.is_none_or(|old| old.annotation(twin.annotation) != annotation);
         if annotated && !annotation.is_null() {
             let text = annotation.as_str().unwrap_or_default();
             if let Err(wrong) = (twin.of_annotation)(text) {
-                found.note(refuse::<()>(
+                found.refuse(
                     twin.annotation_rule,
                     twin.annotation_field(),
                     annotation,
                     wrong.reason,
                     wrong.way_out,
-                ));
+                );
             }
         }
         if changed || annotated {

@@ -13,9 +13,10 @@ use vmpool_engine::protection;
 use vmpool_engine::removal::RemovalRecord;
 use vmpool_engine::revision::{Fingerprint, RevisionId};
 use vmpool_engine::status::Summary;
-use vmpool_engine::{ParsedPool, Pool, copied_pool};
+use vmpool_engine::{ParsedPool, Pool};
 
 use crate::activity;
+use crate::copied_pool::hold_error;
 
 use super::super::names::selector;
 use super::super::objects::{self, PoolObject, PoolSpec, PoolStatus};
@@ -60,9 +61,7 @@ pub(in super::super) fn pool(object: &PoolObject) -> ParsedPool {
         ));
         RemovalRecord::default()
     });
-    let recorded = annotation(&object.metadata, annotations::MACHINES_OF);
-    let former = recorded.and_then(|recorded| copied_pool::former_uid(recorded, &id));
-    validation_errors.extend(former.map(|former| copied_pool::hold_message(&former, &id)));
+    validation_errors.extend(hold_error(&object.metadata, annotations::MACHINES_OF, &id));
     match object.spec_error() {
         // This error comes first, because the user can correct it.
         Some(error) => validation_errors.insert(0, error),

@@ -3,14 +3,14 @@
 use std::fmt;
 
 use serde_json::Value;
-use vmpool_engine::admission::{Outcome, Refusal, Refusals, Verdict, Warning};
+use vmpool_engine::admission::{Outcome, RefusalCollector, Verdict, Warning};
 
 use super::rule::Rule;
 
 /// The broken rules, in the order in which they were found.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Findings {
-    refusals: Vec<Refusal>,
+    refusals: RefusalCollector,
     pub(super) warnings: Vec<Warning>,
 }
 
@@ -24,7 +24,7 @@ impl Findings {
         reason: impl fmt::Display,
         way_out: impl fmt::Display,
     ) {
-        self.refusals.push(Refusal::new(rule, field, value, reason, way_out));
+        self.refusals.refuse(rule, field, value, reason, way_out);
     }
 
     /// Adds a warning about the value at `field`. `detail` is the problem, and what to do.
@@ -34,12 +34,12 @@ impl Findings {
 
     /// Whether a rule rejects the request.
     pub(super) fn rejects(&self) -> bool {
-        !self.refusals.is_empty()
+        self.refusals.rejects()
     }
 
     /// The verdict.
-    pub(super) fn verdict(self) -> Verdict {
-        let outcome = Refusals::new(self.refusals).map_or(Outcome::Allowed, Outcome::Refused);
+    pub(super) fn verdict(mut self) -> Verdict {
+        let outcome = self.refusals.end_group().map_or_else(Outcome::Refused, |()| Outcome::Allowed);
         Verdict { outcome, warnings: self.warnings }
     }
 }
